@@ -67,7 +67,8 @@ struct Matrix {
 enum Use {
     KEPT,      // it is kept
     RHO,       // <r, M^-1 r> of an iteration: the scalar update
-    LAST_SIGMA // <p, A p>: the end of an iteration
+    LAST_SIGMA, // <p, P A p>: the end of an iteration
+    LAST_PART  // <Z^T q, t>, which <p, q> is larger by than <p, P A p>: the end, too
 };
 
 struct Sum {
@@ -81,7 +82,7 @@ struct Sum {
 // Whether a kernel of a recorded loop finds it over. The last one of an iteration says so.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
-    if (s.use == LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
+    if (s.use >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
         s.scalars->done = 1;
         if (s.conditional) set_loop(s.conditional, *s.scalars);
     }
@@ -94,8 +95,8 @@ __device__ inline void finish_sum(const Sum &s, double sum) {
         Scalars &now = *s.scalars;
         if (s.use == RHO) {
             update(now, now.ring, all, now.norm2, LOOP);
-        } else if (s.use == LAST_SIGMA) {
-            end_of_iteration(now, all, LOOP);
+        } else if (s.use >= LAST_SIGMA) {
+            end_of_iteration(now, s.use == LAST_PART ? now.sigma - all : all, LOOP);
             if (s.conditional) set_loop(s.conditional, now);
         } else {
             *s.to = all;

@@ -7,7 +7,7 @@
 // each offset in a cube. A thread adds up a cube's matrix of 8 x 8; a thread of a coarse point adds those of its cubes,
 // one after the other: every sum has one order, the same for both of its points.
 //
-// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 2 x 100 in four launches, product 80
+// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 120 in three launches, product 80
 // (others 240) through the L1 cache and 36 to memory, coarse grid 72.
 #include "dense.cuh"
 
@@ -121,38 +121,46 @@ template <class T, bool FINEST> __device__ inline void take_strengths(const Coar
     }
 }
 
-// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer.
+// The weight of coarse point t in the interpolation to p, whose odd indices in coarsened directions are those of `type`:
+// other bits of t name no further point.
+__device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t p) {
+    if (t & ~type) return 0.0;
+    return type == 0 ? 1.0 : a.weights[t * a.fine.count() + p];
+}
+
+// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer;
+// of coarse points with the first. `narrow` holds zeros.
 template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
     const int64_t n = a.fine.count();
+    T *narrow = static_cast<T *>(a.narrow);
     over_places(a.fine, [&](int64_t p, int i, int j, int k) {
         const int type = (a.coarsened[0] & i & 1) | (a.coarsened[1] & j & 1) << 1 | (a.coarsened[2] & k & 1) << 2;
-        if ((type & 1) + (type >> 1 & 1) + (type >> 2) != a.which) return;
-        double row[8] = {a.which == 0 ? 1.0 : 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
-        double divisor = 1.0;
-        if (a.which > 0) {
-            double sum = 0.0, diagonal = a.excess[p];
-            each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
-                diagonal += c;
-                const Offset part = {{type & 1 ? o.d[0] : 0, type & 2 ? o.d[1] : 0, type & 4 ? o.d[2] : 0}};
-                const int64_t step = step_of_offset(a.fine, part);
-                if (part.d[0] == 0 && part.d[1] == 0 && part.d[2] == 0) return;
-                sum += c;
-                const int side = (part.d[0] > 0) | (part.d[1] > 0) << 1 | (part.d[2] > 0) << 2;
-                // A point with a part in a direction has no odd index there: that bit of its weights is free.
+        if (type == 0 && a.which == 1) narrow[p] = T(1);
+        if (type == 0 || (type & 1) + (type >> 1 & 1) + (type >> 2) != a.which) return;
+        double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
+        each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
+            diagonal += c;
+            const Offset part = {{type & 1 ? o.d[0] : 0, type & 2 ? o.d[1] : 0, type & 4 ? o.d[2] : 0}};
+            const int64_t step = step_of_offset(a.fine, part);
+            if (part.d[0] == 0 && part.d[1] == 0 && part.d[2] == 0) return;
+            sum += c;
+            const int side = (part.d[0] > 0) | (part.d[1] > 0) << 1 | (part.d[2] > 0) << 2;
+            // A point with a part in a direction has no odd index there: that bit of its weights is free.
+            const int moved = (part.d[0] != 0) | (part.d[1] != 0) << 1 | (part.d[2] != 0) << 2;
 #pragma unroll
-                for (int t = 0; t < 8; ++t) {
-                    if ((t & side) == side) row[t] += c * a.weights[(t & ~side) * n + p + step];
-                }
-            });
-            // Without positive couplings towards coarse points, none interpolate to it.
-            const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
-            divisor = sum > 0.0 ? sound : 0.0;
-        }
+            for (int t = 0; t < 8; ++t) {
+                if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, p + step);
+            }
+        });
+        // Without positive couplings towards coarse points, none interpolate to it.
+        const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
+        const double divisor = sum > 0.0 ? sound : 0.0;
 #pragma unroll
         for (int t = 0; t < 8; ++t) {
+            if (t & ~type) continue;
             const double weight = divisor != 0.0 ? row[t] / divisor : 0.0;
             a.weights[t * n + p] = weight;
-            static_cast<T *>(a.narrow)[t * n + p] = T(weight);
+            narrow[t * n + p] = T(weight);
         }
     });
 }
@@ -175,62 +183,75 @@ struct CubeMatrix {
     }
 };
 
-// P^T A P, cube by cube.
+// P^T A P, cube by cube. On the finest grid a thread a cube; on others 8 lanes, with an edge of each offset each.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
-    const int64_t n = a.fine.count();
+    constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
     const Box &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
-    over_places(coarse, [&](int64_t corner, int I, int J, int K) {
-        const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
+    const int64_t cubes = coarse.count(), warpfuls = (LANES * cubes + 31) / 32;
+    // Warps stay whole.
+    over_cells(32 * warpfuls, [&](int64_t item) {
+        const int64_t cube = min(item / LANES, cubes - 1);
+        const unsigned row = unsigned(cube) / unsigned(coarse.nx);
+        const int low[3] = {int(unsigned(cube) - row * unsigned(coarse.nx)) << a.coarsened[0],
+            int(row % unsigned(coarse.ny)) << a.coarsened[1], int(row / unsigned(coarse.ny)) << a.coarsened[2]};
         CubeMatrix e = {};
+        auto place = [&](const int (&in)[3]) {
+            return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
+        };
         // Weights of the corners in the interpolation to the point at `in` from the lowest one.
         auto weights_at = [&](const int (&in)[3], int64_t p, int t) {
-            int side = 0;
-            for (int d = 0; d < 3; ++d) side |= (in[d] == 1 + a.coarsened[d]) << d;
-            return (t & side) == side ? a.weights[(t & ~side) * n + p] : 0.0;
+            int side = 0, type = 0;
+            for (int d = 0; d < 3; ++d) {
+                side |= (in[d] == 1 + a.coarsened[d]) << d;
+                type |= (in[d] & a.coarsened[d]) << d;
+            }
+            return (t & side) == side ? weight_at(a, type, t & ~side, p) : 0.0;
         };
-        for (int bits = 0; bits < 8; ++bits) {
+        for (int part = 0; part < CORNERS; ++part) {
+            const int bits = part + int(item % LANES);
             const int in[3] = {bits & 1, bits >> 1 & 1, bits >> 2};
             // In a direction that is not coarsened, points of a cube begin with the lowest one alone.
-            bool inside = true;
-            for (int d = 0; d < 3; ++d) inside &= in[d] <= a.coarsened[d] && low[d] + in[d] < size[d];
-            if (!inside) continue;
-            const int64_t p =
-                (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
-            const double excess = a.excess[p];
-            if (excess == 0.0) continue;
-            double v[8];
+            bool begins = true, inside = true;
+            for (int d = 0; d < 3; ++d) {
+                begins &= in[d] <= a.coarsened[d];
+                inside &= low[d] + in[d] < size[d];
+            }
+            if (!begins) continue;
+            const int64_t here = place(in);
+            if (inside && a.excess[here] != 0.0) {
+                double v[8];
 #pragma unroll
-            for (int t = 0; t < 8; ++t) v[t] = weights_at(in, p, t);
-            e.add(excess, v);
-        }
-        for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
-            const Offset o = offset_of_number<FINEST>(k);
-            const int64_t step = step_of_offset(a.fine, o);
-            for (int bits = 0; bits < 8; ++bits) {
-                int from[3] = {bits & 1, bits >> 1 & 1, bits >> 2}, to[3];
-                bool inside = true;
+                for (int t = 0; t < 8; ++t) v[t] = weights_at(in, here, t);
+                e.add(a.excess[here], v);
+            }
+            for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
+                const Offset o = offset_of_number<FINEST>(k);
+                int from[3], to[3];
+                bool has = true;
                 for (int d = 0; d < 3; ++d) {
-                    inside &= from[d] <= a.coarsened[d];
-                    from[d] += o.d[d] < 0;
+                    from[d] = in[d] + (o.d[d] < 0);
                     to[d] = from[d] + o.d[d];
-                    inside &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
+                    has &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
                 }
-                if (!inside) continue;
-                const int64_t p =
-                    (int64_t(low[2] + from[2]) * a.fine.ny + low[1] + from[1]) * a.fine.nx + low[0] + from[0];
+                if (!has) continue;
+                const int64_t p = place(from);
                 const double conductance = c[k * a.c_stride + p];
                 if (conductance == 0.0) continue;
+                const int64_t step = step_of_offset(a.fine, o);
                 double v[8];
 #pragma unroll
                 for (int t = 0; t < 8; ++t) v[t] = weights_at(from, p, t) - weights_at(to, p + step, t);
                 e.add(conductance, v);
             }
         }
-        const int64_t cubes = coarse.count();
 #pragma unroll
-        for (int k = 0; k < CUBE_ENTRIES; ++k) a.cubes[k * cubes + corner] = e.entries[k];
+        for (int k = 0; k < CUBE_ENTRIES; ++k) {
+            double sum = e.entries[k];
+            for (int d = 1; d < LANES; d *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+            if (item % LANES == k % LANES && item < LANES * cubes) a.cubes[k * cubes + cube] = sum;
+        }
     });
 }
 
@@ -286,7 +307,8 @@ struct CoarsestArgs {
     uint32_t *null_of, *nulls;
 };
 
-// The coarsest matrix for its inverse, and null vectors: components whose rows sum to zero. One block, a thread a point.
+// The coarsest matrix for its inverse, and null vectors: components whose rows sum to zero. One block, a thread a
+// point.
 template <class T> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
     __shared__ unsigned moved, nulls;
@@ -365,9 +387,9 @@ DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, take_product<double, false>)
 DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, take_product<float, false>)
 DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
 DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
-extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) dpcg_spread_coarsest_f64(dpcg::CoarsestArgs a) {
-    dpcg::spread_coarsest<double>(a);
-}
-extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) dpcg_spread_coarsest_f32(dpcg::CoarsestArgs a) {
-    dpcg::spread_coarsest<float>(a);
-}
+#define DPCG_POINT_KERNEL(NAME, T)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) NAME(dpcg::CoarsestArgs a) {                     \
+        dpcg::spread_coarsest<T>(a);                                                                                   \
+    }
+DPCG_POINT_KERNEL(dpcg_spread_coarsest_f64, double)
+DPCG_POINT_KERNEL(dpcg_spread_coarsest_f32, float)

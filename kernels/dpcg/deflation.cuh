@@ -63,7 +63,8 @@ __device__ inline void add_couplings(const GalerkinArgs &a) {
         const int r = a.region[c], none = a.n;
         auto couple = [&](int64_t step, double coupling) {
             const int s = a.region[c + step];
-            if (r != s && coupling != 0.0) add_exactly(a.sums + 3 * (min(r, s) * side + max(r, s)), -a.scale * coupling);
+            if (r == s || coupling == 0.0) return;
+            add_exactly(a.sums + 3 * (min(r, s) * side + max(r, s)), -a.scale * coupling);
         };
         const double east = a.m.east[c], north = a.m.north[c], top = a.m.top[c];
         couple(1, east);

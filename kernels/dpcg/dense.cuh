@@ -5,10 +5,10 @@
 //     A_kk = P^-1,   A_kj = P^-1 A_kj,   A_ik = -A_ik P^-1,   A_ij = A_ij - A_ik P^-1 A_kj.
 //
 // A block of threads makes a tile of SIDE x SIDE, from one buffer to another, so that none reads what another writes.
-// The block that has the next pivots inverts them too: 32 steps that wait for one another, as long as the rest takes.
+// The block that has the next pivots inverts them too: 32 steps that wait for one another.
 //
-// Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others becomes
-// (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
+// Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others
+// becomes (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
 #pragma once
 #include "box.cuh"
 
@@ -28,27 +28,47 @@ struct InverseArgs {
     int n, step;    // step -1 inverts the first pivots
 };
 
-// Inverts the 32 x 32 entries that the block has in its registers, column threadIdx.x % 32, rows threadIdx.x / 32 + 8 q.
+// The inverse of two pivots, [a b; b d]; zero in what is left out.
+struct TwoPivots {
+    double a, b, d;
+    __device__ void invert(double least_a, double least_d) {
+        const double determinant = a * d - b * b;
+        const bool no_a = !(a > least_a), no_d = no_a ? !(d > least_d) : !(determinant > least_d * a);
+        const double one = 1.0 / (no_a ? (no_d ? 1.0 : d) : no_d ? a : determinant);
+        const double old = a;
+        a = no_a ? 0.0 : no_d ? one : d * one;
+        b = no_a || no_d ? 0.0 : -b * one;
+        d = no_d ? 0.0 : no_a ? one : old * one;
+    }
+};
+
+// Inverts 32 x 32 entries, two pivots at a time: a thread has column threadIdx.x % 32 of rows threadIdx.x / 32 + 8 q.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
-    __shared__ double rows[2][PIVOTS], columns[2][PIVOTS];
+    __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];
     const int column = threadIdx.x % PIVOTS, first = threadIdx.x / PIVOTS;
     if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * fixed(diagonal[column]) : 0.0;
 #pragma unroll
-    for (int p = 0; p < PIVOTS; ++p) {
-        double *row = rows[p % 2], *across = columns[p % 2];
+    for (int p = 0; p < PIVOTS; p += 2) {
+        double(*row)[PIVOTS] = rows[p / 2 % 2], (*across)[PIVOTS] = columns[p / 2 % 2];
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-            if (first + 8 * q == p) row[column] = e[q];
-            if (column == p) across[first + 8 * q] = e[q];
+            const int i = first + 8 * q;
+            if (i / 2 == p / 2) row[i % 2][column] = e[q];
+            if (column / 2 == p / 2) across[column % 2][i] = e[q];
         }
         __syncthreads();
-        const double inverse = row[p] > least[p] ? 1.0 / row[p] : 0.0, scaled = row[column] * inverse;
+        TwoPivots inverse = {row[0][p], row[0][p + 1], row[1][p + 1]};
+        inverse.invert(least[p], least[p + 1]);
+        // P^-1 A_pj, and P^-1 in the columns of the pivots.
+        const double x = column / 2 == p / 2 ? double(column == p) : row[0][column];
+        const double y = column / 2 == p / 2 ? double(column == p + 1) : row[1][column];
+        const double scaled[2] = {inverse.a * x + inverse.b * y, inverse.b * x + inverse.d * y};
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-            const double other = across[first + 8 * q];
-            if (first + 8 * q == p) e[q] = column == p ? inverse : scaled;
-            else e[q] = column == p ? -other * inverse : e[q] - other * scaled;
+            const int i = first + 8 * q;
+            const double own = column / 2 == p / 2 ? 0.0 : e[q];
+            e[q] = i == p ? scaled[0] : i == p + 1 ? scaled[1] : own - (across[0][i] * scaled[0] + across[1][i] * scaled[1]);
         }
     }
 }

@@ -1,6 +1,7 @@
 // The kernels of `dpcg`: one translation unit, one module.
 #include "box.cuh"
 #include "steps.cuh"
+#include "fused.cuh"
 #include "ends.cuh"
 #include "survey.cuh"
 #include "classes.cuh"

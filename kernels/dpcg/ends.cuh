@@ -33,11 +33,18 @@ struct TransferArgs {
     Array array;
     double *vector; // null: zero
     double factor;
+    Sum sum;
 };
 
-// vector = factor array.
+// vector = factor array, and its square.
 __device__ inline void load(const TransferArgs &a) {
-    over_places(a.box, [&](int64_t c, int i, int j, int k) { a.vector[c] = a.factor * *a.array.at(i, j, k); });
+    double sum = 0.0;
+    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+        const double v = a.factor * *a.array.at(i, j, k);
+        a.vector[c] = v;
+        sum += v * v;
+    });
+    finish_sum(a.sum, sum);
 }
 
 // array = factor vector, or zero.
@@ -68,20 +75,29 @@ struct ScaleArgs {
     Scalars *scalars;
 };
 
-// The largest power of two s not above max |v|, kept where its inverse is a normal number.
-__device__ inline void scale(const ScaleArgs &a) {
+// The largest of a block's threads.
+__device__ inline uint64_t block_largest(uint64_t mine) {
     __shared__ unsigned long long largest;
-    uint64_t mine = 0;
-    over_cells(a.count, [&](int64_t c) { mine = max(mine, magnitude(a.v[c])); });
+    __syncthreads();
     if (threadIdx.x == 0) largest = 0;
     __syncthreads();
-    atomicMax(&largest, (unsigned long long)mine);
+    if (mine) atomicMax(&largest, (unsigned long long)mine);
     __syncthreads();
-    if (threadIdx.x == 0) a.partial[blockIdx.x] = largest;
-    if (!last_block(&a.scalars->ticket)) return;
-    if (threadIdx.x != 0) return;
+    return largest;
+}
+
+// The largest power of two s not above max |v|, kept where its inverse is a normal number.
+__device__ inline void scale(const ScaleArgs &a) {
     uint64_t most = 0;
-    for (unsigned k = 0; k < gridDim.x; ++k) most = max(most, uint64_t(__ldcg((unsigned long long *)a.partial + k)));
+    over_cells(a.count, [&](int64_t c) { most = max(most, magnitude(a.v[c])); });
+    most = block_largest(most);
+    if (threadIdx.x == 0) a.partial[blockIdx.x] = most;
+    if (!last_block(&a.scalars->ticket)) return;
+    most = 0;
+    for (unsigned k = threadIdx.x; k < gridDim.x; k += THREADS)
+        most = max(most, uint64_t(__ldcg(reinterpret_cast<const unsigned long long *>(a.partial) + k)));
+    most = block_largest(most);
+    if (threadIdx.x != 0) return;
     const int64_t exponent = max(int64_t(2), min(int64_t(2045), int64_t(most >> 52)));
     a.scales[0] = __longlong_as_double((2046 - exponent) << 52);
     a.scales[1] = __longlong_as_double(exponent << 52);

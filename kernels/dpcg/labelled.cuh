@@ -148,51 +148,57 @@ struct LabelledArgs {
     Sum sum;
 };
 
-// Adds up each slot: a warp the cells in its registers, then the warps in order.
+// Adds up each slot. A warp adds the cells of each run in its 32 cells by halves, at the run's last cell; a thread the
+// runs of its slot, in order.
 __device__ inline void slot_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
-    constexpr int EACH = CHUNK / THREADS;
-    __shared__ double partial[2][32][WARPS];
-    const int t = threadIdx.x, lane = t % 32, warp = t / 32;
+    constexpr int EACH = CHUNK / THREADS, WARPFULS = CHUNK / 32;
+    constexpr unsigned ALL = 0xffffffffu;
+    __shared__ double of_run[WARPFULS][32];
+    __shared__ uint32_t label[WARPFULS][32];
+    __shared__ int runs[WARPFULS];
+    const int t = threadIdx.x, lane = t % 32;
+    const unsigned up_to_lane = ALL >> (31 - lane);
     for (int64_t chunk = blockIdx.x; chunk * CHUNK < a.of; chunk += gridDim.x) {
         double v[EACH];
         uint32_t of[EACH];
 #pragma unroll
         for (int q = 0; q < EACH; ++q) {
-            const int64_t c = chunk * CHUNK + warp * (32 * EACH) + 32 * q + lane;
+            const int64_t c = chunk * CHUNK + THREADS * q + t;
             of[q] = c < a.of ? a.labels.at(c) : a.labels.count;
             v[q] = 0.0;
             if (of[q] >= a.labels.count) continue;
             const double mean = a.center ? a.totals[4 * int64_t(of[q]) + 2] : 0.0;
             v[q] = a.center ? mean * mean / a.center[c] : a.v[c];
         }
-        const uint32_t end = a.chunk_start[chunk + 1];
-        for (uint32_t slot = a.chunk_start[chunk]; slot < end; slot += 32) {
-            const uint32_t listed = slot + lane < end ? a.slot_label[slot + lane] : a.labels.count;
-            const int count = int(min(32u, end - slot));
-            for (int k = 0; k < count; ++k) {
-                const uint32_t label = __shfl_sync(0xffffffffu, listed, k);
-                double sum = 0.0, magnitudes = 0.0;
-                bool has = false;
+        // Sums, then those of magnitudes.
+        for (int which = 0; which <= a.magnitudes; ++which) {
 #pragma unroll
-                for (int q = 0; q < EACH; ++q) {
-                    has |= of[q] == label;
-                    sum += of[q] == label ? v[q] : 0.0;
-                    magnitudes += of[q] == label ? fabs(v[q]) : 0.0;
+            for (int q = 0; q < EACH; ++q) {
+                const int warpful = (THREADS * q + t) / 32;
+                double sum = which == 0 ? v[q] : fabs(v[q]);
+                const uint32_t before = __shfl_up_sync(ALL, of[q], 1);
+                const unsigned heads = __ballot_sync(ALL, lane == 0 || of[q] != before);
+                const int first = 31 - __clz(int(heads & up_to_lane));
+                for (int d = 1; d < 32; d *= 2) {
+                    const double other = __shfl_up_sync(ALL, sum, d);
+                    if (lane - d >= first) sum += other;
                 }
-                if (__any_sync(0xffffffffu, has)) {
-                    sum = warp_sum(sum);
-                    if (a.magnitudes) magnitudes = warp_sum(magnitudes);
+                if (lane == 31 || heads >> (lane + 1) & 1) {
+                    const int run = __popc(heads & up_to_lane) - 1;
+                    of_run[warpful][run] = sum;
+                    label[warpful][run] = of[q];
                 }
-                if (lane != 0) continue;
-                partial[0][k][warp] = sum;
-                partial[1][k][warp] = magnitudes;
+                if (lane == 0) runs[warpful] = __popc(heads);
             }
             __syncthreads();
-            if (t < 2 * count) {
+            for (uint32_t slot = a.chunk_start[chunk] + t; slot < a.chunk_start[chunk + 1]; slot += THREADS) {
+                const uint32_t own = a.slot_label[slot];
                 double sum = 0.0;
-                for (int w = 0; w < WARPS; ++w) sum += partial[t % 2][t / 2][w];
-                a.sums[2 * int64_t(slot) + t] = sum;
+                for (int w = 0; w < WARPFULS; ++w) {
+                    for (int k = 0; k < runs[w]; ++k) sum += label[w][k] == own ? of_run[w][k] : 0.0;
+                }
+                a.sums[2 * int64_t(slot) + which] = sum;
             }
             __syncthreads();
         }
@@ -207,7 +213,7 @@ __device__ inline void label_sums(const LabelledArgs &a) {
         for (uint32_t k = a.label_start[label] + threadIdx.x; k < a.label_start[label + 1]; k += THREADS) {
             const int64_t slot = a.by_label ? a.by_label[k] : k;
             sum += a.sums[2 * slot];
-            magnitudes += a.sums[2 * slot + 1];
+            if (a.magnitudes) magnitudes += a.sums[2 * slot + 1];
         }
         sum = block_sum(sum);
         magnitudes = block_sum(magnitudes);
@@ -244,9 +250,10 @@ struct DenseArgs {
     Sum sum;
 };
 
-// out = matrix in, a warp a row: t = E^-1 g.
+// out = matrix in, a warp a row, and <in, out> where it is wanted: t = E^-1 g, <g, t>.
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
+    double product = 0.0;
     const In *in = reinterpret_cast<const In *>(a.in);
     const int warps = blockDim.x / 32;
     for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
@@ -254,8 +261,12 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
         double sum = 0.0;
         for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
         sum = warp_sum(sum);
-        if (threadIdx.x % 32 == 0) reinterpret_cast<In *>(a.out)[row] = In(sum);
+        if (threadIdx.x % 32 == 0) {
+            reinterpret_cast<In *>(a.out)[row] = In(sum);
+            product += double(in[row]) * sum;
+        }
     }
+    finish_sum(a.sum, product);
 }
 
 struct DeflatedArgs {

@@ -6,7 +6,7 @@
 // cells of a warp's segment, 32 in a row of memory, begin as runs; of the contacts between two runs one is enough.
 // Couplings that leave the box are zero: segments need not know where rows end.
 //
-// Bytes a cell: take 64, look 40 + 8, unite 32 and parents, settle 40, extents 4.
+// Bytes a cell: take 64, look 32 + 8, unite 24, settle 16, extents 4.
 #pragma once
 #include "box.cuh"
 
@@ -118,15 +118,19 @@ __device__ inline void take(const SurveyArgs &a) {
     }
 }
 
-// Couplings above these join the cells of a component, and of a group.
-struct Limits {
-    double component, group[3];
+// Components, or groups: parents of cells, and the limits above which a coupling of each direction joins two cells.
+struct Forest {
+    uint32_t *parent;
+    double limit[3];
 };
-__device__ inline Limits limits_of(const Findings &f) {
-    Limits limits = {0.0, {0.0, 0.0, 0.0}};
+constexpr int COMPONENTS = 0, GROUPS = 1;
+__device__ inline Forest forest_of(const SurveyArgs &a, int which) {
+    if (which == COMPONENTS) return {a.component, {0.0, 0.0, 0.0}};
+    Forest groups = {a.group, {0.0, 0.0, 0.0}};
+    const Findings &f = *a.findings;
     for (int d = 0; d < 3; ++d)
-        limits.group[d] = f.smallest[d] == ~0ull ? 0.0 : STRONG * __longlong_as_double(f.smallest[d]);
-    return limits;
+        if (f.smallest[d] != ~0ull) groups.limit[d] = STRONG * __longlong_as_double(f.smallest[d]);
+    return groups;
 }
 
 // The first cell of the run of a segment that a lane is in; `joined`: to the lane before.
@@ -137,20 +141,21 @@ __device__ inline uint32_t run_start(int64_t c, bool joined) {
 // Row sums, and what is made of rows; runs.
 __device__ inline void look(const SurveyArgs &a) {
     Findings &f = *a.findings;
-    const Limits limits = limits_of(f);
+    const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const Matrix m = a.matrix();
     const int64_t count = a.box.count(), n = a.box.north(), t = a.box.top();
     double strength[3] = {0.0, 0.0, 0.0};
     uint64_t row_sum = 0;
     unsigned alone = 0, regular = 0;
     over_segments(count, [&](int64_t c) {
-        double west = 0.0;
+        double back[3] = {0.0, 0.0, 0.0};
         if (c < count) {
             const double center = fixed(m.center[c]);
             const double forward[3] = {fixed(m.east[c]), fixed(m.north[c]), fixed(m.top[c])};
-            const double back[3] = {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])};
             const double *before[3] = {m.center + c - 1, m.center + c - n, m.center + c - t};
-            west = back[0];
+            back[0] = fixed(m.east[c - 1]);
+            back[1] = fixed(m.north[c - n]);
+            back[2] = fixed(m.top[c - t]);
             double sum = center, quotients = 0.0;
             bool joined = false;
             for (int d = 0; d < 3; ++d) {
@@ -163,11 +168,18 @@ __device__ inline void look(const SurveyArgs &a) {
             alone += !joined;
             regular += joined && fabs(sum) > a.zero_row_sum * center;
         }
-        const uint32_t component = run_start(c, fabs(west) > limits.component);
-        const uint32_t group = run_start(c, fabs(west) > limits.group[0]);
-        if (c >= count) return;
-        a.component[c] = component;
-        a.group[c] = group;
+#pragma unroll
+        for (const Forest &forest : forests) {
+            const bool west = fabs(back[0]) > forest.limit[0];
+            const uint32_t start = run_start(c, west);
+            if (c >= count) continue;
+            // The first one of a run hooks on to a cell before it, if there is one.
+            forest.parent[c] = start != uint32_t(c) ? start
+                : fabs(back[1]) > forest.limit[1]   ? uint32_t(c - n)
+                : fabs(back[2]) > forest.limit[2]   ? uint32_t(c - t)
+                : west                              ? uint32_t(c - 1)
+                                                    : uint32_t(c);
+        }
     });
     note_largest(&f.row_sum, row_sum);
     note_count(&f.alone, alone);
@@ -207,59 +219,87 @@ __device__ inline void join(uint32_t *parent, uint32_t a, uint32_t b) {
     }
 }
 
-// Joins runs. `west`: this cell is joined to the one before; `ahead` and `ahead_west`: to that of the row, or plane,
-// after, and that one to the one before it.
-__device__ inline void join_ahead(uint32_t *parent, int64_t c, int64_t step, bool west, bool ahead, bool ahead_west) {
-    const uint32_t contacts = __ballot_sync(ALL_LANES, ahead);
-    const bool known = lane() > 0 && west && ahead_west && (contacts >> (lane() - 1) & 1);
-    if (ahead && !known) join(parent, uint32_t(c), uint32_t(c + step));
-}
-
+// Joins what `look` has not. A contact is known where cells before make the same one and are joined to its cells: those
+// before in the segment; between planes, those of the row before, too; between segments, those of the row or the plane
+// before. No contact is known by one that is known by it.
 __device__ inline void unite(const SurveyArgs &a) {
-    const Limits limits = limits_of(*a.findings);
+    const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const Matrix m = a.matrix();
     const int64_t count = a.box.count(), n = a.box.north(), t = a.box.top();
     over_segments(count, [&](int64_t c) {
-        double west = 0.0, ahead[2] = {0.0, 0.0}, ahead_west[2] = {0.0, 0.0};
-        const int64_t step[2] = {n, t};
+        double west = 0.0, north = 0.0, top = 0.0, west_north = 0.0, west_top = 0.0;
         if (c < count) {
             west = fabs(fixed(m.east[c - 1]));
-            ahead[0] = fabs(fixed(m.north[c]));
-            ahead[1] = fabs(fixed(m.top[c]));
-            for (int d = 0; d < 2; ++d)
-                if (ahead[d] != 0.0) ahead_west[d] = fabs(fixed(m.east[c + step[d] - 1]));
+            north = fabs(fixed(m.north[c]));
+            top = fabs(fixed(m.top[c]));
+            if (north != 0.0) west_north = fabs(fixed(m.east[c + n - 1]));
+            if (top != 0.0) west_top = fabs(fixed(m.east[c + t - 1]));
         }
-        if (lane() == 0 && west > limits.component) join(a.component, uint32_t(c - 1), uint32_t(c));
-        if (lane() == 0 && west > limits.group[0]) join(a.group, uint32_t(c - 1), uint32_t(c));
-        for (int d = 0; d < 2; ++d) {
-            const double to_component = limits.component, to_group = limits.group[0];
-            join_ahead(a.component, c, step[d], west > to_component, ahead[d] > to_component,
-                ahead_west[d] > to_component);
-            join_ahead(a.group, c, step[d], west > to_group, ahead[d] > limits.group[d + 1], ahead_west[d] > to_group);
+#pragma unroll
+        for (const Forest &forest : forests) {
+            const double *limit = forest.limit;
+            auto x = [&](int64_t cell) { return fabs(fixed(m.east[cell])) > limit[0]; };
+            auto y = [&](int64_t cell) { return fabs(fixed(m.north[cell])) > limit[1]; };
+            auto z = [&](int64_t cell) { return fabs(fixed(m.top[cell])) > limit[2]; };
+            const bool joined = west > limit[0], to_north = north > limit[1], to_top = top > limit[2];
+            // Whether this cell, and those ahead, go on with a run.
+            const bool goes_on = lane() > 0 && joined;
+            const bool north_goes_on = (c + n) % 32 > 0 && west_north > limit[0];
+            const bool top_goes_on = (c + t) % 32 > 0 && west_top > limit[0];
+            const uint32_t norths = __ballot_sync(ALL_LANES, to_north), tops = __ballot_sync(ALL_LANES, to_top);
+            const int before = lane() > 0 ? lane() - 1 : 0;
+            // The first one of a run to the north was hooked on to this cell.
+            if (to_north && north_goes_on && !(goes_on && (norths >> before & 1)))
+                join(forest.parent, uint32_t(c), uint32_t(c + n));
+            if (to_top && !(top_goes_on && goes_on && (tops >> before & 1))) {
+                const bool from_south = y(c + t - n);
+                const bool hooked = !top_goes_on && !from_south;
+                if (!hooked && !(from_south && y(c - n) && z(c - n))) join(forest.parent, uint32_t(c), uint32_t(c + t));
+            }
+            if (lane() == 0 && joined) {
+                const bool from_south = y(c - n), from_bottom = z(c - t);
+                const bool hooked = !from_south && !from_bottom;
+                const bool known = (from_south && y(c - n - 1) && x(c - n - 1)) ||
+                    (from_bottom && z(c - t - 1) && x(c - t - 1));
+                if (!hooked && !known) join(forest.parent, uint32_t(c - 1), uint32_t(c));
+            }
         }
     });
+}
+
+// The root of a cell; the first one of a run in the segment finds it for the others.
+__device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
+    const int64_t first = c - lane();
+    const uint32_t up = c < count ? parent[c] : 0;
+    const uint32_t inside = __ballot_sync(ALL_LANES, c < count && up >= first && up < c);
+    const bool asks = (inside >> lane() & 1) && !(inside >> (up - first) & 1);
+    const uint32_t root = asks || c >= count ? 0 : root_of(parent, uint32_t(c));
+    return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 
 // Every cell's parent becomes its root; roots with another cell are counted.
 __device__ inline void settle(const SurveyArgs &a) {
     Findings &f = *a.findings;
-    const Limits limits = limits_of(f);
     const Matrix m = a.matrix();
+    const int64_t count = a.box.count();
     unsigned components = 0;
-    over_cells(a.box.count(), [&](int64_t c) {
-        const uint32_t cell = uint32_t(c);
-        const double forward[3] = {fabs(fixed(m.east[c])), fabs(fixed(m.north[c])), fabs(fixed(m.top[c]))};
-        const uint32_t component = root_of(a.component, cell), group = root_of(a.group, cell);
-        bool joins = false, strongly = false;
-        for (int d = 0; d < 3; ++d) {
-            joins |= forward[d] > limits.component;
-            strongly |= forward[d] > limits.group[d];
-        }
-        if (component != cell) a.component[c] = component;
-        else components += joins;
-        if (group != cell) a.group[c] = group;
-        else if (strongly) a.group[c] = IS_GROUP | min(uint32_t(atomicAdd(&f.groups, 1ull)), MOST_GROUPS);
-    });
+    for (int which = COMPONENTS; which <= GROUPS; ++which) {
+        const Forest forest = forest_of(a, which);
+        over_segments(count, [&](int64_t c) {
+            const uint32_t root = root_in_segment(forest.parent, c, count);
+            if (c >= count) return;
+            if (root != uint32_t(c)) {
+                forest.parent[c] = root;
+                return;
+            }
+            const double forward[3] = {fixed(m.east[c]), fixed(m.north[c]), fixed(m.top[c])};
+            bool joins = false;
+            for (int d = 0; d < 3; ++d) joins |= fabs(forward[d]) > forest.limit[d];
+            if (!joins) return;
+            if (which == COMPONENTS) ++components;
+            else forest.parent[c] = IS_GROUP | min(uint32_t(atomicAdd(&f.groups, 1ull)), MOST_GROUPS);
+        });
+    }
     note_count(&f.components, components);
 }
 
@@ -271,14 +311,21 @@ __device__ inline bool in_group(const uint32_t *group, int64_t c) { return group
 
 // The extents of groups: the first cell in each direction, and the complement of the last one.
 __device__ inline void extents(const SurveyArgs &a) {
+    const int size[3] = {a.box.nx, a.box.ny, a.box.nz};
+    const int64_t step[3] = {1, a.box.north(), a.box.top()};
     over_places(a.box, [&](int64_t c, int i, int j, int k) {
         if (!in_group(a.group, c)) return;
-        const uint32_t number = a.group[group_root(a.group, c)] & ~IS_GROUP;
+        const uint32_t root = group_root(a.group, c), number = a.group[root] & ~IS_GROUP;
         if (number >= MOST_GROUPS) return;
-        const unsigned at[6] = {unsigned(i), unsigned(j), unsigned(k), ~unsigned(i), ~unsigned(j), ~unsigned(k)};
-        for (int d = 0; d < 6; ++d) {
-            const volatile uint32_t &seen = a.extents[6 * number + d];
-            if (at[d] < seen) atomicMin(a.extents + 6 * number + d, at[d]);
+        const int at[3] = {i, j, k};
+        auto note = [&](int place, unsigned v) {
+            const volatile uint32_t &seen = a.extents[6 * number + place];
+            if (v < seen) atomicMin(a.extents + 6 * number + place, v);
+        };
+        // Cells between others of the group are not at its ends.
+        for (int d = 0; d < 3; ++d) {
+            if (at[d] == 0 || group_root(a.group, c - step[d]) != root) note(d, at[d]);
+            if (at[d] + 1 == size[d] || group_root(a.group, c + step[d]) != root) note(3 + d, ~unsigned(at[d]));
         }
     });
 }

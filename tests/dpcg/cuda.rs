@@ -182,6 +182,51 @@ fn cell_multigrid_as_the_reference() {
     compare_all(|name| name.contains("cell"));
 }
 
+/// Boxes at whose ends tiles of 32 x 16 columns and pieces of planes end, or do not.
+const TILED: [[usize; 3]; 9] =
+    [[66, 34, 20], [65, 5, 3], [64, 17, 4], [33, 18, 7], [17, 33, 1], [3, 40, 5], [1, 2, 40], [5, 1, 1], [2, 2, 2]];
+
+/// An iteration in few passes, and step by step.
+fn fused_as_the_textbook() {
+    let mut rows = Rows::default();
+    for size in TILED {
+        let large = size == TILED[0];
+        let a = TwoPhase::new(if large { "surf;obs=box" } else { "9" }, size, 1e-3);
+        for preconditioner in [
+            "jacobi",
+            "neumann order=1",
+            "neumann order=2",
+            "multigrid coarsening=vertex precision=f64",
+            "multigrid coarsening=cell precision=f64",
+        ] {
+            for deflation in &DEFLATIONS[..2] {
+                if *deflation != "none" && size.iter().any(|&n| n < 3) {
+                    continue;
+                }
+                // The largest box takes an emulated device seconds an iteration.
+                let limit = if large { 2 } else { 6 };
+                let options = format!("max_iter={limit} preconditioner={preconditioner} deflation={deflation}");
+                rows.row(&format!("{size:?} {options}"), || compare_fused(&a, &options));
+            }
+        }
+    }
+    rows.end();
+}
+
+fn compare_fused(a: &TwoPhase, options: &str) {
+    let b = a.rhs("rand");
+    let [(fused, counted), (textbook, expected)] = ["on", "off"].map(|fusion| {
+        let solver = Solver::of(a, &format!("backend=cuda fusion={fusion} rel_tol=1e-3 {options}"));
+        let mut x = vec![0.0; b.len()];
+        solver.solve(&b, &mut x).unwrap();
+        (x, solver.int(info::ITERATIONS))
+    });
+    assert_eq!(counted, expected);
+    // Roundings, times the contrast and what few iterations make of them.
+    let off = max_difference(&fused, &textbook) / max_abs(&textbook).max(f64::MIN_POSITIVE);
+    assert!(off <= 1e-11, "{off:e} off");
+}
+
 /// Several tiles of a sweep in each direction.
 fn many_tiles() {
     let a = TwoPhase::new("9", [70, 43, 11], 1e-3);
@@ -464,8 +509,30 @@ fn monitors_and_streams() {
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
 }
 
+unsafe extern "C-unwind" fn go_on(_user: *mut c_void, _iteration: i64, _residual: f64) -> i32 {
+    0
+}
+
+/// A loop that a monitor may stop pauses after some iterations, and goes on with the same bits.
+fn pauses_change_nothing() {
+    let a = TwoPhase::new("9", [12, 10, 9], 1e-3);
+    let b = a.rhs("rand");
+    for preconditioner in ["jacobi", "neumann order=2", "neumann order=3"] {
+        let solver = Solver::of(&a, &format!("backend=cuda deflation=none preconditioner={preconditioner}"));
+        let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
+        solver.solve(&b, &mut expected).unwrap();
+        // More than until the first pause, an odd number of them or not.
+        assert!(solver.int(info::ITERATIONS) > 33, "{} iterations", solver.int(info::ITERATIONS));
+        // SAFETY: a live handle.
+        outcome(unsafe { dpcg_set_monitor(solver.h, Some(go_on), null_mut()) }).unwrap();
+        solver.solve(&b, &mut x).unwrap();
+        assert_eq!(bits(&x), bits(&expected), "{preconditioner}");
+    }
+}
+
 device::device_tests! { devices();
     series_as_the_reference
+    fused_as_the_textbook
     vertex_multigrid_as_the_reference
     many_tiles
     cell_multigrid_as_the_reference
@@ -477,4 +544,5 @@ device::device_tests! { devices();
     automatic_backend
     bad_values
     monitors_and_streams
+    pauses_change_nothing
 }

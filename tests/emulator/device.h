@@ -102,3 +102,5 @@ inline unsigned __ballot_sync(unsigned, int v) {
 }
 template <class T> inline T __shfl_sync(unsigned, T v, int from) { return emulated_shuffle(v, from % 32); }
 template <class T> inline T __shfl_down_sync(unsigned, T v, int by) { return emulated_shuffle(v, emulated_lane() + by < 32 ? emulated_lane() + by : emulated_lane()); }
+template <class T> inline T __shfl_up_sync(unsigned, T v, int by) { return emulated_shuffle(v, emulated_lane() < by ? emulated_lane() : emulated_lane() - by); }
+inline int __popc(unsigned v) { return __builtin_popcount(v); }

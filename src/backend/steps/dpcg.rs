@@ -65,8 +65,8 @@ pub trait DpcgBackend: Send {
     fn use_stream(&mut self, _stream: usize) -> Result<()> {
         Ok(())
     }
-    /// Copies the caller's matrix and inspects it: an entry that is not finite is an error where `finite` asks for that,
-    /// and so is a center that no number divides by. Returns the largest center.
+    /// Copies the caller's matrix and inspects it: an entry that is not finite is an error where `finite` asks for
+    /// that, and so is a center that no number divides by. Returns the largest center.
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
     /// Couplings of the matrix loaded last, which is `a`, that point out of the box.
     fn outward(&self, a: &CellView) -> Result<Outward> {

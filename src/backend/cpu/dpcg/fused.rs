@@ -1,5 +1,5 @@
-//! An iteration in two passes over memory: with a Neumann series (or Jacobi, its order 0) those are all, a preconditioner
-//! that is applied as a whole stands between them.
+//! An iteration in two passes over memory: with a Neumann series (or Jacobi, its order 0) those are all, a
+//! preconditioner that is applied as a whole stands between them.
 //!
 //! ```text
 //! descend, rows upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>

@@ -1,4 +1,5 @@
-//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh). The host chooses the directions that are coarsened, from their strengths.
+//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh). The host chooses the
+//! directions that are coarsened, from their strengths.
 
 use super::arrays::{Padded, Pool, box_of};
 use super::dense::Dense;
@@ -180,7 +181,7 @@ impl Maker<'_> {
             coarse_excess: self.scratch.excess[(l + 1) % 2],
             ..a
         };
-        for which in 0..=3 {
+        for which in 1..=3 {
             let of_order = CoarseningArgs { which, ..a };
             if finest {
                 launch::finest_weights(stream, single, &of_order)?;

@@ -11,7 +11,7 @@ use crate::backend::cpu::dpcg::setup::coarse_matrix;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellLabels, DeflatedArgs, GalerkinArgs, Sum};
-use crate::error::{Result, zeroed};
+use crate::error::{Error, Result, zeroed};
 use crate::grid::regions::Regions;
 use crate::runtime::team::Team;
 use std::time::Instant;
@@ -120,10 +120,24 @@ impl Deflation {
         }
     }
 
+    /// t = E^-1 Z^T q with <Z^T q, t>, where E^-1 is on the device.
+    pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
+        self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
+        match &self.inverse {
+            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, sum),
+            Inverse::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
+        }
+    }
+
+    /// Regions of cells, and t.
+    pub fn region_and_t(&self) -> (Address, Address) {
+        (self.region.at(), self.t)
+    }
+
     /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009), and <p, v>.
     pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<f64> {
         // A sum is the last kernel's.
-        let seconds = self.solve(stream, v, Sum { how: 0, conditional: 0, ..sum })?;
+        let seconds = self.solve(stream, v, Sum { partial: 0, how: 0, conditional: 0, ..sum })?;
         launch::subtract_deflated(stream, &self.arguments(source, v, p, sum))?;
         Ok(seconds)
     }

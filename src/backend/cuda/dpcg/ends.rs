@@ -1,10 +1,12 @@
 //! What surrounds PCG: the caller's arrays, means over singular components, the deflated part of x.
 
-use super::run::Run;
+use super::run::{Rhs, Run};
 use super::source::planes_to;
 use super::state::Vectors;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellArray, CellInspectArgs, CellLargestArgs, CellTransferArgs, Scalars};
+use crate::backend::cuda::launch::{
+    Address, CellArray, CellInspectArgs, CellLargestArgs, CellTransferArgs, Scalars, Sum,
+};
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Job;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
@@ -113,7 +115,15 @@ impl Run<'_> {
     }
 
     fn transfer(&self, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
-        CellTransferArgs { cells: self.source.cells, array, vector, factor }
+        CellTransferArgs { cells: self.source.cells, array, vector, factor, sum: Sum::default() }
+    }
+
+    /// b = scale input, with its square.
+    fn load_rhs_square(&mut self, scale: f64) -> Result<()> {
+        let of = CellTransferArgs { sum: self.sum(), ..self.transfer(self.input, self.k.vectors.b, scale) };
+        launch::cell_load(self.stream, &of)?;
+        self.rhs = Rhs { scale, projected: false };
+        Ok(())
     }
 
     fn store_factor(&mut self, vector: Address, factor: f64) {
@@ -148,17 +158,22 @@ impl SolveSteps for Run<'_> {
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let x = self.k.vectors.x;
         self.step(|s| if guess { launch::cell_load(s.stream, &s.transfer(s.output, x, scale)) } else { s.fill(x) });
-        self.load_rhs(scale);
-        self.rhs_norm2()
+        self.scalar(|s| {
+            s.load_rhs_square(scale)?;
+            s.summed()
+        })
     }
 
     fn completes(&self) -> bool {
         self.k.deflation.is_some()
     }
 
+    /// Who loads b anew projects it as before: what is there stays.
     fn load_rhs(&mut self, scale: f64) {
-        let b = self.k.vectors.b;
-        self.step(|s| launch::cell_load(s.stream, &s.transfer(s.input, b, scale)));
+        let there = Rhs { scale, projected: self.k.singular.is_some() };
+        if self.rhs != there {
+            self.step(|s| s.load_rhs_square(scale));
+        }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -171,7 +186,10 @@ impl SolveSteps for Run<'_> {
     }
 
     fn project_rhs(&mut self) {
-        self.shift(self.k.vectors.b, false);
+        if !self.rhs.projected {
+            self.shift(self.k.vectors.b, false);
+            self.rhs.projected = true;
+        }
     }
 
     fn keep_means(&mut self) {
@@ -219,7 +237,8 @@ impl SolveSteps for Run<'_> {
                 Ok(())
             });
         }
-        self.solution_max()
+        // Where singular, x is shifted first.
+        if self.k.singular.is_some() { 0.0 } else { self.solution_max() }
     }
 
     fn shift_means(&mut self, restore: bool) {

@@ -36,9 +36,12 @@ impl Labelled {
         let mut list = ListArgs { labels, cells: of as i64, chunk_start, label_start, cells_of, ..Default::default() };
         launch::list_slots(stream, &list)?;
         launch::scan(stream, &ScanArgs { values: chunk_start, count: chunks as i64 })?;
-        let mut slots = [0u32];
-        stream.fetch(&mut slots, chunk_start + 4 * chunks as u64)?;
-        stream.wait()?;
+        // A chunk of cells that all have one label is one slot.
+        let mut slots = [chunks as u32];
+        if labels.of != 0 {
+            stream.fetch(&mut slots, chunk_start + 4 * chunks as u64)?;
+            stream.wait()?;
+        }
         let room = (slots[0] as usize).next_power_of_two();
         let (of_slots, [slot_label, by_label, sums]) = pool.lists(stream, [4 * room, 4 * room, 16 * room], LABELS)?;
         (list.slot_label, list.by_label) = (slot_label, by_label);

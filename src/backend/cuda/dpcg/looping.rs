@@ -22,14 +22,14 @@ impl State {
             Looping::Recorded(previous) => Some(previous),
             Looping::ByHost | Looping::Launched => None,
         };
-        self.looping = match (on_device, without_graphs()) {
-            (false, _) => Looping::ByHost,
-            (true, true) => Looping::Launched,
-            (true, false) => {
-                let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
-                Looping::Recorded(Loop::record(device, previous, body)?)
-            }
-        };
+        if !on_device {
+            return Ok(());
+        }
+        self.looping = Looping::Launched;
+        if !without_graphs() {
+            let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
+            self.looping = Looping::Recorded(Loop::record(device, previous, body)?);
+        }
         Ok(())
     }
 
@@ -37,6 +37,9 @@ impl State {
     fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         let Vectors { x, r, p, q, z, .. } = self.vectors;
         let sum = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, norm2)) };
+        if self.is_fused() {
+            return self.fused_iteration(stream, source, Sum { conditional, ..sum });
+        }
         launch::cell_add_scaled(stream, &VectorArgs { sum, ..self.vector_args(q, r, 0.0) })?;
         self.precondition(stream, source, Sum { how: Use::Rho as i32, ..sum })?;
         launch::cell_advance(stream, &VectorArgs { other: x, sum, ..self.vector_args(z, p, 0.0) })?;
@@ -47,7 +50,9 @@ impl State {
 impl Run<'_> {
     /// From p, q, rho and sigma to the end of the loop.
     pub fn run_loop(&mut self, test: &LoopTest) -> Result<LoopEnd> {
-        set_limits(&mut self.k.vectors.scalars, test);
+        let scalars = &mut self.k.vectors.scalars;
+        set_limits(scalars, test);
+        (scalars.parity, scalars.direction) = (0, 0);
         let mut end = not_ended(test);
         loop {
             self.send_limits()?;
@@ -55,6 +60,7 @@ impl Run<'_> {
             self.fetch_steps()?;
             let scalars = &self.k.vectors.scalars;
             tell(scalars, self.observer, test, &mut end);
+            self.k.vectors.at_other_p = scalars.direction == 1;
             if scalars.code == code::PAUSED && !end.stopped {
                 continue;
             }
@@ -69,7 +75,7 @@ impl Run<'_> {
         let Vectors { scalars, scalars_at, .. } = &mut self.k.vectors;
         let s = &mut **scalars;
         (s.code, s.done, s.met, s.ring_used, s.pause_at) = (code::RUNNING, 0, 0, 0, s.iterations + lag);
-        self.stream.send_start(*scalars_at, scalars, offset_of!(Scalars, parity))
+        self.stream.send_start(*scalars_at, scalars, offset_of!(Scalars, b_norm2))
     }
 
     fn launch_loop(&mut self) -> Result<()> {

@@ -2,8 +2,8 @@
 //!
 //! Each may use those before it: `arrays` (memory), `dense` (inverses), `labelled` (sums over components and regions),
 //! `source` (the matrix), `survey` (the first look at it), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`,
-//! `cell` (preconditioners), `state` (the data of a factorization), `run` (the steps of PCG), `ends` (a solve around
-//! them).
+//! `cell` (preconditioners), `state` (the data of a factorization), `fused` (an iteration in few passes), `run` (the
+//! steps of PCG), `looping`, `ends` (a solve around them).
 
 mod arrays;
 mod cell;
@@ -11,6 +11,7 @@ mod coarsening;
 mod deflation;
 mod dense;
 mod ends;
+mod fused;
 mod labelled;
 mod looping;
 mod multigrid;
@@ -38,7 +39,7 @@ use crate::grid::regions::{Choice, RegionCount};
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::Team;
 use deflation::Deflation;
-use run::Run;
+use run::{Rhs, Run};
 use source::Source;
 use state::State;
 use std::cell::OnceCell;
@@ -247,6 +248,8 @@ impl DpcgBackend for Cuda {
             arrays,
             observer,
             copies,
+            rhs: Rhs::default(),
+            norm2: f64::NAN,
             seconds_transfer: 0.0,
             failed: None,
         };

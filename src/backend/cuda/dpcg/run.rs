@@ -10,7 +10,7 @@ use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
-use crate::backend::steps::solve::Arrays;
+use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::Observer;
 use std::mem::offset_of;
@@ -26,10 +26,23 @@ pub struct Run<'a> {
     pub input: CellArray,
     pub output: CellArray,
     pub copies: &'a mut Copies,
+    /// What is in b.
+    pub rhs: Rhs,
+    /// <r, r>, where r is a residual of x.
+    pub norm2: f64,
     /// Seconds of copies between host and device.
     pub seconds_transfer: f64,
     /// The first failure of the driver: steps after it do nothing.
     pub failed: Option<Error>,
+}
+
+/// What b is of the caller's array.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rhs {
+    /// Its factor; 0: nothing was loaded.
+    pub scale: f64,
+    /// Without its means over singular components.
+    pub projected: bool,
 }
 
 impl Attempts for Run<'_> {
@@ -159,11 +172,12 @@ impl Run<'_> {
 impl PcgSteps for Run<'_> {
     fn residual(&mut self) -> f64 {
         let r = self.k.vectors.r;
-        self.scalar(|s| {
+        self.norm2 = self.scalar(|s| {
             s.residual_to(r, s.sum())?;
             s.k.project(s.stream, s.source, r, r, s.sum())?;
             s.summed()
-        })
+        });
+        self.norm2
     }
 
     fn residual_from_rhs(&mut self) -> f64 {
@@ -172,7 +186,13 @@ impl PcgSteps for Run<'_> {
             s.k.copy(s.stream, b, r)?;
             s.k.project(s.stream, s.source, r, r, s.sum())
         });
-        self.residual_norm2()
+        self.norm2 = if self.completes() { self.scalar(Self::summed) } else { self.residual_norm2() };
+        self.norm2
+    }
+
+    /// At a start r is a residual, of which <r, r> is known.
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        if alpha.is_none() { self.norm2 } else { self.textbook_descend(alpha) }
     }
 
     fn residual_norm2(&mut self) -> f64 {
@@ -184,6 +204,29 @@ impl PcgSteps for Run<'_> {
         self.scalar(|s| {
             s.k.precondition(s.stream, s.source, s.sum())?;
             s.summed()
+        })
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if !self.k.is_series() {
+            return self.precondition();
+        }
+        self.scalar(|s| {
+            s.k.begin_descend(s.stream, s.source, s.sum())?;
+            s.summed()
+        })
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        if step.is_some() || !self.k.is_fused() {
+            return self.textbook_ascend(step);
+        }
+        self.k.vectors.at_other_p = false;
+        self.scalar(|s| {
+            s.k.begin_ascend(s.stream, s.source, s.sum())?;
+            let deflated = s.completes();
+            let &Scalars { sigma, sum, .. } = s.k.vectors.fetch(s.stream)?;
+            Ok(if deflated { sigma - sum } else { sigma })
         })
     }
 
@@ -217,7 +260,8 @@ impl PcgSteps for Run<'_> {
     }
 
     fn direction_norm2(&mut self, factor: f64) -> f64 {
-        let p = self.k.vectors.p;
+        let Vectors { p, other_p, at_other_p, .. } = self.k.vectors;
+        let p = if at_other_p { other_p } else { p };
         self.dot(p, p, factor)
     }
 

@@ -9,8 +9,8 @@ use super::source::Source;
 use super::survey::Made;
 use super::vertex::Vertex;
 use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
-use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
-use crate::backend::steps::dpcg::Preconditioner;
+use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
+use crate::backend::steps::dpcg::{Preconditioner, Setup};
 use crate::error::{Error, Result};
 use crate::grid::cells::Cells;
 use crate::runtime::team::Team;
@@ -18,6 +18,7 @@ use std::mem::offset_of;
 use std::time::Instant;
 
 /// Multigrid.
+#[expect(clippy::large_enum_variant, reason = "one a handle")]
 pub enum Multigrid {
     Vertex(Box<Vertex>),
     Cell(CellCentred),
@@ -33,6 +34,28 @@ pub enum Looping {
     Recorded(Loop),
 }
 
+/// What is fused of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Passes {
+    /// Nothing: it is the textbook's.
+    Textbook,
+    /// All, with so many terms of a series after the first.
+    Series(usize),
+    /// All but z = M^-1 r.
+    AroundCycle,
+}
+
+impl Passes {
+    pub fn of(setup: &Setup) -> Self {
+        match setup.preconditioner {
+            Preconditioner::Jacobi if setup.fused => Self::Series(0),
+            Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
+            Preconditioner::Multigrid { .. } if setup.fused => Self::AroundCycle,
+            _ => Self::Textbook,
+        }
+    }
+}
+
 /// Vectors of a solve, sums of blocks and scalars: they keep their places from one factorization to the next.
 pub struct Vectors {
     pub of: Cells,
@@ -45,9 +68,15 @@ pub struct Vectors {
     /// A p; scratch space of `precondition`.
     pub q: Address,
     pub z: Address,
-    /// Scratch space of a Neumann series; 0: there is none.
+    /// Scratch space of a Neumann series, and the other r of fused passes; 0: there is none.
     pub s: Address,
+    /// The other p of fused passes; 0: there is none.
+    pub other_p: Address,
+    /// Whether that is p, after a loop.
+    pub at_other_p: bool,
     partial: Address,
+    /// Of <r, r>, beside another sum.
+    pub norm_partial: Address,
     pub scale: Scale,
     /// The scalars, on the device and here.
     pub scalars_at: Address,
@@ -55,19 +84,40 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// `series`: for a Neumann series, too.
-    pub fn new(stream: &Stream, of: Cells, series: bool) -> Result<Self> {
-        let count = 6 + usize::from(series);
+    /// `series`: for a Neumann series, too; `fused`: for fused passes.
+    pub fn new(stream: &Stream, of: Cells, series: bool, fused: bool) -> Result<Self> {
+        let count = 6 + usize::from(series) + usize::from(fused);
         let arrays = Padded::zeroed(stream, count, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
         let sums = 8 * MOST_CELL_BLOCKS as usize;
-        let (memory, [partial, largest, scales, scalars_at]) =
-            lists(stream, [sums, sums, 16, size_of::<Scalars>()], "sums")?;
+        let (memory, [partial, norm_partial, largest, scales, scalars_at]) =
+            lists(stream, [sums, sums, sums, 16, size_of::<Scalars>()], "sums")?;
         let scalars = Pinned::new(stream.device(), Scalars::start())?;
         stream.send(scalars_at, &[*scalars])?;
         stream.wait()?;
-        let [b, x, r, p, q, z, s] = [0, 1, 2, 3, 4, 5, 6].map(|k| if k < count { arrays.at(k) } else { 0 });
+        let [b, x, r, p, q, z] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
+        let s = if series { arrays.at(6) } else { 0 };
+        let other_p = if fused { arrays.at(count - 1) } else { 0 };
         let scale = Scale { partial: largest, scales, scalars: scalars_at };
-        Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, partial, scale, scalars_at, scalars })
+        let at_other_p = false;
+        Ok(Self {
+            of,
+            arrays,
+            memory,
+            b,
+            x,
+            r,
+            p,
+            q,
+            z,
+            s,
+            other_p,
+            at_other_p,
+            partial,
+            norm_partial,
+            scale,
+            scalars_at,
+            scalars,
+        })
     }
 
     /// A sum that is kept in one of the scalars, by its offset.
@@ -101,6 +151,7 @@ impl Vectors {
 pub struct State {
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
+    pub passes: Passes,
     pub multigrid: Option<Multigrid>,
     /// Cells by singular component, where there is one.
     pub singular: Option<Labelled>,
@@ -124,9 +175,12 @@ impl State {
             None => (None, Pool::default(), Looping::ByHost),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
-        let vectors = match vectors.filter(|vectors| vectors.s != 0 || !series) {
+        let passes = Passes::of(of.setup);
+        let fused = passes != Passes::Textbook;
+        let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
+        let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
-            None => Vectors::new(stream, of.source.of, series)?,
+            None => Vectors::new(stream, of.source.of, series, fused)?,
         };
         let scale = vectors.scale_of(stream, of.source.m.center)?;
         let singular = Labelled::of_singular(&mut pool, stream, of.source.of, of.components)?;
@@ -138,6 +192,7 @@ impl State {
         let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
+            passes,
             multigrid: multigrid(&mut pool, stream, of, vectors.scalars_at, scale)?,
             singular,
             deflation,

@@ -108,11 +108,9 @@ fn compare(cuda: &mut Cuda, system: &System, surveyed: bool, what: &str) {
                 let boxes = [0, 1, 2].map(|d: usize| boxes[d].min(size[d]));
                 let choice = Choice { kind, boxes, labels, dilation, keep_all };
                 let what = format!("{what} {kind:?} {} {dilation} {keep_all}", labels.is_some());
-                let regions =
-                    |found: Result<RegionCount>, of: &mut Found| found.map(|_| of.regions.take().unwrap_or_default());
                 let found = cuda.find_regions(&choice);
-                let expected = host.find_regions(&a, &choice);
-                same(regions(found, &mut cuda.found), regions(expected, &mut host), &what);
+                let expected = host.find_regions(&a, &choice).map(|_| host.regions.take().unwrap_or_default());
+                same(regions(cuda, found), expected, &what);
             }
         }
     }

@@ -68,6 +68,41 @@ entries! {
     CellLabels { of: Address, wide: i32, count: u32 }
 }
 
+/// Columns of a tile of the fused passes, and blocks of them at most, one for each of 132 multiprocessors.
+const FUSED_TILE: (u32, u32) = (32, 16);
+const MOST_FUSED_BLOCKS: u32 = 132;
+
+/// Terms of a Neumann series, after the first, that the fused passes have.
+pub const MOST_FUSED_ORDER: usize = 2;
+
+impl FusedArgs {
+    fn pieces(&self, chunk: u32) -> u64 {
+        let CellBox { nx, ny, nz, .. } = self.cells;
+        let across = (nx as u32).div_ceil(FUSED_TILE.0);
+        let down = (ny as u32).div_ceil(FUSED_TILE.1);
+        u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
+    }
+
+    /// In pieces with which the blocks have the least to do, planes beside a piece included.
+    pub fn in_pieces(mut self, beside: u32) -> Self {
+        let nz = self.cells.nz as u32;
+        let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + beside);
+        let chunks = (1..=nz.min(MOST_FUSED_BLOCKS)).map(|parts| nz.div_ceil(parts));
+        self.chunk = chunks.min_by_key(work).unwrap_or(nz) as i32;
+        self
+    }
+
+    fn blocks(&self) -> u32 {
+        self.pieces(self.chunk as u32).min(u64::from(MOST_FUSED_BLOCKS)) as u32
+    }
+
+    /// Threads of a block: columns of a tile, and beside it.
+    fn block(order: u32) -> (u32, u32) {
+        let beside = order + 2;
+        (((FUSED_TILE.0 + beside) * (FUSED_TILE.1 + beside)).next_multiple_of(32), 1)
+    }
+}
+
 impl CellFindings {
     /// Before anything was seen.
     pub fn none() -> Self {
@@ -84,6 +119,8 @@ pub enum Use {
     Kept = 0,
     Rho = 1,
     LastSigma = 2,
+    /// As <Z^T q, t>, which <p, q> is larger by.
+    LastPart = 3,
 }
 
 impl CellBox {
@@ -137,6 +174,11 @@ structures! {
     CellProductArgs { cells: CellBox, m: CellMatrix, v: Address, b: Address, out: Address, sum: Sum }
     VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
     TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address, r: Address, sum: Sum }
+    /// Of the two passes of an iteration: kernels/dpcg/fused.cuh.
+    FusedArgs {
+        cells: CellBox, m: CellMatrix, r: [Address; 2], p: [Address; 2], q: Address, x: Address, v: Address,
+        region: Address, t: Address, norm_partial: Address, chunk: i32, unused: i32, sum: Sum
+    }
     CellInspectArgs { cells: CellBox, input: CellArray, output: CellArray, scalars: Address }
     SurveyArgs {
         cells: CellBox, input: [CellArray; 4], to: [Address; 4], zero_row_sum: f64, component: Address, group: Address,
@@ -148,7 +190,7 @@ structures! {
         place: Address, slot_of: Address, classes: Address, numbers: Address, regions: Address, none: i32, unused: i32,
         findings: Address
     }
-    CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64 }
+    CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64, sum: Sum }
     CellLargestArgs { count: i64, v: Address, scalars: Address }
     ScaleArgs { count: i64, v: Address, partial: Address, scales: Address, scalars: Address }
     /// What cells of one label are listed by.
@@ -243,6 +285,16 @@ plain_kernels! {
     CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
     /// out = a + f out.
     CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
+    /// r -= alpha P A p and v = D^-1 K r, and with the rest of the series p and A p.
+    Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
+    Descend1 descend_1(FusedArgs) = "dpcg_descend_1_f64", |a| a.blocks(), FusedArgs::block(1);
+    Descend2 descend_2(FusedArgs) = "dpcg_descend_2_f64", |a| a.blocks(), FusedArgs::block(2);
+    Ascend0 ascend_0(FusedArgs) = "dpcg_ascend_0_f64", |a| a.blocks(), FusedArgs::block(0);
+    Ascend1 ascend_1(FusedArgs) = "dpcg_ascend_1_f64", |a| a.blocks(), FusedArgs::block(1);
+    Ascend2 ascend_2(FusedArgs) = "dpcg_ascend_2_f64", |a| a.blocks(), FusedArgs::block(2);
+    /// r -= alpha q.
+    AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
     /// x += alpha p, p = z + beta p, of a loop.
     CellAdvance cell_advance(VectorArgs) = "dpcg_advance_f64", |a| cell_blocks(a.count), BLOCK;
     /// D^-1 v.
@@ -372,7 +424,7 @@ real_kernels! {
     Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(a.fine.count());
     /// P^T A P.
     FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.coarse.count());
-    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(a.coarse.count());
+    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.coarse.count());
     /// The coarse grid of it.
     TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
     /// A half-sweep of Gauss-Seidel on cells.

@@ -228,9 +228,11 @@ impl<T: Real> Points<'_, T> {
 impl<T: Real> Work for Points<'_, T> {
     #[inline(always)]
     fn work(&mut self, parts: &mut Parts) {
-        // Compiled for all lanes, and for fewer.
+        // Compiled for all lanes, and for fewer. Closures would not be compiled for this instruction set.
         let whole = self.len - self.len % LANES;
-        (0..whole).step_by(LANES).for_each(|at| self.some(parts, at, LANES));
+        for at in (0..whole).step_by(LANES) {
+            self.some(parts, at, LANES);
+        }
         if whole < self.len {
             self.some(parts, whole, self.len - whole);
         }

@@ -20,7 +20,9 @@ for_each_isa! {
                 *diagonal -= factor * c;
                 // Those of the last unknowns to unknowns that are not there are zero.
                 let target = &mut rest[l * w..][..w - l - 1];
-                target.iter_mut().zip(&row[l + 1..]).for_each(|(target, c)| *target -= factor * c);
+                for (target, c) in target.iter_mut().zip(&row[l + 1..]) {
+                    *target -= factor * c;
+                }
             }
         }
     }
@@ -30,7 +32,9 @@ for_each_isa! {
         for (k, &inverse) in inverse.iter().enumerate() {
             x[k] *= inverse;
             let (here, later) = x[k..].split_at_mut(1);
-            later.iter_mut().zip(&rows[k * w..][..w]).for_each(|(x, c)| *x -= c * here[0]);
+            for (x, c) in later.iter_mut().zip(&rows[k * w..][..w]) {
+                *x -= c * here[0];
+            }
         }
     }
 

@@ -1,0 +1,306 @@
+// An iteration in two passes over memory, with a Neumann series of ORDER terms after the first (0: Jacobi), as
+// src/backend/cpu/dpcg/fused.rs has them:
+//
+//     descend, planes upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
+//     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>
+//
+// P A p = q - A Z t with t = E^-1 Z^T q, and <p, P A p> = <p, q> - <Z^T q, t>, which the product with E^-1 completes.
+// Other preconditioners have `ascend` of order 0 with z for v, and r - alpha P A p by `descend` without v, or by
+// `advance_residual` where nothing is deflated.
+//
+// Launch shape: a block has tiles of ACROSS x DOWN columns, a thread a column of a tile or beside it; a piece of a tile
+// is `chunk` planes, which the block passes one after the other. A triangle of the series takes one plane, column and
+// row beside the piece for each term, A Z t and A p one more: those are computed anew, so that a block reads what no
+// other writes. So there are two p, and with a series two r; `direction` and `parity` of the scalars say which is
+// current. Planes at work are in shared memory, the plane before in registers, the next one on its way.
+//
+// Bytes a cell: descend 66 (r, q, region, 4 couplings; r and v), ascend 80 (v, p, x, 4 couplings; p, x and q).
+//
+// At a start (a sum that is in no loop) r is there, and p = z: neither r nor x is advanced, and rho, <p, q> and <Z^T q,
+// t> are kept.
+//
+// Races: each value of r, v, p, x and q has one writer, the thread of its column in the tile. x is read by its writer
+// alone, and so is r of order 0.
+#pragma once
+#include "box.cuh"
+
+namespace dpcg {
+
+constexpr int ACROSS = 32, DOWN = 16;
+
+// Columns of a tile and beside it: ORDER and one more at one end, one at the other.
+template <int ORDER> struct Tile {
+    static constexpr int WIDTH = ACROSS + ORDER + 2, HEIGHT = DOWN + ORDER + 2;
+    static constexpr int THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
+    // A plane of values, with room around it for what threads at its edge read and do not use.
+    static constexpr int ROOM = THREADS + 2 * WIDTH;
+};
+
+struct FusedArgs {
+    Box box;
+    Matrix m;
+    double *r[2], *p[2]; // the same r twice where it has no neighbours
+    double *q, *x;
+    double *v;              // null: not wanted, in a loop
+    const uint16_t *region; // null: nothing is deflated
+    const double *t;
+    double *norm_partial; // a value a block
+    int chunk, unused;
+    Sum sum;
+};
+
+// A thread's column of a piece of a tile.
+struct TileColumn {
+    int at;       // in planes of shared memory
+    int di, dj;   // from the first column of the tile
+    int64_t c;    // in plane 0 of the box
+    bool inside;  // in the box
+    bool own;     // and in the tile
+    int k0, k1;   // planes of the piece
+};
+
+// `before`: columns before the tile.
+template <int ORDER> __device__ inline TileColumn column_of(const FusedArgs &a, int piece, int before) {
+    using T = Tile<ORDER>;
+    const int across = (a.box.nx + ACROSS - 1) / ACROSS, down = (a.box.ny + DOWN - 1) / DOWN;
+    const int row = piece / across, t = threadIdx.x;
+    TileColumn col;
+    col.di = t % T::WIDTH - before;
+    col.dj = t / T::WIDTH - before;
+    col.at = T::WIDTH + t;
+    const int i = (piece - row * across) * ACROSS + col.di, j = row % down * DOWN + col.dj;
+    col.c = int64_t(j) * a.box.nx + i;
+    col.inside = t < T::WIDTH * T::HEIGHT && unsigned(i) < unsigned(a.box.nx) && unsigned(j) < unsigned(a.box.ny);
+    col.own = col.inside && unsigned(col.di) < unsigned(ACROSS) && unsigned(col.dj) < unsigned(DOWN);
+    col.k0 = row / down * a.chunk;
+    col.k1 = min(col.k0 + a.chunk, a.box.nz);
+    return col;
+}
+
+__device__ inline int pieces_of(const FusedArgs &a) {
+    return (a.box.nx + ACROSS - 1) / ACROSS * ((a.box.ny + DOWN - 1) / DOWN) * ((a.box.nz + a.chunk - 1) / a.chunk);
+}
+
+// What a cell has: its row of the matrix, but for the coupling to the plane below, and two values. Zeros outside.
+struct CellRow {
+    double center, east, west, north, south, top, first, second;
+};
+__device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
+    cell.center = fixed(a.m.center[c]);
+    cell.east = fixed(a.m.east[c]);
+    cell.west = fixed(a.m.east[c - 1]);
+    cell.north = fixed(a.m.north[c]);
+    cell.south = fixed(a.m.north[c - a.box.north()]);
+    cell.top = fixed(a.m.top[c]);
+}
+
+// The end of `descend`: what becomes of its sums.
+__device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
+    Scalars &s = *a.sum.scalars;
+    norm2 = block_sum(norm2);
+    rho = block_sum(rho);
+    if (threadIdx.x == 0) {
+        a.sum.partial[blockIdx.x] = rho;
+        a.norm_partial[blockIdx.x] = norm2;
+    }
+    if (!last_block(&s.ticket)) return;
+    norm2 = sum_of(a.norm_partial, gridDim.x);
+    rho = sum_of(a.sum.partial, gridDim.x);
+    if (threadIdx.x != 0) return;
+    if (!a.sum.in_loop) {
+        *a.sum.to = rho;
+        return;
+    }
+    s.parity ^= 1;
+    if (a.v) update(s, s.ring, rho, norm2, LOOP);
+    else s.norm2 = norm2;
+}
+
+// r = r - alpha P A p, and v = D^-1 K r where it is wanted.
+template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
+    using T = Tile<ORDER>;
+    __shared__ double deflated[2][T::ROOM], terms[ORDER > 0 ? ORDER : 1][T::ROOM];
+    if (is_over(a.sum)) return;
+    const int64_t top = a.box.top();
+    const bool start = !a.sum.in_loop, deflates = a.region && !start;
+    const int parity = start ? 0 : a.sum.scalars->parity;
+    const double alpha = start ? 0.0 : a.sum.scalars->alpha, *r_old = a.r[parity];
+    double *r_new = a.r[parity ^ 1], norm2 = 0.0, rho = 0.0;
+    int turn = 0;
+    for (int piece = blockIdx.x; piece < pieces_of(a); piece += gridDim.x) {
+        const TileColumn col = column_of<ORDER>(a, piece, ORDER + 1);
+        const bool reads = col.inside && col.di >= -ORDER && col.dj >= -ORDER && col.di < ACROSS && col.dj < DOWN;
+        const bool has_t = col.inside && deflates;
+        const auto load = [&](int64_t c) {
+            CellRow cell = {};
+            if (reads) {
+                read_row(a, c, cell);
+                cell.first = r_old[c];
+                if (!start) cell.second = fixed(a.q[c]);
+            }
+            return cell;
+        };
+        // Cells in the planes beside the box are in a region whose t is zero.
+        const auto region_of = [&](int64_t c) { return has_t ? int(fixed(a.region[c])) : 0; };
+        const auto t_of = [&](int64_t c) { return has_t ? fixed(a.t[region_of(c)]) : 0.0; };
+        const int first = max(col.k0 - ORDER, 0);
+        int64_t c = col.c + first * top;
+        double t_below = t_of(c - top), t_here = t_of(c), t_above = t_of(c + top);
+        double coupling_below = reads ? fixed(a.m.top[c - top]) : 0.0, below[ORDER > 0 ? ORDER : 1] = {};
+        CellRow here = load(c);
+        // Of the second plane above.
+        int region = first + 2 <= col.k1 ? region_of(c + 2 * top) : 0;
+        for (int k = first; k < col.k1; ++k, c += top) {
+            // What is read here is used in the next plane: a warp that waits for a value waits for all others, too.
+            const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
+            const double t_next = has_t ? fixed(a.t[region]) : 0.0;
+            if (k + 3 <= col.k1) region = region_of(c + 3 * top);
+            double r = here.second;
+            if (deflates) {
+                double *plane = deflated[turn ^= 1];
+                plane[col.at] = t_here;
+                __syncthreads();
+                r -= here.center * t_here +
+                    ((here.west * plane[col.at - 1] + here.east * plane[col.at + 1]) +
+                        ((here.south * plane[col.at - T::WIDTH] + here.north * plane[col.at + T::WIDTH]) +
+                            (coupling_below * t_below + here.top * t_above)));
+            }
+            r = here.first - alpha * r;
+            const double inverse = reads ? 1.0 / here.center : 0.0;
+            double u = inverse * r;
+            // u = D^-1 (r - L u), ORDER times.
+#pragma unroll
+            for (int term = 0; term < ORDER; ++term) {
+                double *plane = terms[term];
+                plane[col.at] = u;
+                __syncthreads();
+                const double sum = here.west * plane[col.at - 1] + here.south * plane[col.at - T::WIDTH] +
+                    coupling_below * below[term];
+                below[term] = u;
+                u = inverse * (r - sum);
+            }
+            if (col.own && k >= col.k0) {
+                if (!start) r_new[c] = r;
+                norm2 += r * r;
+                if (a.v) {
+                    a.v[c] = u;
+                    rho += here.center * u * u;
+                }
+            }
+            t_below = t_here;
+            t_here = t_above;
+            t_above = t_next;
+            coupling_below = here.top;
+            here = next;
+        }
+        // The next piece writes what this one may read in its last plane.
+        __syncthreads();
+    }
+    finish_residual(a, norm2, rho);
+}
+
+// r = r - alpha q.
+__device__ inline void advance_residual(const FusedArgs &a) {
+    if (is_over(a.sum)) return;
+    const double alpha = a.sum.scalars->alpha;
+    double norm2 = 0.0, *to = a.r[0];
+    over_cells(a.box.count(), [&](int64_t c) {
+        const double r = to[c] - alpha * a.q[c];
+        to[c] = r;
+        norm2 += r * r;
+    });
+    finish_residual(a, norm2, 0.0);
+}
+
+// z = K^T v, x = x + alpha p, p = z + beta p, q = A p; x alone when the loop ended.
+template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
+    using T = Tile<ORDER>;
+    __shared__ double directions[2][T::ROOM], terms[ORDER > 0 ? ORDER : 1][T::ROOM];
+    const int64_t top = a.box.top();
+    const bool start = !a.sum.in_loop;
+    const int direction = start ? 1 : int(a.sum.scalars->direction);
+    const double alpha = a.sum.scalars->alpha, beta = start ? 0.0 : a.sum.scalars->beta, *p_old = a.p[direction];
+    double *p_new = a.p[direction ^ 1], sigma = 0.0;
+    if (is_over(a.sum)) {
+        over_cells(a.box.count(), [&](int64_t c) { a.x[c] += alpha * p_old[c]; });
+        return;
+    }
+    int turn = 0;
+    for (int piece = blockIdx.x; piece < pieces_of(a); piece += gridDim.x) {
+        const TileColumn col = column_of<ORDER>(a, piece, 1);
+        // Where p is wanted, and where more of the series than v.
+        const bool has_p = !start && col.inside && col.di <= ACROSS && col.dj <= DOWN;
+        const bool has_row = ORDER > 0 ? col.inside && col.di < ACROSS + ORDER && col.dj < DOWN + ORDER : col.own;
+        const auto load = [&](int64_t c) {
+            CellRow cell = {};
+            if (col.inside) cell.first = fixed(a.v[c]);
+            if (has_p) cell.second = fixed(p_old[c]);
+            if (has_row) read_row(a, c, cell);
+            return cell;
+        };
+        const bool has_x = !start && col.own;
+        const auto x_of = [&](int k, int64_t c) { return has_x && k >= col.k0 && k < col.k1 ? a.x[c] : 0.0; };
+        const int last = min(col.k1 + ORDER, a.box.nz - 1);
+        int64_t c = col.c + last * top;
+        // The values above, and q but for the plane below.
+        double above[ORDER > 0 ? ORDER : 1] = {}, p_above = 0.0, q_above = 0.0;
+        CellRow here = load(c);
+        double x = x_of(last, c);
+        for (int k = last; k >= col.k0 - 1; --k, c -= top) {
+            const bool more = k > 0 && k >= col.k0;
+            const CellRow next = more ? load(c - top) : CellRow{};
+            const double x_next = more ? x_of(k - 1, c - top) : 0.0;
+            const double inverse = has_row && k >= 0 ? 1.0 / here.center : 0.0;
+            double z = here.first;
+            // z = v - D^-1 L^T z, ORDER times.
+#pragma unroll
+            for (int term = 0; term < ORDER; ++term) {
+                double *plane = terms[term];
+                plane[col.at] = z;
+                __syncthreads();
+                const double sum = here.east * plane[col.at + 1] + here.north * plane[col.at + T::WIDTH] +
+                    here.top * above[term];
+                above[term] = z;
+                z = here.first - inverse * sum;
+            }
+            const double p = z + beta * here.second;
+            double *plane = directions[turn ^= 1];
+            plane[col.at] = p;
+            __syncthreads();
+            if (col.own) {
+                if (k >= col.k0 && k < col.k1) {
+                    p_new[c] = p;
+                    if (!start) a.x[c] = x + alpha * here.second;
+                }
+                if (k + 1 >= col.k0 && k + 1 < col.k1) {
+                    const double q = q_above + here.top * p;
+                    a.q[c + top] = q;
+                    sigma += p_above * q;
+                }
+            }
+            q_above = here.center * p + here.top * p_above +
+                ((here.west * plane[col.at - 1] + here.east * plane[col.at + 1]) +
+                    (here.south * plane[col.at - T::WIDTH] + here.north * plane[col.at + T::WIDTH]));
+            p_above = p;
+            here = next;
+            x = x_next;
+        }
+        __syncthreads();
+    }
+    finish_sum(a.sum, sigma);
+}
+
+} // namespace dpcg
+
+// With registers for the values of a plane and the next one.
+#define DPCG_FUSED_KERNEL(NAME, STAGE, ORDER)                                                                          \
+    extern "C" __global__ void __launch_bounds__(dpcg::Tile<ORDER>::THREADS, 1) NAME(dpcg::FusedArgs a) {              \
+        dpcg::STAGE<ORDER>(a);                                                                                         \
+    }
+DPCG_FUSED_KERNEL(dpcg_descend_0_f64, descend, 0)
+DPCG_FUSED_KERNEL(dpcg_descend_1_f64, descend, 1)
+DPCG_FUSED_KERNEL(dpcg_descend_2_f64, descend, 2)
+DPCG_FUSED_KERNEL(dpcg_ascend_0_f64, ascend, 0)
+DPCG_FUSED_KERNEL(dpcg_ascend_1_f64, ascend, 1)
+DPCG_FUSED_KERNEL(dpcg_ascend_2_f64, ascend, 2)
+DPCG_KERNEL(dpcg_advance_residual_f64, FusedArgs, advance_residual)
