@@ -172,10 +172,16 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
         const T x = kept.solve(
             q ? relaxed[1] : of[west], q ? of[east] : relaxed[1], of[south], of[north], relaxed[0], relaxed[2]);
         if (LAST) {
-            const double z[2] = {a.factor * scale * double(relaxed[1]), a.factor * scale * double(x)};
-            if (in_first) a.z[of_first] = z[0];
-            if (in_second) a.z[of_second] = z[1];
-            sum += r[0] * z[0] + r[1] * z[1];
+            // Of the tile's own cells alone: around them x may be anything.
+            const double factor = a.factor * scale;
+            if (in_first) {
+                a.z[of_first] = factor * double(relaxed[1]);
+                sum += r[0] * (factor * double(relaxed[1]));
+            }
+            if (in_second) {
+                a.z[of_second] = factor * double(x);
+                sum += r[1] * (factor * double(x));
+            }
         } else {
             T *out = static_cast<T *>(a.k.x[1 - a.from]);
             if (in_first) out[of_first] = relaxed[1];
