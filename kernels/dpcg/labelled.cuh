@@ -148,14 +148,16 @@ struct LabelledArgs {
     Sum sum;
 };
 
-// Adds up each slot. A warp adds the cells of each run in its 32 cells by halves, at the run's last cell; a thread the
-// runs of its slot, in order.
+// Adds up each slot. A warp adds the cells of each run in its 32 cells by halves, at the run's last cell; then a warp
+// the runs of a slot, a lane those of 32 cells.
 __device__ inline void slot_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
     constexpr int EACH = CHUNK / THREADS, WARPFULS = CHUNK / 32;
     constexpr unsigned ALL = 0xffffffffu;
-    __shared__ double of_run[WARPFULS][32];
-    __shared__ uint32_t label[WARPFULS][32];
+    static_assert(WARPFULS == 32, "a lane for each");
+    // Of a lane each row: a value more, so that lanes read from different banks.
+    __shared__ double of_run[WARPFULS][33];
+    __shared__ uint32_t label[WARPFULS][33];
     __shared__ int runs[WARPFULS];
     const int t = threadIdx.x, lane = t % 32;
     const unsigned up_to_lane = ALL >> (31 - lane);
@@ -192,13 +194,12 @@ __device__ inline void slot_sums(const LabelledArgs &a) {
                 if (lane == 0) runs[warpful] = __popc(heads);
             }
             __syncthreads();
-            for (uint32_t slot = a.chunk_start[chunk] + t; slot < a.chunk_start[chunk + 1]; slot += THREADS) {
+            for (uint32_t slot = a.chunk_start[chunk] + t / 32; slot < a.chunk_start[chunk + 1]; slot += WARPS) {
                 const uint32_t own = a.slot_label[slot];
                 double sum = 0.0;
-                for (int w = 0; w < WARPFULS; ++w) {
-                    for (int k = 0; k < runs[w]; ++k) sum += label[w][k] == own ? of_run[w][k] : 0.0;
-                }
-                a.sums[2 * int64_t(slot) + which] = sum;
+                for (int k = 0; k < runs[lane]; ++k) sum += label[lane][k] == own ? of_run[lane][k] : 0.0;
+                sum = warp_sum(sum);
+                if (lane == 0) a.sums[2 * int64_t(slot) + which] = sum;
             }
             __syncthreads();
         }

@@ -18,7 +18,6 @@ use std::mem::offset_of;
 use std::time::Instant;
 
 /// Multigrid.
-#[expect(clippy::large_enum_variant, reason = "one a handle")]
 pub enum Multigrid {
     Vertex(Box<Vertex>),
     Cell(CellCentred),
