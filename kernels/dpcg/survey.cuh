@@ -63,6 +63,7 @@ template <class F> __device__ inline void over_segments(int64_t count, F f) {
 // The sum of a block's threads, to `place`.
 __device__ inline void note_count(unsigned long long *place, unsigned n) {
     __shared__ unsigned sum;
+    __syncthreads();
     if (threadIdx.x == 0) sum = 0;
     __syncthreads();
     if (n) atomicAdd(&sum, n);
@@ -73,6 +74,7 @@ __device__ inline void note_count(unsigned long long *place, unsigned n) {
 // The smallest of a block's threads, to `place`.
 __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long smallest;
+    __syncthreads();
     if (threadIdx.x == 0) smallest = ~0ull;
     __syncthreads();
     if (v != ~0ull) atomicMin(&smallest, (unsigned long long)v);
