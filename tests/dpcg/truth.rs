@@ -315,8 +315,6 @@ impl<'c> Judge<'c> {
                     ["preconditioner=ic0", "preconditioner=ric"].iter().any(|m| self.case.options.contains(m));
                 (null_space == "none" || incomplete) && self.singular() || self.contrast() >= 1e6
             }
-            // Of a singular matrix that the caller calls regular <p, A p> is rounding once p is its null vector.
-            status::BREAKDOWN => null_space == "none" && self.singular(),
             _ => false,
         };
         match justified && !failure.sentence.is_empty() {

@@ -12,7 +12,7 @@ use crate::grid::cell_inspection::place;
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::outward::Outward;
 use crate::grid::regions::RegionCount;
-use crate::options::{Options, opt};
+use crate::options::{NullSpace, Options, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
@@ -70,13 +70,16 @@ impl Dpcg {
         self.cells = a.cells;
         self.center_max = self.backend.load(a, options.on(opt::CHECK_INPUT))?;
         let started = Instant::now();
-        let survey = self.backend.survey(plan::zero_row_sum(options))?;
+        let mut survey = self.backend.survey(plan::zero_row_sum(options))?;
         plan::check_null_space(&survey, options)?;
         let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
         let RegionCount { vectors, found } = match plan.choice(labels) {
             Some(choice) => self.backend.find_regions(&choice)?,
             None => RegionCount::default(),
         };
+        if options.is(opt::NULL_SPACE, NullSpace::None) {
+            survey.singular.clear();
+        }
         self.done = Done {
             vectors,
             regions: if vectors > 0 { found } else { 0 },

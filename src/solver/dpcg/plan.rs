@@ -52,13 +52,12 @@ fn refused_on_device(options: &Options) -> Option<&'static str> {
     None
 }
 
-/// Row sums within this part of the center count as zero.
+/// Row sums within this part of the center count as zero, whatever the caller says of the null space: E is singular
+/// where the matrix is.
 pub fn zero_row_sum(options: &Options) -> f64 {
     match options.choice(opt::NULL_SPACE) {
-        NullSpace::Auto => ZERO_ROW_SUM,
+        NullSpace::Auto | NullSpace::None => ZERO_ROW_SUM,
         NullSpace::Constant => ASSERTED_ZERO_ROW_SUM,
-        // No row sum is within less than nothing.
-        NullSpace::None => -1.0,
     }
 }
 
