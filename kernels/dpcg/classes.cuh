@@ -1,8 +1,9 @@
-// The classes of cells that deflation regions are made of (src/grid/regions.rs): cells of one box and one phase. Their
-// keys are in a table of slots, a power of two of them, with open addressing; who comes first to which slot is another
+// The classes of cells that deflation regions are made of (src/grid/regions.rs): cells of one component, one box and one
+// phase. Their keys are in a table of slots, a power of two of them, with open addressing; who comes first to which slot is another
 // from run to run, what is noted of a class is not. A warp notes runs of its 32 cells. Bytes a cell: 8, with labels 12,
 // and 6 for the numbers.
-#include "survey.cuh"
+#pragma once
+#include "components.cuh"
 
 namespace dpcg {
 
@@ -10,12 +11,14 @@ struct Class {
     uint32_t first, first_heavy; // the first cell, and that in no strong group; all ones: there is none
     uint32_t cells;
     int32_t unlabelled; // its phase is none
+    uint32_t component;
 };
 
 struct ClassArgs {
     Box box;
     Matrix m;
-    const uint32_t *group; // parents of cells (survey.cuh)
+    const uint32_t *component; // of each cell (components.cuh); null: they are all of one
+    const uint32_t *group;     // parents of cells (survey.cuh)
     const int32_t *labels; // the caller's; null: groups are the phases
     int boxes[3];
     int by_phase;     // else one phase
@@ -62,14 +65,18 @@ __device__ inline uint32_t box_of(uint32_t i, int count, int n) {
     return product >> 32 ? uint32_t(product / unsigned(n)) : uint32_t(product) / unsigned(n);
 }
 
-// Box and phase of a cell.
+__device__ inline uint32_t boxes_of(const ClassArgs &a) { return uint32_t(a.boxes[0]) * a.boxes[1] * a.boxes[2]; }
+
+// Component, box and phase of a cell. Components by boxes are below 2^32 - 1: MOST_CLASSES of both, or only one box.
 __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
+    const uint32_t component = a.component ? a.component[c] : 0;
+    if (component == NO_COMPONENT) return NO_KEY;
     const uint32_t phase = phase_of(a, c);
     if (a.labelled && phase == 0) return NO_KEY;
     const uint32_t row = uint32_t(c) / unsigned(a.box.nx), k = row / unsigned(a.box.ny);
     const uint32_t x = box_of(uint32_t(c) - row * a.box.nx, a.boxes[0], a.box.nx);
     const uint32_t y = box_of(row - k * a.box.ny, a.boxes[1], a.box.ny), z = box_of(k, a.boxes[2], a.box.nz);
-    return uint64_t((z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
+    return uint64_t(component * boxes_of(a) + (z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
 }
 
 // The slot of a key, new or not.
@@ -110,8 +117,7 @@ __device__ inline void classify(const ClassArgs &a) {
         uint32_t slot = NO_SLOT;
         if (!goes_on && key != NO_KEY) {
             slot = slot_of(a, key);
-            const uint32_t after = lane() == 31 ? 0 : starts >> (lane() + 1);
-            atomicAdd(a.cells + slot, unsigned(after ? __ffs(after) : 32 - lane()));
+            atomicAdd(a.cells + slot, unsigned(run_length(starts)));
             note_first(a.first + slot, c);
             if (heavy) note_first(a.first_heavy + slot, c);
         }
@@ -124,7 +130,9 @@ __device__ inline void classify(const ClassArgs &a) {
 __device__ inline void gather_classes(const ClassArgs &a) {
     over_cells(a.slots, [&](int64_t slot) {
         if (a.keys[slot] == NO_KEY || a.place[slot] >= MOST_CLASSES) return;
-        a.classes[a.place[slot]] = {a.first[slot], a.first_heavy[slot], a.cells[slot], uint32_t(a.keys[slot]) == 0};
+        const uint64_t key = a.keys[slot];
+        a.classes[a.place[slot]] = {a.first[slot], a.first_heavy[slot], a.cells[slot], uint32_t(key) == 0,
+            uint32_t(key >> 32) / boxes_of(a)};
     });
 }
 

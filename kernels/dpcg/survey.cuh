@@ -53,6 +53,12 @@ __device__ inline int lane() { return threadIdx.x % 32; }
 // Lanes from here back to the last one, up to this, that has a bit.
 __device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
 
+// Of the run that starts at this lane, where bits are starts of runs.
+__device__ inline int run_length(uint32_t starts) {
+    const uint32_t after = lane() == 31 ? 0 : starts >> (lane() + 1);
+    return after ? __ffs(after) : 32 - lane();
+}
+
 // Calls f(c) with this warp's segments; places from `count` on are not there.
 template <class F> __device__ inline void over_segments(int64_t count, F f) {
     for (int64_t first = 32 * (int64_t(blockIdx.x) * WARPS + threadIdx.x / 32); first < count;
@@ -135,6 +141,21 @@ __device__ inline Forest forest_of(const SurveyArgs &a, int which) {
     return groups;
 }
 
+// Entries of a row of the matrix.
+struct MatrixRow {
+    double center, forward[3], back[3];
+    __device__ double sum() const {
+        double sum = center;
+        for (int d = 0; d < 3; ++d) sum = sum + forward[d] + back[d];
+        return sum;
+    }
+};
+__device__ inline MatrixRow row_of(const Box &box, const Matrix &m, int64_t c) {
+    const int64_t n = box.north(), t = box.top();
+    return {fixed(m.center[c]), {fixed(m.east[c]), fixed(m.north[c]), fixed(m.top[c])},
+        {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
+}
+
 // The first cell of the run of a segment that a lane is in; `joined`: to the lane before.
 __device__ inline uint32_t run_start(int64_t c, bool joined) {
     return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
@@ -150,25 +171,21 @@ __device__ inline void look(const SurveyArgs &a) {
     uint64_t row_sum = 0;
     unsigned alone = 0, regular = 0;
     over_segments(count, [&](int64_t c) {
-        double back[3] = {0.0, 0.0, 0.0};
+        MatrixRow row = {};
+        const double *back = row.back;
         if (c < count) {
-            const double center = fixed(m.center[c]);
-            const double forward[3] = {fixed(m.east[c]), fixed(m.north[c]), fixed(m.top[c])};
+            row = row_of(a.box, m, c);
             const double *before[3] = {m.center + c - 1, m.center + c - n, m.center + c - t};
-            back[0] = fixed(m.east[c - 1]);
-            back[1] = fixed(m.north[c - n]);
-            back[2] = fixed(m.top[c - t]);
-            double sum = center, quotients = 0.0;
+            double quotients = 0.0;
             bool joined = false;
             for (int d = 0; d < 3; ++d) {
-                sum = sum + forward[d] + back[d];
-                strength[d] -= (forward[d] + back[d]) / center;
+                strength[d] -= (row.forward[d] + back[d]) / row.center;
                 if (back[d] != 0.0) quotients += fabs(back[d]) / fixed(*before[d]);
-                joined |= forward[d] != 0.0 || back[d] != 0.0;
+                joined |= fabs(row.forward[d]) > 0.0 || fabs(back[d]) > 0.0;
             }
             row_sum = max(row_sum, magnitude(quotients));
             alone += !joined;
-            regular += joined && fabs(sum) > a.zero_row_sum * center;
+            regular += joined && fabs(row.sum()) > a.zero_row_sum * row.center;
         }
 #pragma unroll
         for (const Forest &forest : forests) {
@@ -269,6 +286,12 @@ __device__ inline void unite(const SurveyArgs &a) {
     });
 }
 
+// Whether a cell is joined to one after it.
+__device__ inline bool joins_ahead(const Matrix &m, int64_t c, const Forest &forest) {
+    return fabs(fixed(m.east[c])) > forest.limit[0] || fabs(fixed(m.north[c])) > forest.limit[1] ||
+        fabs(fixed(m.top[c])) > forest.limit[2];
+}
+
 // The root of a cell; the first one of a run in the segment finds it for the others.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
@@ -294,10 +317,7 @@ __device__ inline void settle(const SurveyArgs &a) {
                 forest.parent[c] = root;
                 return;
             }
-            const double forward[3] = {fixed(m.east[c]), fixed(m.north[c]), fixed(m.top[c])};
-            bool joins = false;
-            for (int d = 0; d < 3; ++d) joins |= fabs(forward[d]) > forest.limit[d];
-            if (!joins) return;
+            if (!joins_ahead(m, c, forest)) return;
             if (which == COMPONENTS) ++components;
             else forest.parent[c] = IS_GROUP | min(uint32_t(atomicAdd(&f.groups, 1ull)), MOST_GROUPS);
         });

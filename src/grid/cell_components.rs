@@ -18,6 +18,37 @@ pub struct CellComponents {
     pub singular: Vec<bool>,
 }
 
+/// Components in the order of their first cells, without where the others lie.
+#[derive(Clone, Copy, Debug)]
+pub struct ComponentList<'a> {
+    /// How many cells each has.
+    pub size: &'a [usize],
+    /// Whether it is singular.
+    pub singular: &'a [bool],
+}
+
+impl ComponentList<'_> {
+    /// Numbers of the singular ones among all.
+    pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
+        let mut next = 0;
+        let number = |&singular: &bool| {
+            next += usize::from(singular);
+            singular.then(|| next - 1)
+        };
+        collected(self.singular.iter().map(number), "components")
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.size.len()
+    }
+
+    /// How many of them are singular.
+    pub fn singular_count(&self) -> usize {
+        self.singular.iter().filter(|&&singular| singular).count()
+    }
+}
+
 for_each_isa! {
     /// sum_i += couplings_i.
     fn add(sum: &mut [f64], couplings: &[f64]) {
@@ -142,24 +173,14 @@ impl CellComponents {
         Ok(Self { joined, singular })
     }
 
-    /// Numbers of the singular ones among all.
-    pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
-        let mut next = 0;
-        let number = |&singular: &bool| {
-            next += usize::from(singular);
-            singular.then(|| next - 1)
-        };
-        collected(self.singular.iter().map(number), "components")
+    /// They without their cells.
+    pub fn list(&self) -> ComponentList<'_> {
+        ComponentList { size: &self.joined.size, singular: &self.singular }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
         self.joined.count()
-    }
-
-    /// How many of them are singular.
-    pub fn singular_count(&self) -> usize {
-        self.singular.iter().filter(|&&singular| singular).count()
     }
 
     /// Columns and component of the runs of row j + ny k; `None`: rows without couplings.

@@ -186,20 +186,15 @@ impl Found {
     /// Finds deflation regions, and says how many.
     pub fn find_regions(&mut self, a: &SevenPoints, choice: &Choice) -> Result<RegionCount> {
         let regions = Regions::find(a, &self.components, &self.strong, choice)?;
-        Ok(self.take(regions))
-    }
-
-    /// Takes regions that were found, and says how many.
-    pub fn take(&mut self, regions: Regions) -> RegionCount {
-        let count = RegionCount { vectors: regions.count, found: regions.found };
-        self.regions = Some(regions).filter(|regions| regions.count > 0);
-        count
+        let (count, regions) = regions.counted();
+        self.regions = regions;
+        Ok(count)
     }
 }
 
 fn first_cells_of_singular(cells: Cells, components: &CellComponents) -> Result<Vec<usize>> {
-    let numbers = components.singular_numbers()?;
-    let mut first: Vec<usize> = zeroed(components.singular_count(), ROWS)?;
+    let numbers = components.list().singular_numbers()?;
+    let mut first: Vec<usize> = zeroed(components.list().singular_count(), ROWS)?;
     let mut found = 0;
     // Components are numbered in the order of their first cells.
     for row in 0..cells.rows() {

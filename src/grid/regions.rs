@@ -6,7 +6,7 @@
 //! and E is shifted by c 1 1^T, which makes the same projection.
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
-use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cell_components::{CellComponents, ComponentList, Strong};
 use crate::grid::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
 
@@ -100,7 +100,7 @@ impl Regions {
         check(a.cells, choice)?;
         let mut of = zeroed(a.cells.count(), REGIONS)?;
         let classes = Self::classify(&mut of, a, components, strong, choice)?;
-        let (regions, vector) = Self::of_classes(&classes, components, choice.keep_all)?;
+        let (regions, vector) = Self::of_classes(&classes, components.list(), choice.keep_all)?;
         if regions.count < classes.len() {
             of.iter_mut().for_each(|of| *of = vector.get(*of as usize).copied().unwrap_or(NONE));
         }
@@ -109,7 +109,7 @@ impl Regions {
 
     /// What becomes of classes, which are numbered in the order of their first cells; and the vector of each, or
     /// [`NONE`]. The regions of cells are left out.
-    pub fn of_classes(classes: &[Class], components: &CellComponents, keep_all: bool) -> Result<(Self, Vec<u16>)> {
+    pub fn of_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<(Self, Vec<u16>)> {
         let surplus = surplus_classes(classes, components, keep_all)?;
         let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
         let mut regions = Self { found: classes.len(), ..Self::default() };
@@ -122,6 +122,12 @@ impl Regions {
             regions.note_null_vectors(classes, &surplus)?;
         }
         Ok((regions, vector))
+    }
+
+    /// How many there are, and they, where there is a vector.
+    pub fn counted(self) -> (RegionCount, Option<Self>) {
+        let count = RegionCount { vectors: self.count, found: self.found };
+        (count, Some(self).filter(|regions| regions.count > 0))
     }
 
     /// Sets the class of each cell.
@@ -193,7 +199,7 @@ impl Regions {
 
 /// Of each component that is singular and all in classes that stay, the class that is dropped, unless all are kept:
 /// that of its first cell of the heavy phase, or else of its first cell.
-fn surplus_classes(classes: &[Class], components: &CellComponents, keep_all: bool) -> Result<Vec<Option<u16>>> {
+fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
     let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
     let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;
     let mut first: Vec<Option<u16>> = zeroed(components.count(), REGIONS)?;
@@ -205,7 +211,7 @@ fn surplus_classes(classes: &[Class], components: &CellComponents, keep_all: boo
         heavy[c] = heavy[c].into_iter().chain(found).min();
     }
     let surplus = |c: usize| {
-        let whole = components.singular[c] && covered[c] == components.joined.size[c];
+        let whole = components.singular[c] && covered[c] == components.size[c];
         if whole { heavy[c].map(|(_, k)| k).or(first[c]) } else { None }
     };
     collected((0..components.count()).map(surplus), REGIONS)

@@ -286,6 +286,8 @@ fn coarse_matrices_as_the_reference() {
     };
     let mut hardly = of("9");
     hardly.center[0] *= 1.0 + 2e-12;
+    let mut hardly_behind = wall(0.0);
+    hardly_behind.center[14] *= 1.0 + 2e-12;
     let mut rows = Rows::default();
     for (name, a, solver) in [
         ("one component", of("9"), INVERSE),
@@ -294,6 +296,7 @@ fn coarse_matrices_as_the_reference() {
         ("two components", wall(0.0), INVERSE),
         ("one of two is singular", wall(1e-3), INVERSE),
         ("hardly any row sum", hardly, CHOLESKY),
+        ("hardly any row sum of one of two components", hardly_behind, CHOLESKY),
     ] {
         for options in ["keep_all=0", "keep_all=1", "keep_all=1 deflation=levelset_subdomain"] {
             rows.row(&format!("{name}, {options}"), || {

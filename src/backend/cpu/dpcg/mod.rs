@@ -115,8 +115,8 @@ impl DpcgBackend for Cpu {
         let pieces = Pieces::new(matrix.cells());
         let a = matrix.matrix();
         let mut singular = Labelled::default();
-        let number = components.singular_numbers()?;
-        singular.set(pieces, components.singular_count(), |row| {
+        let number = components.list().singular_numbers()?;
+        singular.set(pieces, components.list().singular_count(), |row| {
             components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
         })?;
         let team = self.team.as_mut().ok_or_else(no_team)?;

@@ -73,9 +73,9 @@ impl Deflation {
             Some(inverse) => Inverse::Dense(inverse),
             None => {
                 let tolerance = of.setup.coarse_tolerance;
-                let (a, found) = (of.on_host(stream)?, region.on_host(stream, of, regions)?);
-                let regions = found.as_ref().unwrap_or(regions);
-                let coarse = coarse_matrix(team, &a, of.components, regions, solver, tolerance)?;
+                let (a, components) = (of.on_host(stream)?, of.components_on_host(stream, team)?);
+                let regions = region.on_host(stream, of, regions)?;
+                let coarse = coarse_matrix(team, &a, &components, &regions, solver, tolerance)?;
                 if let Some(inverse) = coarse.inverse() {
                     Inverse::Dense(Dense::sent(pool, stream, inverse)?)
                 } else {

@@ -1,11 +1,11 @@
 //! Sums over labelled cells (kernels/dpcg/labelled.cuh): of singular components, and of deflation regions.
 
 use super::arrays::Pool;
+use super::components::Components;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CHUNK, CellLabels, LabelledArgs, ListArgs, ScanArgs, Sum};
-use crate::error::{Error, Result, collected, reset};
-use crate::grid::cell_components::CellComponents;
+use crate::error::{Result, reset};
 use crate::grid::cells::Cells;
 
 /// For errors.
@@ -73,23 +73,17 @@ impl Labelled {
         pool: &mut Pool,
         stream: &Stream,
         cells: Cells,
-        components: &CellComponents,
+        components: &Components,
     ) -> Result<Option<Self>> {
-        let count = components.singular_count();
+        let count = components.list().singular_count();
         if count == 0 {
             return Ok(None);
         }
-        if components.joined.size[..] == [cells.count()] {
+        if components.is_whole() {
             return Self::new(pool, stream, cells, CellLabels { of: 0, wide: 0, count: 1 }).map(Some);
         }
-        let number = components.singular_numbers()?;
-        let runs = (0..cells.rows()).flat_map(|row| components.runs(row));
-        let of_run = |component: Option<usize>| component.and_then(|c| number[c]).unwrap_or(count) as u32;
-        let all = runs.flat_map(|(run, component)| std::iter::repeat_n(of_run(component), run.len()));
-        let all = collected(all, LABELS)?;
-        let (own, [of]) = pool.lists(stream, [size_of_val(&*all)], LABELS)?;
-        stream.send(of, &all)?;
-        stream.wait()?;
+        let (own, [of]) = pool.lists(stream, [4 * cells.count()], LABELS)?;
+        components.label_singular(stream, of)?;
         let mut made = Self::new(pool, stream, cells, CellLabels { of, wide: 1, count: count as u32 })?;
         made.own = Some(own);
         Ok(Some(made))
@@ -160,12 +154,4 @@ impl Labelled {
     pub fn bytes(&self) -> usize {
         self.own.iter().chain(&self.memory).map(|memory| memory.bytes).sum()
     }
-}
-
-/// Cells are numbered in 32 bits.
-pub fn check_numbers(cells: Cells) -> Result<()> {
-    if cells.size().iter().all(|&n| i32::try_from(n).is_ok()) && u32::try_from(cells.count()).is_ok() {
-        return Ok(());
-    }
-    Err(Error::Dimension("a device takes at most 2^31 - 1 cells in a direction".to_owned()))
 }

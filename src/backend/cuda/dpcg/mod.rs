@@ -1,13 +1,14 @@
 //! Deflated PCG on a CUDA device: natural storage with zeros around it.
 //!
-//! Each may use those before it: `arrays` (memory), `dense` (inverses), `labelled` (sums over components and regions),
-//! `source` (the matrix), `survey` (the first look at it), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`,
-//! `cell` (preconditioners), `state` (the data of a factorization), `fused` (an iteration in few passes), `run` (the
-//! steps of PCG), `looping`, `ends` (a solve around them).
+//! Each may use those before it: `arrays` (memory), `dense` (inverses), `source` (the matrix), `components` (of it),
+//! `labelled` (sums over components and regions), `survey` (the first look at a matrix), `regions`, `deflation`,
+//! `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state` (the data of a factorization), `fused` (an
+//! iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (a solve around them).
 
 mod arrays;
 mod cell;
 mod coarsening;
+mod components;
 mod deflation;
 mod dense;
 mod ends;
@@ -27,15 +28,14 @@ use super::launch;
 use super::launch::{CellArray, CellFindings};
 use super::session::Session;
 use crate::backend::coarse::deflation::Solver;
-use crate::backend::cpu::dpcg::setup;
 use crate::backend::steps::dpcg::{DpcgBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result};
 use crate::grid::cell_inspection::InspectedRows;
-use crate::grid::cell_survey::{Found, Survey};
+use crate::grid::cell_survey::Survey;
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints, Values};
 use crate::grid::outward::{Entry, Outward};
-use crate::grid::regions::{Choice, RegionCount};
+use crate::grid::regions::{Choice, RegionCount, Regions};
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::Team;
 use deflation::Deflation;
@@ -56,14 +56,10 @@ pub struct Cuda {
     /// The host's copy of the matrix, until `factorize`, where it is needed; and who looks at it.
     kept: OnceCell<Kept>,
     team: Option<Team>,
-    /// All entries are finite, and numbers divide by all centers.
-    is_plain: bool,
     /// What points out of the box.
     outward: Outward,
-    /// Until `factorize`.
-    found: Found,
-    /// It is the device that found them.
-    is_surveyed: bool,
+    /// Until `factorize`, where some are wanted and found.
+    regions: Option<Regions>,
     threads: usize,
     session: Session,
 }
@@ -85,10 +81,8 @@ impl Cuda {
             surveyor: None,
             kept: OnceCell::new(),
             team: None,
-            is_plain: false,
             outward: Outward::default(),
-            found: Found::default(),
-            is_surveyed: false,
+            regions: None,
             threads,
             session,
         }
@@ -165,11 +159,12 @@ impl DpcgBackend for Cuda {
         let (stream, copies, _) = self.session.parts();
         let input = source.bring(stream, copies, a)?;
         let seen = *surveyor.take(stream, input)?;
-        (self.is_plain, self.kept) = (seen.unusual == 0, OnceCell::new());
+        self.kept = OnceCell::new();
         self.outward = self.outward_of(a, &input, &seen)?;
-        if self.is_plain {
+        if seen.unusual == 0 {
             return Ok(f64::from_bits(seen.center_max));
         }
+        // The host's text makes the errors.
         let stream = self.session.stream();
         let here = as_given(a, &on_host(&self.kept, source, stream)?);
         InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
@@ -182,40 +177,27 @@ impl DpcgBackend for Cuda {
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
         let _entered = self.session.device.clone().enter()?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
-        let stream = self.session.stream();
-        self.found = Found::default();
-        let seen = if self.is_plain { surveyor.survey(stream, source, zero_row_sum)? } else { None };
-        self.is_surveyed = seen.is_some();
-        if let Some((components, survey)) = seen {
-            self.found.components = components;
-            return Ok(survey);
-        }
-        let team = self.team.as_mut().ok_or_else(nothing_loaded)?;
-        let (found, survey) = setup::survey(team, &on_host(&self.kept, source, stream)?, zero_row_sum)?;
-        self.found = found;
-        Ok(survey)
+        self.regions = None;
+        surveyor.survey(self.session.stream(), source, zero_row_sum)
     }
 
     fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
         let _entered = self.session.device.clone().enter()?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
-        let stream = self.session.stream();
-        if !self.is_surveyed {
-            return self.found.find_regions(&on_host(&self.kept, source, stream)?, choice);
-        }
-        let regions = surveyor.find_regions(stream, source.of, &self.found.components, choice)?;
-        Ok(self.found.take(regions))
+        let count;
+        (count, self.regions) = surveyor.find_regions(self.session.stream(), source.of, choice)?.counted();
+        Ok(count)
     }
 
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
         let _entered = self.session.device.clone().enter()?;
         let previous = self.state.take();
-        let (Found { components, regions, .. }, kept) = (std::mem::take(&mut self.found), self.kept.take());
+        let (regions, kept) = (self.regions.take(), self.kept.take());
         let kept = &kept.map_or_else(OnceCell::new, OnceCell::from);
-        let (Some(source), Some(team)) = (&self.source, &mut self.team) else { return Err(nothing_loaded()) };
-        let (components, regions) = (&components, regions.as_ref());
-        let surveyor = self.surveyor.as_ref().filter(|_| self.is_surveyed);
-        let made = Made { source, kept, setup, components, regions, surveyor };
+        let (Some(source), Some(surveyor), Some(team)) = (&self.source, &self.surveyor, &mut self.team) else {
+            return Err(nothing_loaded());
+        };
+        let made = Made { source, kept, setup, surveyor, regions: regions.as_ref() };
         let mut state = State::new(self.session.stream(), &made, team, previous)?;
         state.record(&self.session.device, source)?;
         Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))

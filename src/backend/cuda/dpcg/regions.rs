@@ -26,38 +26,26 @@ pub struct RegionNumbers {
 }
 
 impl RegionNumbers {
-    /// Those that the host has found, or the device: then `regions` does not say those of cells.
+    /// Those that the device has found: `regions` does not say those of cells.
     pub fn new(pool: &mut Pool, stream: &Stream, made: &Made, regions: &Regions) -> Result<Self> {
         let (of, value) = (made.source.of, size_of::<u16>());
         let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, REGIONS)?;
-        let (guard, none) = (of.plane(), regions.count as u16);
-        if let Some(surveyor) = made.surveyor {
-            surveyor.number_cells(stream, numbers.at(0), none)?;
-        } else {
-            let number = |&r: &u16| if r == NONE { none } else { r };
-            let outside = || std::iter::repeat_n(none, guard);
-            let all = collected(outside().chain(regions.of.iter().map(number)).chain(outside()), REGIONS)?;
-            stream.send(numbers.at(0) - (value * guard) as u64, &all)?;
-            stream.wait()?;
-        }
+        made.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
         let null_vector = |r| regions.null_vector.get(r).copied().unwrap_or(0);
         let mut null_of = collected((0..regions.count).map(null_vector), REGIONS)?;
         regions.surplus.iter().for_each(|&r| null_of[usize::from(r)] |= LEFT_OUT);
         Ok(Self { numbers, count: regions.count, null_of, nulls: regions.surplus.len() })
     }
 
-    /// For the host, those that the device has found.
-    pub fn on_host(&self, stream: &Stream, made: &Made, regions: &Regions) -> Result<Option<Regions>> {
-        if made.surveyor.is_none() {
-            return Ok(None);
-        }
+    /// The same with those of cells.
+    pub fn on_host(&self, stream: &Stream, made: &Made, regions: &Regions) -> Result<Regions> {
         let mut of: Vec<u16> = zeroed(made.source.of.count(), REGIONS)?;
         stream.fetch(&mut of, self.at())?;
         stream.wait()?;
         of.iter_mut().filter(|r| usize::from(**r) == self.count).for_each(|r| *r = NONE);
         let null_vector = collected(regions.null_vector.iter().copied(), REGIONS)?;
         let surplus = collected(regions.surplus.iter().copied(), REGIONS)?;
-        Ok(Some(Regions { of, count: regions.count, found: regions.found, null_vector, surplus }))
+        Ok(Regions { of, count: regions.count, found: regions.found, null_vector, surplus })
     }
 
     /// Of the first cell.

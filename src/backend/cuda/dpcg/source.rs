@@ -1,11 +1,10 @@
 //! The matrix on the device.
 
 use super::arrays::{Padded, box_of};
-use super::labelled::check_numbers;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
 use crate::backend::cuda::staging::{Copies, Job};
-use crate::error::{Result, extend, push};
+use crate::error::{Error, Result, extend, push};
 use crate::grid::cells::{CellView, Cells, Kept};
 
 /// For errors.
@@ -22,6 +21,16 @@ pub fn planes_to<'v>(values: &'v [f64], of: Cells, (ld, plane): (usize, usize), 
         push(&mut jobs, Job::read(values, (ld, of.nx, of.ny), to + (8 * k * of.plane()) as u64), PLANES)?;
     }
     Ok(jobs)
+}
+
+/// Cells are numbered in 31 bits, with one more for marks.
+const MOST_CELLS: usize = 1 << 31;
+
+fn check_numbers(of: Cells) -> Result<()> {
+    if of.size().iter().all(|&n| i32::try_from(n).is_ok()) && of.count() <= MOST_CELLS {
+        return Ok(());
+    }
+    Err(Error::Dimension("a device takes at most 2^31 cells, and 2^31 - 1 in a direction".to_owned()))
 }
 
 /// A, padded by a plane of zeros before and after each array.

@@ -182,7 +182,7 @@ impl State {
             None => Vectors::new(stream, of.source.of, series, fused)?,
         };
         let scale = vectors.scale_of(stream, of.source.m.center)?;
-        let singular = Labelled::of_singular(&mut pool, stream, of.source.of, of.components)?;
+        let singular = Labelled::of_singular(&mut pool, stream, of.source.of, &of.surveyor.components)?;
         let started = Instant::now();
         let deflation = match of.regions {
             Some(regions) => Some(Deflation::new(&mut pool, stream, of, regions, (singular.as_ref(), scale), team)?),

@@ -1,8 +1,10 @@
 //! The first look at a matrix on the device, and the classes that its deflation regions are made of (kernels/dpcg:
-//! survey.cuh, classes.cuh). What is not as usual is left to the host, whose text makes the errors.
+//! survey.cuh, classes.cuh).
 
 use super::arrays::lists;
+use super::components::Components;
 use super::source::Source;
+use crate::backend::cpu::dpcg::setup;
 use crate::backend::cuda::driver::{Memory, Pinned, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
@@ -14,14 +16,12 @@ use crate::grid::cell_components::CellComponents;
 use crate::grid::cell_survey::{Survey, coarsened, contrast};
 use crate::grid::cells::{Cells, Kept, SevenPoints};
 use crate::grid::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
+use crate::runtime::team::Team;
 use std::cell::OnceCell;
 use std::mem::offset_of;
 
 /// For errors.
 const SURVEY: &str = "the first look at the matrix";
-
-/// Cells are numbered in 31 bits, with one more for marks.
-const MOST_CELLS: usize = 1 << 31;
 
 /// Cells that may find a class of their own before a thread sees that there are too many: those of all threads.
 const MOST_AT_ONCE: usize = 1 << 17;
@@ -35,6 +35,8 @@ pub struct Surveyor {
     arguments: SurveyArgs,
     classes: ClassArgs,
     findings: Pinned<CellFindings>,
+    /// Of the matrix that was surveyed.
+    pub components: Components,
     /// The caller's labels, where there are some.
     labels: Option<Memory>,
     /// Room for extents.
@@ -86,7 +88,7 @@ impl Surveyor {
             first_heavy: keys + 12 * slots as u64,
             of_class,
             place,
-            // Components are known when classes are asked for.
+            // Roots are not needed any more when classes are asked for.
             slot_of: component,
             classes,
             numbers,
@@ -96,7 +98,8 @@ impl Surveyor {
         let findings = Pinned::new(stream.device(), CellFindings::none())?;
         let mut room = Vec::new();
         reset(&mut room, EXTENTS * MOST_GROUPS, SURVEY)?;
-        Ok(Self { memory, arguments, classes, findings, labels: None, extents: room, vectors: Vec::new() })
+        let components = Components::new(source, component);
+        Ok(Self { memory, arguments, classes, findings, components, labels: None, extents: room, vectors: Vec::new() })
     }
 
     /// Makes the arrays at `input`, center first, those of `source`. Returns what was seen.
@@ -113,16 +116,8 @@ impl Surveyor {
         Ok(&self.findings)
     }
 
-    /// Surveys the matrix that was taken, if all of its cells are one component.
-    pub fn survey(
-        &mut self,
-        stream: &Stream,
-        source: &Source,
-        zero_row_sum: f64,
-    ) -> Result<Option<(CellComponents, Survey)>> {
-        if source.of.count() > MOST_CELLS {
-            return Ok(None);
-        }
+    /// Surveys the matrix that was taken.
+    pub fn survey(&mut self, stream: &Stream, source: &Source, zero_row_sum: f64) -> Result<Survey> {
         let a = SurveyArgs { zero_row_sum, ..self.arguments };
         stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
         launch::look_at_rows(stream, &a)?;
@@ -131,21 +126,23 @@ impl Surveyor {
         launch::group_extents(stream, &a)?;
         stream.fetch(&mut self.extents, a.extents)?;
         let &found = self.see(stream)?;
-        if found.components != 1 || found.alone > 0 {
-            return Ok(None);
-        }
-        let singular = found.regular == 0;
+        let singular = if found.components == 1 && found.alone == 0 {
+            let singular = found.regular == 0;
+            self.components.set_whole(singular)?;
+            collected(singular.then_some(0), SURVEY)?
+        } else {
+            self.components.number(stream, found.components as usize, zero_row_sum)?
+        };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
-        let survey = Survey {
+        Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),
             coarsened: coarsened(source.of, found.strength),
             contrast: contrast(bits(found.smallest), bits(found.largest)),
-            components: 1,
-            singular: collected(singular.then_some(0), SURVEY)?,
+            components: found.components as usize,
+            singular,
             strong: found.groups as usize,
             thinnest: self.thinnest(source, found.groups as usize),
-        };
-        Ok(Some((CellComponents::whole(source.of, singular)?, survey)))
+        })
     }
 
     /// Of so many groups, where those are not too many.
@@ -161,20 +158,20 @@ impl Surveyor {
 
     /// Finds the regions of the matrix that was surveyed, but for those of cells, which
     /// [`Self::number_cells`] says.
-    pub fn find_regions(
-        &mut self,
-        stream: &Stream,
-        of: Cells,
-        components: &CellComponents,
-        choice: &Choice,
-    ) -> Result<Regions> {
+    pub fn find_regions(&mut self, stream: &Stream, of: Cells, choice: &Choice) -> Result<Regions> {
         check(of, choice)?;
         let level_set = choice.kind == Kind::LevelSet;
+        let labelled = level_set && choice.labels.is_some();
+        if self.components.list().count() > usize::from(NONE) && !labelled {
+            // Each has a class, and keys have no room for so many with boxes.
+            return Err(too_many(choice));
+        }
         self.classes = ClassArgs {
+            component: self.components.of_cells(),
             labels: self.send_labels(stream, choice.labels)?,
             boxes: if level_set { [1; 3] } else { choice.boxes.map(|n| n as i32) },
             by_phase: i32::from(choice.kind != Kind::Subdomain),
-            labelled: i32::from(level_set && choice.labels.is_some()),
+            labelled: i32::from(labelled),
             dilation: i32::from(choice.dilation),
             ..self.classes
         };
@@ -192,27 +189,21 @@ impl Surveyor {
         let mut found: Vec<CellClass> = zeroed(count, SURVEY)?;
         stream.fetch(&mut found, from)?;
         stream.wait()?;
-        self.number_classes(&found, components, level_set, choice.keep_all)
+        self.number_classes(&found, level_set, choice.keep_all)
     }
 
     /// Numbers the vectors of classes that are in no order.
-    fn number_classes(
-        &mut self,
-        found: &[CellClass],
-        components: &CellComponents,
-        level_set: bool,
-        keep_all: bool,
-    ) -> Result<Regions> {
+    fn number_classes(&mut self, found: &[CellClass], level_set: bool, keep_all: bool) -> Result<Regions> {
         let mut order = collected(0..found.len(), SURVEY)?;
         order.sort_unstable_by_key(|&k| found[k].first);
         let class = |&k: &usize| Class {
-            component: 0,
+            component: found[k].component as usize,
             cells: found[k].cells as usize,
             heavy: level_set && found[k].unlabelled != 0,
             first_heavy: (found[k].first_heavy != u32::MAX).then_some(found[k].first_heavy as usize),
         };
-        let (regions, vector) =
-            Regions::of_classes(&collected(order.iter().map(class), SURVEY)?, components, keep_all)?;
+        let classes = collected(order.iter().map(class), SURVEY)?;
+        let (regions, vector) = Regions::of_classes(&classes, self.components.list(), keep_all)?;
         reset(&mut self.vectors, found.len(), SURVEY)?;
         for (&k, vector) in order.iter().zip(vector) {
             self.vectors[k] = vector;
@@ -243,7 +234,7 @@ impl Surveyor {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes + self.labels.as_ref().map_or(0, |memory| memory.bytes)
+        self.memory.bytes + self.components.bytes() + self.labels.as_ref().map_or(0, |memory| memory.bytes)
     }
 }
 
@@ -253,16 +244,25 @@ pub struct Made<'a> {
     /// The host's copy of the matrix, from when it is asked for.
     pub kept: &'a OnceCell<Kept>,
     pub setup: &'a Setup,
-    pub components: &'a CellComponents,
+    /// Components, and regions of cells.
+    pub surveyor: &'a Surveyor,
     pub regions: Option<&'a Regions>,
-    /// Of the regions of cells, where the device has found them.
-    pub surveyor: Option<&'a Surveyor>,
 }
 
 impl<'a> Made<'a> {
     /// The matrix, in the memory of the host.
     pub fn on_host(&self, stream: &Stream) -> Result<SevenPoints<'a>> {
         on_host(self.kept, self.source, stream)
+    }
+
+    /// Its components there, those that the device has found.
+    pub fn components_on_host(&self, stream: &Stream, team: &mut Team) -> Result<CellComponents> {
+        let components = &self.surveyor.components;
+        if components.is_whole() {
+            return CellComponents::whole(self.source.of, components.list().singular_count() == 1);
+        }
+        let (found, _) = setup::survey(team, &self.on_host(stream)?, components.zero_row_sum())?;
+        Ok(found.components)
     }
 }
 

@@ -56,8 +56,10 @@ entries! {
     CellMatrix { center: Address, east: Address, north: Address, top: Address }
     /// What becomes of a sum over all cells; `partial` = 0: there is none.
     Sum { partial: Address, scalars: Address, to: Address, how: i32, in_loop: i32, conditional: u64 }
-    /// A class of cells: its first one, that in no strong group, how many, and whether its phase is none.
-    CellClass { first: u32, first_heavy: u32, cells: u32, unlabelled: i32 }
+    /// A component: its first cell, how many, and whether the sum of a row is not zero.
+    CellComponent { first: u32, cells: u32, regular: u32 }
+    /// A class of cells: its first one, that in no strong group, how many, whether its phase is none, its component.
+    CellClass { first: u32, first_heavy: u32, cells: u32, unlabelled: i32, component: u32 }
     /// What is found in a matrix; magnitudes by their bits.
     CellFindings {
         unusual: u64, center_max: u64, smallest: [u64; 3], largest: [u64; 3], outward: [u64; 3], first_outward: u64,
@@ -184,11 +186,16 @@ structures! {
         cells: CellBox, input: [CellArray; 4], to: [Address; 4], zero_row_sum: f64, component: Address, group: Address,
         extents: Address, partial: Address, findings: Address
     }
+    /// Components of a matrix with several.
+    CellComponentArgs {
+        cells: CellBox, m: CellMatrix, zero_row_sum: f64, root: Address, number: Address, chunk_start: Address,
+        components: Address, singular: Address, labels: Address, none: u32, unused: u32
+    }
     ClassArgs {
-        cells: CellBox, m: CellMatrix, group: Address, labels: Address, boxes: [i32; 3], by_phase: i32, labelled: i32,
-        dilation: i32, slots: i32, guard: i32, keys: Address, first: Address, first_heavy: Address, of_class: Address,
-        place: Address, slot_of: Address, classes: Address, numbers: Address, regions: Address, none: i32, unused: i32,
-        findings: Address
+        cells: CellBox, m: CellMatrix, component: Address, group: Address, labels: Address, boxes: [i32; 3],
+        by_phase: i32, labelled: i32, dilation: i32, slots: i32, guard: i32, keys: Address, first: Address,
+        first_heavy: Address, of_class: Address, place: Address, slot_of: Address, classes: Address, numbers: Address,
+        regions: Address, none: i32, unused: i32, findings: Address
     }
     CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64, sum: Sum }
     CellLargestArgs { count: i64, v: Address, scalars: Address }
@@ -315,6 +322,14 @@ plain_kernels! {
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Components that begin in chunks of cells: how many, or which; the component of each cell.
+    ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
+        |a| chunk_blocks(a.cells.count()), BLOCK;
+    NumberComponents number_components(CellComponentArgs) = "dpcg_number_components_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Labels of singular components.
+    LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
     /// Classes of cells.
     ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;

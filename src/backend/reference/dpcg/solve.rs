@@ -69,7 +69,7 @@ const VECTORS: &str = "the solver's vectors";
 
 impl Singular {
     fn new(components: &CellComponents, cells: Cells) -> Result<Self> {
-        let m = components.singular_count();
+        let m = components.list().singular_count();
         if m == 0 {
             return Ok(Self::default());
         }
