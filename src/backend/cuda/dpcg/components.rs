@@ -48,12 +48,12 @@ impl Components {
             self.memory[0] = Some(memory);
             (self.arguments.number, self.arguments.chunk_start) = (number, chunk_start);
         }
-        if self.room < count {
-            self.memory[1] = None;
-            self.room = count.next_power_of_two();
-            let sizes = [size_of::<CellComponent>() * self.room, 4 * self.room];
+        if self.room < count.max(1) {
+            (self.memory[1], self.room) = (None, 0);
+            let room = count.max(1).next_power_of_two();
+            let sizes = [size_of::<CellComponent>() * room, 4 * room];
             let (memory, [components, singular]) = lists(stream, sizes, COMPONENTS)?;
-            self.memory[1] = Some(memory);
+            (self.memory[1], self.room) = (Some(memory), room);
             (self.arguments.components, self.arguments.singular) = (components, singular);
         }
         let a = CellComponentArgs { zero_row_sum, ..self.arguments };
@@ -72,7 +72,7 @@ impl Components {
         collected(singular.map(|component| component.first as usize), COMPONENTS)
     }
 
-    /// They.
+    /// What the host knows of them.
     pub fn list(&self) -> ComponentList<'_> {
         ComponentList { size: &self.size, singular: &self.singular }
     }
