@@ -325,7 +325,7 @@ plain_kernels! {
     /// Components that begin in chunks of cells: how many, or which; the component of each cell.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
         |a| chunk_blocks(a.cells.count()), BLOCK;
-    NumberComponents number_components(CellComponentArgs) = "dpcg_number_components_f64",
+    CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
     /// Labels of singular components.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
