@@ -1,7 +1,7 @@
-// The classes of cells that deflation regions are made of (src/grid/regions.rs): cells of one component, one box and one
-// phase. Their keys are in a table of slots, a power of two of them, with open addressing; who comes first to which slot
-// is another from run to run, what is noted of a class is not. A warp notes runs of its 32 cells. Bytes a cell: 8, with
-// labels 4 more, with several components 4 more, and 6 for the numbers.
+// The classes of cells that deflation regions are made of (src/grid/regions.rs): cells of one component, one box and
+// one phase. Their keys are in a table of slots, a power of two of them, with open addressing; who comes first to which
+// slot is another from run to run, what is noted of a class is not. A warp notes runs of its 32 cells. Bytes a cell: 8,
+// with labels 4 more, with several components 4 more, and 6 for the numbers.
 #pragma once
 #include "components.cuh"
 
