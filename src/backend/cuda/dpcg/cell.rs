@@ -1,79 +1,44 @@
-//! Cell-centred multigrid on the device: grids that the host has made, and the V-cycle (kernels/dpcg/cell.cuh).
+//! Cell-centred multigrid on the device, on grids of `cell_grids`: the V-cycle (kernels/dpcg/cell.cuh).
 
-use super::arrays::{Padded, box_of};
+use super::arrays::Pool;
+use super::cell_grids::{Grid, Made, make};
+use super::dense::Dense;
 use super::multigrid::Scale;
 use super::source::Source;
-use crate::backend::cuda::driver::{Memory, Stream};
+use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs, Sum};
-use crate::backend::reference::dpcg::grids::{self, Hierarchy};
-use crate::error::{Result, push};
-use crate::grid::cells::SevenPoints;
-use crate::runtime::number::Real;
-use bytemuck::Pod;
-
-/// For errors.
-const GRIDS: &str = "the grids of multigrid";
-
-/// A coarse grid.
-struct Grid {
-    /// With its matrix and vectors.
-    arguments: CellArgs,
-    /// Cells of the next finer grid that a cell has in each direction.
-    ratio: [i32; 3],
-    /// Center, forward, r, x.
-    arrays: Padded,
-}
+use crate::error::Result;
 
 /// The preconditioner.
 pub struct CellCentred {
     sweeps: usize,
     single: bool,
-    /// What coarse matrices are divided by.
-    unit: f64,
+    /// What coarse matrices are multiplied by.
+    scale: f64,
     grids: Vec<Grid>,
     /// Of the coarsest grid.
-    inverse: Memory,
-    n: i32,
-}
-
-impl Grid {
-    fn new<T: Real + Pod>(stream: &Stream, grid: &grids::Grid<T>) -> Result<Self> {
-        let (points, n) = (grid.points(), grid.cells.count());
-        let arrays = Padded::zeroed(stream, 6, n, grid.cells.plane(), size_of::<T>(), GRIDS)?;
-        stream.send(arrays.at(0), points.center)?;
-        for (d, forward) in points.forward.into_iter().enumerate() {
-            stream.send(arrays.at(1 + d), forward)?;
-        }
-        stream.wait()?;
-        let arguments = CellArgs {
-            cells: box_of(grid.cells),
-            center: arrays.at(0),
-            forward: [arrays.at(1), arrays.at(2), arrays.at(3)],
-            r: arrays.at(4),
-            x: arrays.at(5),
-            colour: 0,
-            from_zero: 0,
-        };
-        Ok(Self { arguments, ratio: grid.ratio.map(|n| n as i32), arrays })
-    }
+    inverse: Dense,
 }
 
 impl CellCentred {
-    /// For a matrix; `T`: the numbers of coarse grids.
-    pub fn new<T: Real + Pod>(stream: &Stream, a: &SevenPoints, sweeps: usize, coarsest: usize) -> Result<Self> {
-        let made = Hierarchy::<T>::new(a, coarsest)?;
-        let mut grids = Vec::new();
-        for grid in &made.grids {
-            push(&mut grids, Grid::new(stream, grid)?, GRIDS)?;
-        }
-        let n = made.grids.last().map_or(a.cells, |grid| grid.cells).count();
-        let of_coarsest = made.coarsest_inverse(n)?;
-        let inverse = Memory::zeroed(stream.device(), stream, size_of_val(&*of_coarsest), GRIDS)?;
-        stream.send(inverse.address, &of_coarsest)?;
-        stream.wait()?;
-        let n = n as i32;
-        Ok(Self { sweeps, single: size_of::<T>() == 4, unit: made.unit, grids, inverse, n })
+    /// For a matrix; coarse ones are multiplied by `scale`. `single`: the numbers of coarse grids are in f32.
+    pub fn new(
+        pool: &mut Pool,
+        stream: &Stream,
+        source: &Source,
+        (scalars, scale): (Address, f64),
+        single: bool,
+        (sweeps, coarsest): (usize, usize),
+    ) -> Result<Self> {
+        let Made { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
+        Ok(Self { sweeps, single, scale, grids, inverse })
+    }
+
+    /// Its memory, for another one.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| pool.give(grid.arrays.into_memory()))?;
+        self.inverse.give(pool)
     }
 
     /// z = M^-1 r.
@@ -121,8 +86,9 @@ impl CellCentred {
     /// From a grid to coarse grid l: the caller's grid has residuals scaled for the others.
     fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
         let grid = &self.grids[l];
-        let (scales, factor) = if l == 0 { (scale.scales, self.unit.recip()) } else { (0, 1.0) };
-        PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio: grid.ratio, unused: 0, of_coarse, scales, factor }
+        let ratio = grid.ratio.map(|n| n as i32);
+        let (scales, factor) = if l == 0 { (scale.scales, self.scale) } else { (0, 1.0) };
+        PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio, unused: 0, of_coarse, scales, factor }
     }
 
     fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
@@ -145,7 +111,7 @@ impl CellCentred {
 
     fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         let &CellArgs { r, x, .. } = grid;
-        let (matrix, n) = (self.inverse.address, self.n);
+        let (matrix, n) = (self.inverse.matrix(), self.inverse.n() as i32);
         let a = DenseArgs { matrix, input: r, out: x, n, unused: 0, sum: Sum::default() };
         if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
     }
@@ -160,6 +126,6 @@ impl CellCentred {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes
+        self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes()
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! Each may use those before it: `arrays` (memory), `dense` (inverses), `labelled` (sums over components and regions),
 //! `source` (the matrix), `survey` (the first look at it), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`,
-//! `cell` (preconditioners), `state` (the data of a factorization), `fused` (an iteration in few passes), `run` (the
+//! `cell_grids`, `cell` (preconditioners), `state` (the data of a factorization), `fused` (an iteration in few passes), `run` (the
 //! steps of PCG), `looping`, `ends` (a solve around them).
 
 mod arrays;
 mod cell;
+mod cell_grids;
 mod coarsening;
 mod deflation;
 mod dense;
