@@ -261,7 +261,7 @@ structures! {
 
 entries! {
     /// A grid of cell-centred multigrid.
-    CellArgs {
+    CellGrid {
         cells: CellBox, center: Address, forward: [Address; 3], r: Address, x: Address, colour: i32, from_zero: i32
     }
 }
@@ -273,9 +273,11 @@ structures! {
         excess: Address, coarse_forward: [Address; 3], coarse_excess: Address, factor: f64, zero_row_sum: f64,
         partial: Address, strengths: Address, scalars: Address
     }
+    CellArgs { grid: CellGrid, sum: Sum }
     /// Two of them.
     PairArgs {
-        fine: CellArgs, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64
+        fine: CellGrid, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64,
+        sum: Sum
     }
 }
 
@@ -441,7 +443,7 @@ real_kernels! {
     /// The coarse grid of it.
     TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
     /// A half-sweep of Gauss-Seidel on cells.
-    RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
+    RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.grid.cells.count());
     /// The residual to the next grid.
     RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
     /// And its solution back.
