@@ -104,6 +104,20 @@ __device__ inline void finish_sum(const Sum &s, double sum) {
     });
 }
 
+// N sums of all blocks, added by the last one, to `to`; `partial` has a value for each block, sum after sum.
+template <int N>
+__device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, unsigned *ticket, double *to) {
+    for (int k = 0; k < N; ++k) {
+        const double sum = block_sum(sums[k]);
+        if (threadIdx.x == 0) partial[k * gridDim.x + blockIdx.x] = sum;
+    }
+    if (!last_block(ticket)) return;
+    for (int k = 0; k < N; ++k) {
+        const double sum = sum_of(partial + k * gridDim.x, gridDim.x);
+        if (threadIdx.x == 0) to[k] = sum;
+    }
+}
+
 // Couplings of a cell to west, east, south, north, bottom and top, and the values there.
 struct Around {
     double a[6], v[6];

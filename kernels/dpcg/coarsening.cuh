@@ -110,15 +110,7 @@ template <class T, bool FINEST> __device__ inline void take_strengths(const Coar
         for (int d = 0; d < 3; ++d) sums[d] += row[d] / diagonal;
         sums[3] += 1.0;
     });
-    for (int k = 0; k < 4; ++k) {
-        const double sum = block_sum(sums[k]);
-        if (threadIdx.x == 0) a.partial[k * gridDim.x + blockIdx.x] = sum;
-    }
-    if (!last_block(&a.scalars->ticket)) return;
-    for (int k = 0; k < 4; ++k) {
-        const double sum = sum_of(a.partial + k * gridDim.x, gridDim.x);
-        if (threadIdx.x == 0) a.strengths[k] = sum;
-    }
+    sums_of_blocks(sums, a.partial, &a.scalars->ticket, a.strengths);
 }
 
 // The weight of coarse point t in the interpolation to p, whose odd indices in coarsened directions are those of
@@ -299,8 +291,10 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
 
 struct CoarsestArgs {
     Box box;
-    const void *c; // conductances
+    const void *c; // conductances; of 7 points the couplings, which are minus these
     int64_t c_stride;
+    const void *center; // of 7 points
+    double factor;      // what those are multiplied by
     const double *excess;
     double *matrix; // of zeros
     double *diagonal;
@@ -309,16 +303,17 @@ struct CoarsestArgs {
 
 // The coarsest matrix for its inverse, and null vectors: components whose rows sum to zero. One block, a thread a
 // point.
-template <class T> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
+template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
     __shared__ unsigned moved, nulls;
     const int n = int(a.box.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);
     // Calls f(q, conductance) with the neighbours of p.
     auto each = [&](auto f) {
-        for (int k = 0; p < n && k < 13; ++k) {
-            const int step = int(step_of_offset(a.box, offset_of_number<false>(k)));
-            const double up = c[k * a.c_stride + p], down = c[k * a.c_stride + p - step];
+        for (int k = 0; p < n && k < (SEVEN ? 3 : 13); ++k) {
+            const int step = int(step_of_offset(a.box, offset_of_number<SEVEN>(k)));
+            const double sign = SEVEN ? -a.factor : 1.0;
+            const double up = sign * c[k * a.c_stride + p], down = sign * c[k * a.c_stride + p - step];
             if (up != 0.0) f(p + step, up);
             if (down != 0.0) f(p - step, down);
         }
@@ -327,6 +322,7 @@ template <class T> __device__ inline void spread_coarsest(const CoarsestArgs &a)
     each([&](int, double conductance) { diagonal += conductance; });
     const bool has_excess = p < n && a.excess[p] > 0.0;
     diagonal += has_excess ? a.excess[p] : 0.0;
+    if (SEVEN && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
     // The first point of a component goes from neighbour to neighbour.
     root[p] = p;
     regular[p] = 0;
@@ -387,9 +383,11 @@ DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, take_product<double, false>)
 DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, take_product<float, false>)
 DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
 DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
-#define DPCG_POINT_KERNEL(NAME, T)                                                                                     \
+#define DPCG_POINT_KERNEL(NAME, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) NAME(dpcg::CoarsestArgs a) {                     \
-        dpcg::spread_coarsest<T>(a);                                                                                   \
+        dpcg::spread_coarsest<__VA_ARGS__>(a);                                                                         \
     }
-DPCG_POINT_KERNEL(dpcg_spread_coarsest_f64, double)
-DPCG_POINT_KERNEL(dpcg_spread_coarsest_f32, float)
+DPCG_POINT_KERNEL(dpcg_spread_coarsest_f64, double, false)
+DPCG_POINT_KERNEL(dpcg_spread_coarsest_f32, float, false)
+DPCG_POINT_KERNEL(dpcg_spread_cells_f64, double, true)
+DPCG_POINT_KERNEL(dpcg_spread_cells_f32, float, true)

@@ -12,4 +12,5 @@
 #include "vertex.cuh"
 #include "finest.cuh"
 #include "cell.cuh"
+#include "cell_grids.cuh"
 #include "coarsening.cuh"

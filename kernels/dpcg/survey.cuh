@@ -203,15 +203,7 @@ __device__ inline void look(const SurveyArgs &a) {
     note_largest(&f.row_sum, row_sum);
     note_count(&f.alone, alone);
     note_count(&f.regular, regular);
-    for (int d = 0; d < 3; ++d) {
-        const double sum = block_sum(strength[d]);
-        if (threadIdx.x == 0) a.partial[d * MOST_BLOCKS + blockIdx.x] = sum;
-    }
-    if (!last_block(&f.ticket)) return;
-    for (int d = 0; d < 3; ++d) {
-        const double sum = sum_of(a.partial + d * MOST_BLOCKS, gridDim.x);
-        if (threadIdx.x == 0) f.strength[d] = sum;
-    }
+    sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
 __device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t cell) {

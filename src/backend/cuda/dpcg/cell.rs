@@ -1,151 +1,80 @@
-//! Cell-centred multigrid on the device: grids that the host has made, and the V-cycle (kernels/dpcg/cell.cuh).
+//! Cell-centred multigrid on the device, on grids of `cell_grids`: the V-cycle (kernels/dpcg/cell.cuh).
 
-use super::arrays::{Padded, box_of};
+use super::arrays::Pool;
+use super::cell_grids::{Grid, Made, make};
+use super::dense::Dense;
 use super::multigrid::Scale;
 use super::source::Source;
-use crate::backend::cuda::driver::{Memory, Stream};
+use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs, Sum};
-use crate::backend::reference::dpcg::grids::{self, Hierarchy};
-use crate::error::{Result, push};
-use crate::grid::cells::SevenPoints;
-use crate::runtime::number::Real;
-use bytemuck::Pod;
-
-/// For errors.
-const GRIDS: &str = "the grids of multigrid";
-
-/// A coarse grid.
-struct Grid {
-    /// With its matrix and vectors.
-    arguments: CellArgs,
-    /// Cells of the next finer grid that a cell has in each direction.
-    ratio: [i32; 3],
-    /// Center, forward, r, x.
-    arrays: Padded,
-}
+use crate::backend::cuda::launch::{Address, CellArgs, CellGrid, DenseArgs, PairArgs, Sum};
+use crate::error::Result;
 
 /// The preconditioner.
 pub struct CellCentred {
     sweeps: usize,
     single: bool,
-    /// What coarse matrices are divided by.
-    unit: f64,
+    /// What coarse matrices are multiplied by.
+    scale: f64,
     grids: Vec<Grid>,
     /// Of the coarsest grid.
-    inverse: Memory,
-    n: i32,
-}
-
-impl Grid {
-    fn new<T: Real + Pod>(stream: &Stream, grid: &grids::Grid<T>) -> Result<Self> {
-        let (points, n) = (grid.points(), grid.cells.count());
-        let arrays = Padded::zeroed(stream, 6, n, grid.cells.plane(), size_of::<T>(), GRIDS)?;
-        stream.send(arrays.at(0), points.center)?;
-        for (d, forward) in points.forward.into_iter().enumerate() {
-            stream.send(arrays.at(1 + d), forward)?;
-        }
-        stream.wait()?;
-        let arguments = CellArgs {
-            cells: box_of(grid.cells),
-            center: arrays.at(0),
-            forward: [arrays.at(1), arrays.at(2), arrays.at(3)],
-            r: arrays.at(4),
-            x: arrays.at(5),
-            colour: 0,
-            from_zero: 0,
-        };
-        Ok(Self { arguments, ratio: grid.ratio.map(|n| n as i32), arrays })
-    }
+    inverse: Dense,
 }
 
 impl CellCentred {
-    /// For a matrix; `T`: the numbers of coarse grids.
-    pub fn new<T: Real + Pod>(stream: &Stream, a: &SevenPoints, sweeps: usize, coarsest: usize) -> Result<Self> {
-        let made = Hierarchy::<T>::new(a, coarsest)?;
-        let mut grids = Vec::new();
-        for grid in &made.grids {
-            push(&mut grids, Grid::new(stream, grid)?, GRIDS)?;
-        }
-        let n = made.grids.last().map_or(a.cells, |grid| grid.cells).count();
-        let of_coarsest = made.coarsest_inverse(n)?;
-        let inverse = Memory::zeroed(stream.device(), stream, size_of_val(&*of_coarsest), GRIDS)?;
-        stream.send(inverse.address, &of_coarsest)?;
-        stream.wait()?;
-        let n = n as i32;
-        Ok(Self { sweeps, single: size_of::<T>() == 4, unit: made.unit, grids, inverse, n })
+    /// For a matrix; coarse ones are multiplied by `scale`. `single`: the numbers of coarse grids are in f32.
+    pub fn new(
+        pool: &mut Pool,
+        stream: &Stream,
+        source: &Source,
+        (scalars, scale): (Address, f64),
+        single: bool,
+        (sweeps, coarsest): (usize, usize),
+    ) -> Result<Self> {
+        let Made { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
+        Ok(Self { sweeps, single, scale, grids, inverse })
     }
 
-    /// z = M^-1 r.
-    pub fn apply(&self, stream: &Stream, source: &Source, scale: &Scale, r: Address, z: Address) -> Result<()> {
+    /// Its memory, for another one.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| pool.give(grid.arrays.into_memory()))?;
+        self.inverse.give(pool)
+    }
+
+    /// z = M^-1 r, in a loop for `sum`.
+    pub fn apply(
+        &self,
+        stream: &Stream,
+        source: &Source,
+        scale: &Scale,
+        (r, z): (Address, Address),
+        sum: Sum,
+    ) -> Result<()> {
         let m = source.m;
         let forward = [m.east, m.north, m.top];
-        let finest = CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
+        let finest = CellGrid { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
         let Some(last) = self.grids.last() else { return self.solve_coarsest(stream, &finest, false) };
         scale.find(stream, r, source.cells.count())?;
-        self.smooth_first(stream, &finest, false)?;
-        self.restrict(stream, &finest, 0, scale)?;
-        for (l, grid) in self.grids.iter().enumerate().take(self.grids.len() - 1) {
-            self.smooth_first(stream, &grid.arguments, self.single)?;
-            self.restrict(stream, &grid.arguments, l + 1, scale)?;
+        let cycle = Cycle { k: self, stream, scale, sum: Sum { partial: 0, how: 0, conditional: 0, ..sum } };
+        let coarse = &self.grids[..self.grids.len() - 1];
+        cycle.smooth_first(&finest, false)?;
+        cycle.restrict(&finest, 0)?;
+        for (l, grid) in coarse.iter().enumerate() {
+            cycle.smooth_first(&grid.arguments, self.single)?;
+            cycle.restrict(&grid.arguments, l + 1)?;
         }
         self.solve_coarsest(stream, &last.arguments, self.single)?;
-        for l in (1..self.grids.len()).rev() {
-            let grid = &self.grids[l - 1].arguments;
-            self.interpolate(stream, grid, l, scale)?;
-            self.smooth_last(stream, grid, self.single)?;
+        for (l, grid) in coarse.iter().enumerate().rev() {
+            cycle.interpolate(&grid.arguments, l + 1)?;
+            cycle.smooth_last(&grid.arguments, self.single)?;
         }
-        self.interpolate(stream, &finest, 0, scale)?;
-        self.smooth_last(stream, &finest, false)
+        cycle.interpolate(&finest, 0)?;
+        cycle.smooth_last(&finest, false)
     }
 
-    /// Sweeps before the coarse grid, from zero.
-    fn smooth_first(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
-        for sweep in 0..self.sweeps {
-            let from_zero = i32::from(sweep == 0);
-            launch::relax_cells(stream, single, &CellArgs { colour: 0, from_zero, ..*grid })?;
-            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
-        }
-        Ok(())
-    }
-
-    /// Sweeps after it: the same in reverse.
-    fn smooth_last(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
-        for _ in 0..self.sweeps {
-            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
-            launch::relax_cells(stream, single, &CellArgs { colour: 0, ..*grid })?;
-        }
-        Ok(())
-    }
-
-    /// From a grid to coarse grid l: the caller's grid has residuals scaled for the others.
-    fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
-        let grid = &self.grids[l];
-        let (scales, factor) = if l == 0 { (scale.scales, self.unit.recip()) } else { (0, 1.0) };
-        PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio: grid.ratio, unused: 0, of_coarse, scales, factor }
-    }
-
-    fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
-        let a = self.pair(fine, l, self.grids[l].arguments.r, scale);
-        if l == 0 && self.single {
-            launch::restrict_cells_to(stream, &a)
-        } else {
-            launch::restrict_cells(stream, self.single, &a)
-        }
-    }
-
-    fn interpolate(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
-        let a = self.pair(fine, l, self.grids[l].arguments.x, scale);
-        if l == 0 && self.single {
-            launch::interpolate_cells_from(stream, &a)
-        } else {
-            launch::interpolate_cells(stream, self.single, &a)
-        }
-    }
-
-    fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
-        let &CellArgs { r, x, .. } = grid;
-        let (matrix, n) = (self.inverse.address, self.n);
+    fn solve_coarsest(&self, stream: &Stream, grid: &CellGrid, single: bool) -> Result<()> {
+        let &CellGrid { r, x, .. } = grid;
+        let (matrix, n) = (self.inverse.matrix(), self.inverse.n() as i32);
         let a = DenseArgs { matrix, input: r, out: x, n, unused: 0, sum: Sum::default() };
         if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
     }
@@ -160,6 +89,66 @@ impl CellCentred {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes
+        self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes()
+    }
+}
+
+/// The steps of a cycle.
+struct Cycle<'a> {
+    k: &'a CellCentred,
+    stream: &'a Stream,
+    scale: &'a Scale,
+    /// In a loop that has converged nothing is done.
+    sum: Sum,
+}
+
+impl Cycle<'_> {
+    fn relax(&self, grid: &CellGrid, single: bool, colour: i32, from_zero: bool) -> Result<()> {
+        let grid = CellGrid { colour, from_zero: i32::from(from_zero), ..*grid };
+        launch::relax_cells(self.stream, single, &CellArgs { grid, sum: self.sum })
+    }
+
+    /// Sweeps before the coarse grid, from zero.
+    fn smooth_first(&self, grid: &CellGrid, single: bool) -> Result<()> {
+        for sweep in 0..self.k.sweeps {
+            self.relax(grid, single, 0, sweep == 0)?;
+            self.relax(grid, single, 1, false)?;
+        }
+        Ok(())
+    }
+
+    /// Sweeps after it: the same in reverse.
+    fn smooth_last(&self, grid: &CellGrid, single: bool) -> Result<()> {
+        for _ in 0..self.k.sweeps {
+            self.relax(grid, single, 1, false)?;
+            self.relax(grid, single, 0, false)?;
+        }
+        Ok(())
+    }
+
+    /// From a grid to coarse grid l: the caller's grid has residuals scaled for the others.
+    fn pair(&self, fine: &CellGrid, l: usize, of_coarse: Address) -> PairArgs {
+        let grid = &self.k.grids[l];
+        let (ratio, coarse) = (grid.ratio.map(|n| n as i32), grid.arguments.cells);
+        let (scales, factor) = if l == 0 { (self.scale.scales, self.k.scale) } else { (0, 1.0) };
+        PairArgs { fine: *fine, coarse, ratio, unused: 0, of_coarse, scales, factor, sum: self.sum }
+    }
+
+    fn restrict(&self, fine: &CellGrid, l: usize) -> Result<()> {
+        let a = self.pair(fine, l, self.k.grids[l].arguments.r);
+        if l == 0 && self.k.single {
+            launch::restrict_cells_to(self.stream, &a)
+        } else {
+            launch::restrict_cells(self.stream, self.k.single, &a)
+        }
+    }
+
+    fn interpolate(&self, fine: &CellGrid, l: usize) -> Result<()> {
+        let a = self.pair(fine, l, self.k.grids[l].arguments.x);
+        if l == 0 && self.k.single {
+            launch::interpolate_cells_from(self.stream, &a)
+        } else {
+            launch::interpolate_cells(self.stream, self.k.single, &a)
+        }
     }
 }

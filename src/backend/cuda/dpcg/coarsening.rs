@@ -226,6 +226,7 @@ impl Maker<'_> {
             diagonal: dense.diagonal,
             null_of: dense.null_of,
             nulls: dense.nulls,
+            ..CoarsestArgs::default()
         };
         if self.single {
             launch::spread_coarsest_short(self.stream, &a)?;

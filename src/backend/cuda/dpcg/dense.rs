@@ -4,7 +4,7 @@
 use super::arrays::Pool;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, DenseArgs, InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS, Sum};
+use crate::backend::cuda::launch::{Address, DenseArgs, InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS, Sum, VectorArgs};
 use crate::error::Result;
 
 /// For errors.
@@ -98,6 +98,16 @@ impl Dense {
             launch::take_means(stream, &self.null_args(add))?;
             self.buffers.reverse();
         }
+        Ok(())
+    }
+
+    /// The inverse times a number.
+    pub fn multiply_by(&mut self, stream: &Stream, factor: f64) -> Result<()> {
+        let ([from, to], count) = (self.buffers, self.n * self.n);
+        stream.fill(to, 0, 8 * count)?;
+        let a = VectorArgs { count: count as i64, a: from, out: to, factor, ..VectorArgs::default() };
+        launch::cell_add_scaled(stream, &a)?;
+        self.buffers.reverse();
         Ok(())
     }
 

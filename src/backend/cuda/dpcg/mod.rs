@@ -2,11 +2,12 @@
 //!
 //! Each may use those before it: `arrays` (memory), `dense` (inverses), `source` (the matrix), `components` (of it),
 //! `labelled` (sums over components and regions), `survey` (the first look at a matrix), `regions`, `deflation`,
-//! `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state` (the data of a factorization), `fused` (an
-//! iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (a solve around them).
+//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` (preconditioners), `state` (the data of a factorization),
+//! `fused` (an iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (a solve around them).
 
 mod arrays;
 mod cell;
+mod cell_grids;
 mod coarsening;
 mod components;
 mod deflation;

@@ -84,6 +84,11 @@ impl Source {
         Ok(kept)
     }
 
+    /// Values from one array to the next.
+    pub fn stride(&self) -> usize {
+        self.arrays.stride()
+    }
+
     pub fn bytes(&self) -> usize {
         self.arrays.bytes()
     }

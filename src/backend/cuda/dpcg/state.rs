@@ -203,7 +203,7 @@ impl State {
         })
     }
 
-    /// Vectors, the memory of all else but cell-centred grids, and the loop on them.
+    /// Vectors, the memory of all else, and the loop on them.
     fn take_apart(self) -> Result<(Vectors, Pool, Looping)> {
         let mut pool = self.pool;
         if let Some(singular) = self.singular {
@@ -212,8 +212,10 @@ impl State {
         if let Some(deflation) = self.deflation {
             deflation.give(&mut pool)?;
         }
-        if let Some(Multigrid::Vertex(vertex)) = self.multigrid {
-            vertex.give(&mut pool)?;
+        match self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.give(&mut pool)?,
+            Some(Multigrid::Cell(cell)) => cell.give(&mut pool)?,
+            None => {}
         }
         Ok((self.vectors, pool, self.looping))
     }
@@ -233,7 +235,7 @@ impl State {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
-            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
+            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, (*r, *z), sum).map(|()| false),
             None => Err(Error::Internal("there is no multigrid".to_owned())),
         }
     }
@@ -258,8 +260,10 @@ fn multigrid(pool: &mut Pool, stream: &Stream, of: &Made, scalars: Address, scal
         return Ok(None);
     };
     Ok(Some(match (vertex, single) {
-        (false, true) => Multigrid::Cell(CellCentred::new::<f32>(stream, &of.on_host(stream)?, sweeps, coarsest)?),
-        (false, false) => Multigrid::Cell(CellCentred::new::<f64>(stream, &of.on_host(stream)?, sweeps, coarsest)?),
+        (false, _) => {
+            let of_matrix = (scalars, scale);
+            Multigrid::Cell(CellCentred::new(pool, stream, of.source, of_matrix, single, (sweeps, coarsest))?)
+        }
         (true, true) => Multigrid::Vertex(Vertex::new::<f32>(pool, stream, of.source, scalars, scale, sweeps)?),
         (true, false) => Multigrid::Vertex(Vertex::new::<f64>(pool, stream, of.source, scalars, scale, sweeps)?),
     }))

@@ -1,13 +1,18 @@
 //! What the device finds in a matrix against what the host finds.
 
 use super::arrays::Pool;
+use super::cell_grids::{Made, make};
 use super::labelled::Labelled;
 use super::*;
-use crate::backend::cuda::launch::CellLabels;
+use crate::backend::cuda::driver::Stream;
+use crate::backend::cuda::launch::{Address, CellLabels, Scalars};
+use crate::backend::reference::dpcg::grids::Hierarchy;
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cell_survey::Found;
 use crate::grid::components::ZERO_ROW_SUM;
 use crate::grid::regions::{Kind, NONE};
+use crate::runtime::number::Real;
+use bytemuck::AnyBitPattern;
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 
 /// A matrix with its labels.
@@ -83,6 +88,27 @@ impl System {
         let cells = self.cells;
         (0..cells.count()).filter(|&c| of(cells.place(c))).for_each(|c| self.center[c] *= 1.01);
         self
+    }
+
+    /// Random couplings; this part of them is none, so that there are several components, and cells alone. Some rows of
+    /// the first half are more than their couplings.
+    fn broken([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
+        let mut system = Self::random([nx, ny, nz], 0.0, seed);
+        let (mut random, n, steps) = (SplitMix(seed), system.cells.count(), system.cells.steps());
+        system.center.fill(0.0);
+        for (forward, step) in system.forward.iter_mut().zip(steps) {
+            for c in (0..n).filter(|&c| forward[c] != 0.0).collect::<Vec<_>>() {
+                let coupling = if random.unit() < part { 0.0 } else { 1.0 + random.unit() };
+                forward[c] = -coupling;
+                system.center[c] += coupling;
+                system.center[c + step] += coupling;
+            }
+        }
+        for (c, center) in system.center.iter_mut().enumerate() {
+            let more = c < n / 2 && random.unit() < 0.05;
+            *center += if more || *center == 0.0 { 1.0 } else { 0.0 };
+        }
+        system
     }
 
     fn view(&self) -> CellView<'_> {
@@ -323,6 +349,77 @@ fn a_device_counts_labels() {
         if last < 65_535 {
             let found = regions(&mut cuda, found).unwrap();
             assert!(found.of == host.regions.take().unwrap().of);
+        }
+    }
+}
+
+fn fetched<T: AnyBitPattern + Default>(stream: &Stream, count: usize, from: Address) -> Vec<T> {
+    let mut values = vec![T::default(); count];
+    stream.fetch(&mut values, from).unwrap();
+    stream.wait().unwrap();
+    values
+}
+
+/// Grids of cell-centred multigrid: the host's matrices bit by bit with zeros around them, and its inverse.
+fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coarsest: usize, what: &str) {
+    let expected = Hierarchy::<T>::new(&system.points(), coarsest).unwrap();
+    cuda.load(&system.view(), true).unwrap();
+    let _entered = cuda.session.device.clone().enter().unwrap();
+    let (stream, source) = (cuda.session.stream(), cuda.source.as_ref().unwrap());
+    let scalars = Memory::zeroed(stream.device(), stream, size_of::<Scalars>(), "sums").unwrap();
+    let (scale, single) = ((scalars.address, expected.unit.recip()), size_of::<T>() == 4);
+    let Made { grids, inverse } = make(&mut Pool::default(), stream, source, scale, single, coarsest).unwrap();
+    assert_eq!(grids.len(), expected.grids.len(), "{what}");
+    for (grid, expected) in grids.iter().zip(&expected.grids) {
+        assert_eq!((grid.of, grid.ratio), (expected.cells, expected.ratio), "{what}");
+        let (guard, points) = (grid.of.plane(), expected.points());
+        let mut wanted = vec![T::default(); guard];
+        for values in [points.center].into_iter().chain(points.forward) {
+            wanted.extend(values);
+            wanted.extend(vec![T::default(); guard]);
+        }
+        let begin = grid.arrays.at(0) - (guard * size_of::<T>()) as u64;
+        let found: Vec<T> = fetched(stream, wanted.len(), begin);
+        let differ = found.iter().zip(&wanted).position(|(found, wanted)| found.wide() != wanted.wide());
+        assert_eq!(differ, None, "{what}: {:?}", grid.of);
+    }
+    if single {
+        // Rounded centers hardly tell which cell of a singular component is left out.
+        return;
+    }
+    let n = inverse.n();
+    let found: Vec<f64> = fetched(stream, n * n, inverse.matrix());
+    let (mut unit, mut column, mut work) = (vec![0.0; n], vec![0.0; n], vec![0.0; expected.coarsest.room()]);
+    let largest = found.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+    for (cell, found) in found.chunks(n).enumerate() {
+        unit.fill(0.0);
+        unit[cell] = 1.0;
+        expected.coarsest.solve(&unit, &mut column, &mut work);
+        let off = found.iter().zip(&column).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        // Rounding, times a condition of at most some thousands times the contrast of 1e3.
+        assert!(off <= 1e-9 * largest, "{what}: {off:e} off in column {cell} of the inverse, {largest:e}");
+    }
+}
+
+#[test]
+#[ignore = "needs a device, or an emulated one"]
+fn a_device_makes_the_grids_of_the_host() {
+    let mut cuda = Cuda::new(0, 2).unwrap();
+    let mut compare = |system: &System, coarsest: usize, what: &str| {
+        compare_grids::<f64>(&mut cuda, system, coarsest, what);
+        compare_grids::<f32>(&mut cuda, system, coarsest, what);
+    };
+    for set in ["9", "9;asp=4", "9;dir=top", "9;obs=hole", "surf;obs=box", "drops"] {
+        for size in [[17, 17, 17], [20, 9, 13], [1, 12, 9], [5, 1, 40], [3, 2, 5], [1, 1, 2]] {
+            for coarsest in [1, 1000] {
+                let what = format!("{set} {size:?} {coarsest}");
+                compare(&System::of(set, size, 1e-3), coarsest, &what);
+            }
+        }
+    }
+    for (size, part) in [([17, 18, 5], 0.5), ([2, 17, 3], 0.3), ([33, 5, 7], 0.8), ([17, 1, 16], 0.2)] {
+        for seed in 0..3 {
+            compare(&System::broken(size, part, seed), 64, &format!("{size:?} {part} {seed}"));
         }
     }
 }

@@ -223,10 +223,10 @@ structures! {
         from: Address, to: Address, diagonal: Address, null_of: Address, nulls: Address, shift: Address,
         largest: Address, n: i32, add: i32
     }
-    /// The coarsest grid of vertex-coarsened multigrid.
+    /// The coarsest grid of multigrid.
     CoarsestArgs {
-        cells: CellBox, c: Address, c_stride: i64, excess: Address, matrix: Address, diagonal: Address,
-        null_of: Address, nulls: Address
+        cells: CellBox, c: Address, c_stride: i64, center: Address, factor: f64, excess: Address, matrix: Address,
+        diagonal: Address, null_of: Address, nulls: Address
     }
     DenseArgs { matrix: Address, input: Address, out: Address, n: i32, unused: i32, sum: Sum }
     DeflatedArgs {
@@ -268,15 +268,23 @@ structures! {
 
 entries! {
     /// A grid of cell-centred multigrid.
-    CellArgs {
+    CellGrid {
         cells: CellBox, center: Address, forward: [Address; 3], r: Address, x: Address, colour: i32, from_zero: i32
     }
 }
 
 structures! {
+    /// From one to the next.
+    CellGridArgs {
+        cells: CellBox, coarse: CellBox, ratio: [i32; 3], unused: i32, forward: [Address; 3], center: Address,
+        excess: Address, coarse_forward: [Address; 3], coarse_excess: Address, factor: f64, zero_row_sum: f64,
+        partial: Address, strengths: Address, scalars: Address
+    }
+    CellArgs { grid: CellGrid, sum: Sum }
     /// Two of them.
     PairArgs {
-        fine: CellArgs, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64
+        fine: CellGrid, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64,
+        sum: Sum
     }
 }
 
@@ -374,9 +382,11 @@ plain_kernels! {
     /// Largest entries of an inverse and of its matrix.
     FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
         |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
-    /// The matrix of the coarsest grid of multigrid, of couplings in f64 or in f32.
+    /// The matrix of the coarsest grid of multigrid, of couplings in f64 or in f32; of cells.
     SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MOST_UNKNOWNS, 1);
     SpreadCoarsestShort spread_coarsest_short(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MOST_UNKNOWNS, 1);
+    SpreadCells spread_cells(CoarsestArgs) = "dpcg_spread_cells_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    SpreadCellsShort spread_cells_short(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MOST_UNKNOWNS, 1);
     /// A product with an inverse, of values in f64 or in f32.
     Dense dense(DenseArgs) = "dpcg_dense_f64", |a| warp_blocks(a.n as u32), BLOCK;
     DenseShort dense_short(DenseArgs) = "dpcg_dense_f32", |a| warp_blocks(a.n as u32), BLOCK;
@@ -390,6 +400,11 @@ plain_kernels! {
         |a| cell_blocks(a.coarse.count()), BLOCK;
     InterpolateCellsFrom interpolate_cells_from(PairArgs) = "dpcg_interpolate_cells_from_f32",
         |a| cell_blocks(a.fine.cells.count()), BLOCK;
+    /// What the caller's rows are more than their couplings, and strengths of directions.
+    LookAtFinest look_at_finest(CellGridArgs) = "dpcg_look_at_finest_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// The first coarse matrix, in f32.
+    CoarsenCellsTo coarsen_cells_to(CellGridArgs) = "dpcg_coarsen_cells_to_f32",
+        |a| cell_blocks(a.coarse.count()), BLOCK;
 }
 
 /// Kernels of multigrid in f64, then in f32.
@@ -443,11 +458,15 @@ real_kernels! {
     /// The coarse grid of it.
     TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
     /// A half-sweep of Gauss-Seidel on cells.
-    RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
+    RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.grid.cells.count());
     /// The residual to the next grid.
     RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
     /// And its solution back.
     InterpolateCells interpolate_cells(PairArgs) = "dpcg_interpolate_cells", |a| cell_blocks(a.fine.cells.count());
+    /// The next matrix.
+    CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
+    /// Its centers, and strengths of directions.
+    LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
 }
 
 /// The number of the cycle below the finest grid.

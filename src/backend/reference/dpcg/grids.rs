@@ -24,7 +24,7 @@ pub fn coarse_cell(fine: [usize; 3], ratio: [usize; 3], coarse: Cells) -> usize 
 
 /// A coarse grid.
 pub struct Grid<T> {
-    /// Extents: where the finer grid has an odd number of cells, the last coarse cell has one of them.
+    /// Extents.
     pub cells: Cells,
     /// Cells of the next finer grid that a cell has in each direction.
     pub ratio: [usize; 3],
@@ -96,20 +96,26 @@ fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
     })
 }
 
-/// Fine cells of a coarse cell in each direction, 2 or 1.
-fn ratio_of(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
+/// Fine cells of a coarse cell in each direction, 2 or 1, for the strength of the directions.
+pub fn ratio_of(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
     let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
     // So that NaN, where inputs are not checked, leads to an end, too.
     [0, 1, 2].map(|d| if size[d] == 1 || WEAK * strength[d] < strongest { 1 } else { 2 })
 }
 
+/// Extents of the next grid: where this one has an odd number of cells, the last coarse cell has one of them.
+pub fn coarse_cells(cells: Cells, ratio: [usize; 3]) -> Cells {
+    let size = cells.size();
+    let [nx, ny, nz] = [0, 1, 2].map(|d| size[d].div_ceil(ratio[d]));
+    Cells { nx, ny, nz }
+}
+
 impl<T: Real> Grid<T> {
     /// The grid next to `fine`, whose matrix is divided by `unit`. `excess`: of the fine rows, then of the coarse ones.
     fn coarser<F: Real>(fine: Points<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
-        let size = fine.cells.size();
-        let [nx, ny, nz] = [0, 1, 2].map(|d| size[d].div_ceil(ratio[d]));
-        let cells = Cells { nx, ny, nz };
+        let (size, cells) = (fine.cells.size(), coarse_cells(fine.cells, ratio));
+        let Cells { nx, ny, .. } = cells;
         let mut grid =
             Self { cells, ratio, center: zeroed(cells.count(), WHAT)?, forward: [(); 3].map(|()| Vec::new()) };
         let coarse_row = |row: usize| (row / fine.cells.ny / ratio[2] * ny + row % fine.cells.ny / ratio[1]) * nx;
@@ -209,19 +215,6 @@ impl<T: Real> Hierarchy<T> {
             Some(grid) => Coarsest::factorize(grid.points(), &excess)?,
         };
         Ok(Self { grids, unit, coarsest })
-    }
-
-    /// The inverse of the coarsest matrix, by rows.
-    pub fn coarsest_inverse(&self, cells: usize) -> Result<Vec<f64>> {
-        let (mut inverse, mut unit) = (zeroed(cells * cells, WHAT)?, zeroed::<f64>(cells, WHAT)?);
-        let mut work = zeroed(self.coarsest.room(), WHAT)?;
-        // It is symmetric.
-        for (cell, row) in inverse.chunks_exact_mut(cells).enumerate() {
-            unit.fill(0.0);
-            unit[cell] = 1.0;
-            self.coarsest.solve(&unit, row, &mut work);
-        }
-        Ok(inverse)
     }
 
     /// Bytes of all of it.
