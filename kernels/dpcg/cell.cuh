@@ -3,12 +3,11 @@
 // Storage as in box.cuh. Bytes a cell, T of 4: relaxation 16 to 24, restriction 24, interpolation 8.
 //
 // Races: a half-sweep writes cells of one colour and reads those of the other.
-#include "vertex.cuh"
+#include "box.cuh"
 
 namespace dpcg {
 
-// A grid.
-struct CellGrid {
+struct CellArgs {
     Box box;
     const void *center, *forward[3];
     const void *r;
@@ -17,13 +16,8 @@ struct CellGrid {
     int from_zero; // x is zero, whatever is there
 };
 
-struct CellArgs {
-    CellGrid grid;
-    Sum sum; // of the loop
-};
-
 // r - (A - D) x in a cell.
-template <class T> __device__ inline T without_center(const CellGrid &a, int64_t c) {
+template <class T> __device__ inline T without_center(const CellArgs &a, int64_t c) {
     const T *x = static_cast<const T *>(a.x);
     const int64_t steps[3] = {1, a.box.north(), a.box.top()};
     T value = static_cast<const T *>(a.r)[c];
@@ -37,9 +31,7 @@ template <class T> __device__ inline T without_center(const CellGrid &a, int64_t
 }
 
 // x = D^-1 (r - (A - D) x) in the cells of a colour.
-template <class T> __device__ inline void relax_cells(const CellArgs &args) {
-    if (is_met(args.sum)) return;
-    const CellGrid &a = args.grid;
+template <class T> __device__ inline void relax_cells(const CellArgs &a) {
     const T *center = static_cast<const T *>(a.center), *r = static_cast<const T *>(a.r);
     T *x = static_cast<T *>(a.x);
     over_colour(a.box, a.colour, [&](int64_t c) {
@@ -49,20 +41,18 @@ template <class T> __device__ inline void relax_cells(const CellArgs &args) {
 }
 
 struct PairArgs {
-    CellGrid fine;
+    CellArgs fine;
     Box coarse;
     int ratio[3];
     int unused;
     void *of_coarse;
     const double *scales; // 1 / s and s; null: 1
     double factor;
-    Sum sum; // of the loop
 };
 
 // of_coarse = R (r - A x) / s. Black rows have no residual: they were relaxed last.
 template <class T, class Coarse> __device__ inline void restrict_cells(const PairArgs &a) {
-    if (is_met(a.sum)) return;
-    const CellGrid &f = a.fine;
+    const CellArgs &f = a.fine;
     const T *x = static_cast<const T *>(f.x), *center = static_cast<const T *>(f.center);
     Coarse *of_coarse = static_cast<Coarse *>(a.of_coarse);
     const double per_scale = a.scales ? a.scales[0] : 1.0;
@@ -84,7 +74,6 @@ template <class T, class Coarse> __device__ inline void restrict_cells(const Pai
 
 // x += P of_coarse factor s.
 template <class T, class Coarse> __device__ inline void interpolate_cells(const PairArgs &a) {
-    if (is_met(a.sum)) return;
     T *x = static_cast<T *>(a.fine.x);
     const Coarse *of_coarse = static_cast<const Coarse *>(a.of_coarse);
     const double factor = a.scales ? a.factor * a.scales[1] : a.factor;

@@ -7,7 +7,7 @@ use super::multigrid::Scale;
 use super::source::Source;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellArgs, CellGrid, DenseArgs, PairArgs, Sum};
+use crate::backend::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs, Sum};
 use crate::error::Result;
 
 /// The preconditioner.
@@ -41,39 +41,76 @@ impl CellCentred {
         self.inverse.give(pool)
     }
 
-    /// z = M^-1 r, in a loop for `sum`.
-    pub fn apply(
-        &self,
-        stream: &Stream,
-        source: &Source,
-        scale: &Scale,
-        (r, z): (Address, Address),
-        sum: Sum,
-    ) -> Result<()> {
+    /// z = M^-1 r.
+    pub fn apply(&self, stream: &Stream, source: &Source, scale: &Scale, r: Address, z: Address) -> Result<()> {
         let m = source.m;
         let forward = [m.east, m.north, m.top];
-        let finest = CellGrid { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
+        let finest = CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
         let Some(last) = self.grids.last() else { return self.solve_coarsest(stream, &finest, false) };
         scale.find(stream, r, source.cells.count())?;
-        let cycle = Cycle { k: self, stream, scale, sum: Sum { partial: 0, how: 0, conditional: 0, ..sum } };
-        let coarse = &self.grids[..self.grids.len() - 1];
-        cycle.smooth_first(&finest, false)?;
-        cycle.restrict(&finest, 0)?;
-        for (l, grid) in coarse.iter().enumerate() {
-            cycle.smooth_first(&grid.arguments, self.single)?;
-            cycle.restrict(&grid.arguments, l + 1)?;
+        self.smooth_first(stream, &finest, false)?;
+        self.restrict(stream, &finest, 0, scale)?;
+        for (l, grid) in self.grids.iter().enumerate().take(self.grids.len() - 1) {
+            self.smooth_first(stream, &grid.arguments, self.single)?;
+            self.restrict(stream, &grid.arguments, l + 1, scale)?;
         }
         self.solve_coarsest(stream, &last.arguments, self.single)?;
-        for (l, grid) in coarse.iter().enumerate().rev() {
-            cycle.interpolate(&grid.arguments, l + 1)?;
-            cycle.smooth_last(&grid.arguments, self.single)?;
+        for l in (1..self.grids.len()).rev() {
+            let grid = &self.grids[l - 1].arguments;
+            self.interpolate(stream, grid, l, scale)?;
+            self.smooth_last(stream, grid, self.single)?;
         }
-        cycle.interpolate(&finest, 0)?;
-        cycle.smooth_last(&finest, false)
+        self.interpolate(stream, &finest, 0, scale)?;
+        self.smooth_last(stream, &finest, false)
     }
 
-    fn solve_coarsest(&self, stream: &Stream, grid: &CellGrid, single: bool) -> Result<()> {
-        let &CellGrid { r, x, .. } = grid;
+    /// Sweeps before the coarse grid, from zero.
+    fn smooth_first(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+        for sweep in 0..self.sweeps {
+            let from_zero = i32::from(sweep == 0);
+            launch::relax_cells(stream, single, &CellArgs { colour: 0, from_zero, ..*grid })?;
+            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
+        }
+        Ok(())
+    }
+
+    /// Sweeps after it: the same in reverse.
+    fn smooth_last(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+        for _ in 0..self.sweeps {
+            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
+            launch::relax_cells(stream, single, &CellArgs { colour: 0, ..*grid })?;
+        }
+        Ok(())
+    }
+
+    /// From a grid to coarse grid l: the caller's grid has residuals scaled for the others.
+    fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
+        let grid = &self.grids[l];
+        let ratio = grid.ratio.map(|n| n as i32);
+        let (scales, factor) = if l == 0 { (scale.scales, self.scale) } else { (0, 1.0) };
+        PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio, unused: 0, of_coarse, scales, factor }
+    }
+
+    fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
+        let a = self.pair(fine, l, self.grids[l].arguments.r, scale);
+        if l == 0 && self.single {
+            launch::restrict_cells_to(stream, &a)
+        } else {
+            launch::restrict_cells(stream, self.single, &a)
+        }
+    }
+
+    fn interpolate(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
+        let a = self.pair(fine, l, self.grids[l].arguments.x, scale);
+        if l == 0 && self.single {
+            launch::interpolate_cells_from(stream, &a)
+        } else {
+            launch::interpolate_cells(stream, self.single, &a)
+        }
+    }
+
+    fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+        let &CellArgs { r, x, .. } = grid;
         let (matrix, n) = (self.inverse.matrix(), self.inverse.n() as i32);
         let a = DenseArgs { matrix, input: r, out: x, n, unused: 0, sum: Sum::default() };
         if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
@@ -90,65 +127,5 @@ impl CellCentred {
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes()
-    }
-}
-
-/// The steps of a cycle.
-struct Cycle<'a> {
-    k: &'a CellCentred,
-    stream: &'a Stream,
-    scale: &'a Scale,
-    /// In a loop that has converged nothing is done.
-    sum: Sum,
-}
-
-impl Cycle<'_> {
-    fn relax(&self, grid: &CellGrid, single: bool, colour: i32, from_zero: bool) -> Result<()> {
-        let grid = CellGrid { colour, from_zero: i32::from(from_zero), ..*grid };
-        launch::relax_cells(self.stream, single, &CellArgs { grid, sum: self.sum })
-    }
-
-    /// Sweeps before the coarse grid, from zero.
-    fn smooth_first(&self, grid: &CellGrid, single: bool) -> Result<()> {
-        for sweep in 0..self.k.sweeps {
-            self.relax(grid, single, 0, sweep == 0)?;
-            self.relax(grid, single, 1, false)?;
-        }
-        Ok(())
-    }
-
-    /// Sweeps after it: the same in reverse.
-    fn smooth_last(&self, grid: &CellGrid, single: bool) -> Result<()> {
-        for _ in 0..self.k.sweeps {
-            self.relax(grid, single, 1, false)?;
-            self.relax(grid, single, 0, false)?;
-        }
-        Ok(())
-    }
-
-    /// From a grid to coarse grid l: the caller's grid has residuals scaled for the others.
-    fn pair(&self, fine: &CellGrid, l: usize, of_coarse: Address) -> PairArgs {
-        let grid = &self.k.grids[l];
-        let (ratio, coarse) = (grid.ratio.map(|n| n as i32), grid.arguments.cells);
-        let (scales, factor) = if l == 0 { (self.scale.scales, self.k.scale) } else { (0, 1.0) };
-        PairArgs { fine: *fine, coarse, ratio, unused: 0, of_coarse, scales, factor, sum: self.sum }
-    }
-
-    fn restrict(&self, fine: &CellGrid, l: usize) -> Result<()> {
-        let a = self.pair(fine, l, self.k.grids[l].arguments.r);
-        if l == 0 && self.k.single {
-            launch::restrict_cells_to(self.stream, &a)
-        } else {
-            launch::restrict_cells(self.stream, self.k.single, &a)
-        }
-    }
-
-    fn interpolate(&self, fine: &CellGrid, l: usize) -> Result<()> {
-        let a = self.pair(fine, l, self.k.grids[l].arguments.x);
-        if l == 0 && self.k.single {
-            launch::interpolate_cells_from(self.stream, &a)
-        } else {
-            launch::interpolate_cells(self.stream, self.k.single, &a)
-        }
     }
 }

@@ -6,7 +6,7 @@ use super::dense::Dense;
 use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellGrid, CellGridArgs, CoarsestArgs, MOST_CELL_BLOCKS};
+use crate::backend::cuda::launch::{Address, CellArgs, CellGridArgs, CoarsestArgs, MOST_CELL_BLOCKS};
 use crate::backend::reference::dpcg::grids::{coarse_cells, ratio_of};
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
@@ -19,7 +19,7 @@ const GRIDS: &str = "the grids of multigrid";
 pub struct Grid {
     pub of: Cells,
     /// With its matrix and vectors.
-    pub arguments: CellGrid,
+    pub arguments: CellArgs,
     /// Cells of the next finer grid that a cell has in each direction.
     pub ratio: [usize; 3],
     /// Center, forward, r, x.
@@ -31,7 +31,7 @@ impl Grid {
         let arrays = Padded::zeroed_in(pool, stream, 6, of.count(), of.plane(), value, GRIDS)?;
         let [center, x, y, z, r, solution] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
         let forward = [x, y, z];
-        let arguments = CellGrid { cells: box_of(of), center, forward, r, x: solution, colour: 0, from_zero: 0 };
+        let arguments = CellArgs { cells: box_of(of), center, forward, r, x: solution, colour: 0, from_zero: 0 };
         Ok(Self { of, arguments, ratio, arrays })
     }
 }

@@ -235,7 +235,7 @@ impl State {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
-            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, (*r, *z), sum).map(|()| false),
+            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
             None => Err(Error::Internal("there is no multigrid".to_owned())),
         }
     }

@@ -268,7 +268,7 @@ structures! {
 
 entries! {
     /// A grid of cell-centred multigrid.
-    CellGrid {
+    CellArgs {
         cells: CellBox, center: Address, forward: [Address; 3], r: Address, x: Address, colour: i32, from_zero: i32
     }
 }
@@ -280,11 +280,9 @@ structures! {
         excess: Address, coarse_forward: [Address; 3], coarse_excess: Address, factor: f64, zero_row_sum: f64,
         partial: Address, strengths: Address, scalars: Address
     }
-    CellArgs { grid: CellGrid, sum: Sum }
     /// Two of them.
     PairArgs {
-        fine: CellGrid, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64,
-        sum: Sum
+        fine: CellArgs, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64
     }
 }
 
@@ -458,7 +456,7 @@ real_kernels! {
     /// The coarse grid of it.
     TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
     /// A half-sweep of Gauss-Seidel on cells.
-    RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.grid.cells.count());
+    RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
     /// The residual to the next grid.
     RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
     /// And its solution back.
