@@ -1,0 +1,186 @@
+// The threads of a block, as coroutines of one thread of the host. A warp runs until each of its threads has ended or
+// waits for the block, then the next one. A coroutine takes threads of its warp one after the other until one has to wait:
+// a kernel without barriers runs as a loop over its threads.
+#pragma once
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+struct dim3 {
+    unsigned x, y, z;
+};
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+// Saves the registers that a call keeps, and goes on where `load` was saved.
+extern "C" void emulator_switch(void **save, void *load);
+asm(R"(
+.text
+.globl emulator_switch
+.hidden emulator_switch
+.type emulator_switch, @function
+emulator_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size emulator_switch, .-emulator_switch
+)");
+
+namespace emulator {
+constexpr int MOST = 1024, WARP = 32;
+// Not a power of two: tops of stacks a multiple of 4 KB apart would share a few lines of the cache.
+constexpr size_t STACK = 64 * 1024 + 9 * 64;
+
+// Threads that wait for one another: the last one to arrive lets all go on.
+struct Barrier {
+    int alive, waiting;
+    unsigned passed;
+
+    void release() {
+        if (waiting == 0 || waiting < alive) return;
+        waiting = 0;
+        ++passed;
+    }
+};
+
+struct Thread {
+    void *sp;
+    // What it waits for, and how often that had been passed; null: ended.
+    const Barrier *barrier;
+    unsigned passed;
+
+    bool may_run() const { return barrier && barrier->passed != passed; }
+};
+
+struct Body {
+    void (*call)(const void *function, const void *arguments);
+    const void *function, *arguments;
+} body;
+
+Thread threads[MOST];
+char *stacks;
+void *scheduler;
+int current, begun, end_of_warp;
+Barrier block, warps[MOST / WARP];
+
+void set_current(int t) {
+    current = t;
+    threadIdx = {t % blockDim.x, t / blockDim.x, 0};
+}
+
+void wait_at(Barrier &barrier) {
+    Thread &me = threads[current];
+    me.barrier = &barrier;
+    me.passed = barrier.passed;
+    ++barrier.waiting;
+    barrier.release();
+    if (!me.may_run()) emulator_switch(&me.sp, scheduler);
+}
+
+void end_of_thread() {
+    Barrier &warp = warps[current / WARP];
+    threads[current].barrier = nullptr;
+    --block.alive;
+    --warp.alive;
+    warp.release();
+    block.release();
+}
+
+// A coroutine. It begins with a thread, and may end with another one.
+void take_threads() {
+    for (;;) {
+        body.call(body.function, body.arguments);
+        end_of_thread();
+        if (begun == end_of_warp) break;
+        set_current(begun++);
+    }
+    void *nowhere;
+    emulator_switch(&nowhere, scheduler);
+}
+
+// The registers that `emulator_switch` loads, above them where it returns to, and where `take_threads` would.
+void *fresh_stack(int t) {
+    void **top = reinterpret_cast<void **>(stacks + STACK * (t + 1)) - 2;
+    *--top = nullptr;  // keeps the stack aligned as after a call
+    *--top = reinterpret_cast<void *>(take_threads);
+    for (int k = 0; k < 6; ++k) *--top = nullptr;
+    return top;
+}
+
+// Runs a warp until none of its threads may go on; whether any has.
+bool run_warp(int first, int end) {
+    bool any = false;
+    end_of_warp = end;
+    for (bool again = true; again; any |= again) {
+        again = false;
+        for (int t = first; t < end; ++t) {
+            if (t < begun && !threads[t].may_run()) continue;
+            again = true;
+            void *sp = t < begun ? threads[t].sp : fresh_stack(t);
+            if (t == begun) ++begun;
+            set_current(t);
+            emulator_switch(&scheduler, sp);
+        }
+    }
+    return any;
+}
+
+void run_block() {
+    const int count = blockDim.x * blockDim.y;
+    if (!stacks) stacks = static_cast<char *>(std::aligned_alloc(64, STACK * MOST));
+    block = {count, 0, 0};
+    for (int first = 0; first < count; first += WARP) warps[first / WARP] = {std::min(WARP, count - first), 0, 0};
+    begun = 0;
+    while (block.alive > 0) {
+        bool any = false;
+        for (int first = 0; first < count; first += WARP) any |= run_warp(first, std::min(count, first + WARP));
+        if (!any) {
+            std::fprintf(stderr, "emulator: threads of a block wait for one another\n");
+            std::abort();
+        }
+    }
+}
+
+// What threads of a warp give one another, in two places in turn: one barrier an exchange is enough, because all have
+// read one place before anybody is through the next barrier and writes there again.
+struct Exchange {
+    double lanes[WARP];
+    unsigned votes;
+} exchanges[MOST / WARP][2];
+
+int lane() { return current % WARP; }
+
+template <class T> T shuffle(T v, int from) {
+    const int w = current / WARP;
+    Exchange &exchange = exchanges[w][warps[w].passed % 2];
+    std::memcpy(&exchange.lanes[lane()], &v, sizeof(T));
+    wait_at(warps[w]);
+    std::memcpy(&v, &exchange.lanes[from], sizeof(T));
+    return v;
+}
+
+// A bit a thread.
+unsigned ballot(bool v) {
+    const int w = current / WARP;
+    Exchange &exchange = exchanges[w][warps[w].passed % 2];
+    if (warps[w].waiting == 0) exchange.votes = 0;
+    exchange.votes |= unsigned(v) << lane();
+    wait_at(warps[w]);
+    return exchange.votes;
+}
+}  // namespace emulator
+
+inline void __syncthreads() { emulator::wait_at(emulator::block); }
+inline void __syncwarp() { emulator::wait_at(emulator::warps[emulator::current / emulator::WARP]); }
