@@ -5,7 +5,8 @@
 //
 // -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0. Options that begin with
 // "pageable" or "locked" are for arrays in such host memory, "pageable backend=cpu" among them; "copies ms" is what the
-// library says of it. "varied", before those, is for a matrix whose rows all differ, in the last digits of their centers.
+// library says of it. "varied", before those, is for a matrix whose rows all differ, in the last digits of their
+// centers.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Block relaxation in the form that the appendix of Rodriguez et al. describes, for comparison: one thread a cell, one
 // block of threads a block of cells, the residual in shared memory, the dense inverse read from global memory by every
-// block. In place, blocks in whatever order; one launch a patch. A: the inverse by columns; extents are multiples of the
-// block.
+// block. In place, blocks in whatever order; one launch a patch. A: the inverse by columns; extents are multiples of
+// the block.
 #include <cuda_runtime.h>
 
 struct Arguments {

@@ -1,6 +1,6 @@
 // A libcuda.so for machines without a GPU: the calls of the driver that the library makes, with the kernels compiled
-// for the host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once; graphs
-// are lists.
+// for the host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once;
+// graphs are lists.
 //
 //     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
 //     EMULATED_COOPERATIVE=0   without kernels whose blocks meet      EMULATED_CLUSTERS=0   without clusters

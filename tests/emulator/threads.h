@@ -1,6 +1,6 @@
 // The threads of a block, as coroutines of one thread of the host. A warp runs until each of its threads has ended or
-// waits for the block, then the next one. A coroutine takes threads of its warp one after the other until one has to wait:
-// a kernel without barriers runs as a loop over its threads.
+// waits for the block, then the next one. A coroutine takes threads of its warp one after the other until one has to
+// wait: a kernel without barriers runs as a loop over its threads.
 #pragma once
 #include <algorithm>
 #include <cstdio>
