@@ -103,7 +103,7 @@ void take_threads() {
     for (;;) {
         body.call(body.function, body.arguments);
         end_of_thread();
-        if (begun == end_of_warp) break;
+        if (begun >= end_of_warp) break;
         set_current(begun++);
     }
     void *nowhere;
