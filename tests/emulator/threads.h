@@ -60,6 +60,7 @@ struct Thread {
     // What it waits for, and how often that had been passed; null: ended.
     const Barrier *barrier;
     unsigned passed;
+    dim3 index;
 
     bool may_run() const { return barrier && barrier->passed != passed; }
 };
@@ -73,11 +74,14 @@ Thread threads[MOST];
 char *stacks;
 void *scheduler;
 int current, begun, end_of_warp;
+dim3 next;
 Barrier block, warps[MOST / WARP];
 
-void set_current(int t) {
-    current = t;
-    threadIdx = {t % blockDim.x, t / blockDim.x, 0};
+// The first thread that has not begun.
+void begin() {
+    current = begun++;
+    threadIdx = threads[current].index = next;
+    if (++next.x == blockDim.x) next = {0, next.y + 1, 0};
 }
 
 void wait_at(Barrier &barrier) {
@@ -104,7 +108,7 @@ void take_threads() {
         body.call(body.function, body.arguments);
         end_of_thread();
         if (begun >= end_of_warp) break;
-        set_current(begun++);
+        begin();
     }
     void *nowhere;
     emulator_switch(&nowhere, scheduler);
@@ -126,11 +130,17 @@ bool run_warp(int first, int end) {
     for (bool again = true; again; any |= again) {
         again = false;
         for (int t = first; t < end; ++t) {
-            if (t < begun && !threads[t].may_run()) continue;
+            void *sp;
+            if (t == begun) {
+                begin();
+                sp = fresh_stack(t);
+            } else {
+                if (!threads[t].may_run()) continue;
+                current = t;
+                threadIdx = threads[t].index;
+                sp = threads[t].sp;
+            }
             again = true;
-            void *sp = t < begun ? threads[t].sp : fresh_stack(t);
-            if (t == begun) ++begun;
-            set_current(t);
             emulator_switch(&scheduler, sp);
         }
     }
@@ -143,6 +153,7 @@ void run_block() {
     block = {count, 0, 0};
     for (int first = 0; first < count; first += WARP) warps[first / WARP] = {std::min(WARP, count - first), 0, 0};
     begun = 0;
+    next = {0, 0, 0};
     while (block.alive > 0) {
         bool any = false;
         for (int first = 0; first < count; first += WARP) any |= run_warp(first, std::min(count, first + WARP));
