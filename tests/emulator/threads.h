@@ -126,9 +126,11 @@ void *fresh_stack(int t) {
 // Runs a warp until none of its threads may go on; whether any has.
 bool run_warp(int first, int end) {
     bool any = false;
+    const Barrier &warp = warps[first / WARP];
+    unsigned before;
     end_of_warp = end;
-    for (bool again = true; again; any |= again) {
-        again = false;
+    do {
+        before = warp.passed + block.passed;
         for (int t = first; t < end; ++t) {
             void *sp;
             if (t == begun) {
@@ -140,10 +142,11 @@ bool run_warp(int first, int end) {
                 threadIdx = threads[t].index;
                 sp = threads[t].sp;
             }
-            again = true;
+            any = true;
             emulator_switch(&scheduler, sp);
         }
-    }
+        // Until a barrier lets threads go on that stand before the last one.
+    } while (warp.passed + block.passed != before);
     return any;
 }
 
