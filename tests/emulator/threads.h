@@ -1,6 +1,5 @@
-// The threads of a block, as coroutines of one thread of the host. A warp runs until each of its threads has ended or
-// waits for the block, then the next one. A coroutine takes threads of its warp one after the other until one has to
-// wait: a kernel without barriers runs as a loop over its threads.
+// The threads of a block, as coroutines of one thread of the host. A coroutine takes threads of a warp one after the
+// other until one has to wait: a kernel without barriers runs as a loop over its threads.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -76,6 +75,8 @@ void *scheduler;
 int current, begun, end_of_warp;
 dim3 next;
 Barrier block, warps[MOST / WARP];
+// Barriers that had been passed when a warp last ran: as long as there are no more of them, none of it may go on.
+unsigned seen[MOST / WARP];
 
 // The first thread that has not begun.
 void begin() {
@@ -123,30 +124,28 @@ void *fresh_stack(int t) {
     return top;
 }
 
-// Runs a warp until none of its threads may go on; whether any has.
+// Lets each thread of a warp go on that may, up to the next barrier; whether any has. Not until none may: a warp that
+// looks again and again whether another one is ready would never end.
 bool run_warp(int first, int end) {
-    bool any = false;
-    const Barrier &warp = warps[first / WARP];
-    unsigned before;
+    const unsigned passed = block.passed + warps[first / WARP].passed;
+    if (begun > first && passed == seen[first / WARP]) return false;
+    seen[first / WARP] = passed;
     end_of_warp = end;
-    do {
-        before = warp.passed + block.passed;
-        for (int t = first; t < end; ++t) {
-            void *sp;
-            if (t == begun) {
-                begin();
-                sp = fresh_stack(t);
-            } else {
-                if (!threads[t].may_run()) continue;
-                current = t;
-                threadIdx = threads[t].index;
-                sp = threads[t].sp;
-            }
-            any = true;
-            emulator_switch(&scheduler, sp);
+    bool any = false;
+    for (int t = first; t < end; ++t) {
+        void *sp;
+        if (t == begun) {
+            begin();
+            sp = fresh_stack(t);
+        } else {
+            if (!threads[t].may_run()) continue;
+            current = t;
+            threadIdx = threads[t].index;
+            sp = threads[t].sp;
         }
-        // Until a barrier lets threads go on that stand before the last one.
-    } while (warp.passed + block.passed != before);
+        any = true;
+        emulator_switch(&scheduler, sp);
+    }
     return any;
 }
 
