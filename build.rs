@@ -5,7 +5,7 @@
 //! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// Architectures that get machine code; the last one gets PTX too, for what comes after it.
 const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
@@ -39,7 +39,9 @@ fn main() {
         );
     };
     println!("cargo:rerun-if-changed={}", nvcc.display());
-    FAMILIES.iter().for_each(|family| compile(&nvcc, family, &out(family)));
+    // At the same time: where one waits for its last architecture, another one has some left.
+    let started = FAMILIES.map(|family| (family, start(&nvcc, family, &out(family))));
+    started.into_iter().for_each(|(family, child)| end(&nvcc, family, child));
     println!("cargo:rustc-cfg=rrbsolver_kernels");
 }
 
@@ -55,8 +57,8 @@ fn nvcc() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// The translation unit of a family.
-fn compile(nvcc: &Path, family: &str, out: &Path) {
+/// Begins to compile the translation unit of a family.
+fn start(nvcc: &Path, family: &str, out: &Path) -> Child {
     let mut command = Command::new(nvcc);
     command.args(["-std=c++17", "-O3", "-lineinfo", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
     // A seventh of the bytes; drivers of CUDA 12.4 and newer read it, and older ones do not run this library.
@@ -70,9 +72,10 @@ fn compile(nvcc: &Path, family: &str, out: &Path) {
         command.arg("-gencode").arg(format!("arch=compute_{a},code={code}"));
     }
     command.arg(format!("kernels/{family}/{family}.cu")).arg("-o").arg(out);
-    match command.status() {
-        Ok(status) if status.success() => {}
-        Ok(status) => panic!("{} ended with {status} on the kernels of {family}", nvcc.display()),
-        Err(error) => panic!("{} cannot be run: {error}", nvcc.display()),
-    }
+    command.spawn().unwrap_or_else(|error| panic!("{} cannot be run: {error}", nvcc.display()))
+}
+
+fn end(nvcc: &Path, family: &str, mut child: Child) {
+    let status = child.wait().expect("a child of this program");
+    assert!(status.success(), "{} ended with {status} on the kernels of {family}", nvcc.display());
 }

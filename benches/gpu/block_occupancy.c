@@ -1,8 +1,10 @@
-/* One sweep of 64 resident patches of 64^3 cells for each size of blocks, to be looked at by Nsight Compute (docs/kernels.md):
+/* One sweep of 64 resident patches of 64^3 cells for each size of blocks, to be looked at by Nsight Compute
+ * (docs/kernels.md):
  *
  *     cc -O1 -Iinclude benches/gpu/block_occupancy.c -Lbuild/lib -lrrbsolver -o block_occupancy
  *     ncu --clock-control none -k regex:smoother_relax --metrics sm__warps_active.avg.pct_of_peak_sustained_active,\
- *     sm__maximum_warps_per_active_cycle_pct,launch__registers_per_thread,lts__throughput.avg.pct_of_peak_sustained_elapsed ./block_occupancy
+ *     sm__maximum_warps_per_active_cycle_pct,launch__registers_per_thread,\
+ *     lts__throughput.avg.pct_of_peak_sustained_elapsed ./block_occupancy
  */
 #include "rrbsolver.h"
 #include <stdio.h>

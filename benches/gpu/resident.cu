@@ -3,9 +3,10 @@
 //     nvcc -O2 -Iinclude benches/gpu/resident.cu -Lbuild/lib -lrrbsolver -o resident
 //     resident REPEATS N "OPTIONS" [N "OPTIONS" ...]
 //
-// -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0. Options that begin with "pageable" or
-// "locked" are for arrays in such host memory, "pageable backend=cpu" among them; "copies ms" is what the library says of it. "varied",
-// before those, is for a matrix whose rows all differ, in the last digits of their centers.
+// -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0. Options that begin with
+// "pageable" or "locked" are for arrays in such host memory, "pageable backend=cpu" among them; "copies ms" is what the
+// library says of it. "varied", before those, is for a matrix whose rows all differ, in the last digits of their
+// centers.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -49,9 +50,18 @@ static void release(double *p, Place place) {
     else std::free(p);
 }
 
+// The sum of the four beside point (i, j) of n x n.
+static double beside(const std::vector<double> &v, int64_t n, int64_t i, int64_t j) {
+    const int64_t k = j * n + i;
+    const double west = i > 0 ? v[k - 1] : 0, east = i + 1 < n ? v[k + 1] : 0;
+    const double south = j > 0 ? v[k - n] : 0, north = j + 1 < n ? v[k + n] : 0;
+    return west + east + south + north;
+}
+
 int main(int argc, char **argv) {
     const int repeats = std::max(1, argc > 1 ? std::atoi(argv[1]) : 20);
-    std::printf("%6s %5s %6s %4s %10s %10s %10s %10s %10s %10s %7s  %s\n", "n", "its", "levels", "p c", "handle ms", "setup ms", "solve ms", "lowest", "highest", "copies ms", "B/node", "options");
+    std::printf("%6s %5s %6s %4s %10s %10s %10s %10s %10s %10s %7s  %s\n", "n", "its", "levels", "p c", "handle ms",
+                "setup ms", "solve ms", "lowest", "highest", "copies ms", "B/node", "options");
     for (int a = 2; a + 1 < argc; a += 2) {
         const int64_t n = std::atoll(argv[a]), m = n * n;
         std::vector<double> center(m, 4.0), east(m, -1.0), u(m), b(m);
@@ -70,7 +80,7 @@ int main(int argc, char **argv) {
         for (int64_t j = 0; j < n; ++j) {
             for (int64_t i = 0; i < n; ++i) {
                 const int64_t k = j * n + i;
-                b[k] = 4 * u[k] - (i > 0 ? u[k - 1] : 0) - (i + 1 < n ? u[k + 1] : 0) - (j > 0 ? u[k - n] : 0) - (j + 1 < n ? u[k + n] : 0);
+                b[k] = 4 * u[k] - beside(u, n, i, j);
             }
         }
         Place place = DEVICE;
@@ -81,7 +91,8 @@ int main(int argc, char **argv) {
                 options.erase(0, word.size());
             }
         }
-        double *d_center = placed(center, place), *d_east = placed(east, place), *d_b = placed(b, place), *d_x = placed(b, place);
+        double *d_center = placed(center, place), *d_east = placed(east, place);
+        double *d_b = placed(b, place), *d_x = placed(b, place);
         rrb_handle *h = nullptr;
         const double made = seconds();
         must(rrb_create(n, n, &h));
@@ -108,7 +119,7 @@ int main(int argc, char **argv) {
         for (int64_t j = 0; j < n; ++j) {
             for (int64_t i = 0; i < n; ++i) {
                 const int64_t k = j * n + i;
-                const double r = b[k] - (4 * x[k] - (i > 0 ? x[k - 1] : 0) - (i + 1 < n ? x[k + 1] : 0) - (j > 0 ? x[k - n] : 0) - (j + 1 < n ? x[k + n] : 0));
+                const double r = b[k] - (4 * x[k] - beside(x, n, i, j));
                 r2 += r * r;
                 b2 += b[k] * b[k];
             }
@@ -123,8 +134,12 @@ int main(int argc, char **argv) {
         must(rrb_get_real(h, RRB_INFO_SECONDS_TRANSFER, &copies));
         std::sort(setup.begin(), setup.end());
         std::sort(solve.begin(), solve.end());
-        std::printf("%6lld %5lld %6lld %2lld%2lld %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7.1f  %s (residual %.1e)\n", (long long)n, (long long)its, (long long)levels,
-                    (long long)precision, (long long)cycle, handle, setup[setup.size() / 2], solve[solve.size() / 2], solve.front(), solve.back(), 1e3 * copies, double(bytes) / m, argv[a + 1], std::sqrt(r2 / b2));
+        std::printf("%6lld %5lld %6lld %2lld%2lld", (long long)n, (long long)its, (long long)levels,
+                    (long long)precision, (long long)cycle);
+        std::printf(" %10.3f %10.3f %10.3f %10.3f %10.3f", handle, setup[setup.size() / 2], solve[solve.size() / 2],
+                    solve.front(), solve.back());
+        std::printf(" %10.3f %7.1f  %s (residual %.1e)\n", 1e3 * copies, double(bytes) / m, argv[a + 1],
+                    std::sqrt(r2 / b2));
         std::fflush(stdout);
         rrb_destroy(&h);
         release(d_center, place);

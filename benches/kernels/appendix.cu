@@ -1,6 +1,7 @@
-// Block relaxation in the form that the appendix of Rodriguez et al. describes, for comparison: one thread a cell, one block of
-// threads a block of cells, the residual in shared memory, the dense inverse read from global memory by every block.
-// In place, blocks in whatever order; one launch a patch. A: the inverse by columns; extents are multiples of the block.
+// Block relaxation in the form that the appendix of Rodriguez et al. describes, for comparison: one thread a cell, one
+// block of threads a block of cells, the residual in shared memory, the dense inverse read from global memory by every
+// block. In place, blocks in whatever order; one launch a patch. A: the inverse by columns; extents are multiples of
+// the block.
 #include <cuda_runtime.h>
 
 struct Arguments {
@@ -13,7 +14,8 @@ struct Arguments {
 
 extern "C" __global__ void __launch_bounds__(512) appendix_f64(const Arguments a) {
     extern __shared__ double residual[];
-    const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y, k = blockIdx.z * blockDim.z + threadIdx.z;
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+    const int k = blockIdx.z * blockDim.z + threadIdx.z;
     const int nx = gridDim.x * blockDim.x, ny = gridDim.y * blockDim.y, row = nx + 2, plane = row * (ny + 2);
     const int own = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     const int cells = blockDim.x * blockDim.y * blockDim.z;

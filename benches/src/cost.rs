@@ -7,13 +7,13 @@
 //! The exact factor is not counted.
 //!
 //! ```text
-//!     first grid           descend  r rw 2 g, q g, pivots and couplings 2.5 c, handed on v/2 (and kept v/2 with spacing 2)
+//!     first grid           descend  r rw 2 g, q g, pivots and couplings 2.5 c, handed on v/2 (kept v/2 with spacing 2)
 //!                          ascend   from below v/2, r g/2, M 2.5 c, p rw 2 g, x rw 2, S1 5 g (f64: 3, 2 are of M), q g
 //!     node of a coarse     descend  3.75 c, red v/2, b1 and b2 rw v, and handed on v/4: 1.75 v
 //!     grid, 2 / 4^q        ascend   3.75 c, from below v/4, b1 rw v/2, red rw v, kept v/4: 2 v
 //!     node of a recursion  right-hand side 2 v, each step: direction 2 v (later 3 v), solution 2 v (later 3 v), A 5 c
 //!     grid, a visit        and 2 v and r, z 4 v (AMLI: not in the last), products of K 4 v (later 6 v), result 2 v;
-//!                          fused AMLI: all of the last step z rw, d, u 4 v; of the first recursion, a solve: <g, u> 2 v
+//!                          fused AMLI: the last step z rw, d, u 4 v; of the first recursion, a solve: <g, u> 2 v
 //! ```
 //!
 //! Grids from a recursion grid on are swept `steps` times as often as those above it.

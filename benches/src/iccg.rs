@@ -414,7 +414,8 @@ fn residual_text<const FMA: bool>(nx: usize, ny: usize, r: &[f64], east: &[f64],
 }
 
 for_each_isa! {
-    fn residual_norm2(nx: usize, ny: usize, r: &[f64], east: &[f64], north: &[f64], scale: &[f64]) -> f64 = residual_text
+    fn residual_norm2(nx: usize, ny: usize, r: &[f64], east: &[f64], north: &[f64], scale: &[f64]) -> f64
+        = residual_text
 }
 
 #[cfg(test)]

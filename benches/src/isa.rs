@@ -4,7 +4,10 @@
 /// Defines `$name`, which calls `$text::<true>` compiled for AVX-512 or AVX2 with fused multiply-add where the machine
 /// has them, and else `$text::<false>`. `$text` must be `#[inline(always)]`.
 macro_rules! for_each_isa {
-    ($(#[$doc:meta])* $vis:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? = $text:ident) => {
+    (
+        $(#[$doc:meta])*
+        $vis:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? = $text:ident
+    ) => {
         $(#[$doc])*
         $vis fn $name($($argument: $type),*) $(-> $result)? {
             #[cfg(target_arch = "x86_64")]

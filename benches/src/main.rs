@@ -162,11 +162,12 @@ fn paper(args: &PaperArgs) -> Result<()> {
 }
 
 /// What the slides leave open.
-const ASSUMED: &str = "The slides have nine bubbles in 128^3 cells, contrast 1e-3, to 1e-6. Assumed are: radius 0.1; centres at\n\
-    (1/4, 3/4)^3 and (1/2)^3, which their numbers of vectors ask for; a random right-hand side.";
+const ASSUMED: &str = "The slides have nine bubbles in 128^3 cells, contrast 1e-3, to 1e-6. Assumed are: \
+    radius 0.1; centres at\n(1/4, 3/4)^3 and (1/2)^3, which their numbers of vectors ask for; a random right-hand \
+    side.";
 
-/// The slides' two tables in kind (`ASSUMED`), and a table over orders of the Neumann series. `place`: empty, one core as
-/// theirs; or a device, on which they have no ICCG. A quick look takes 64^3.
+/// The slides' two tables in kind (`ASSUMED`), and a table over orders of the Neumann series. `place`: empty, one core
+/// as theirs; or a device, on which they have no ICCG. A quick look takes 64^3.
 fn slides(n: usize, place: &str) -> [(&'static str, String); 3] {
     let device = !place.is_empty();
     let cells = if n < 2047 { 64 } else { 128 };

@@ -72,4 +72,7 @@ fn the_papers_measurements_on_a_device() {
     assert!(rows("march").iter().any(|r| r["solver"].as_str().unwrap().ends_with("backend=cuda, resident")));
 }
 
-device::device_tests! { rrbsolver_benches::device::count() as i32; stages_on_a_device the_papers_measurements_on_a_device }
+device::device_tests! { rrbsolver_benches::device::count() as i32;
+    stages_on_a_device
+    the_papers_measurements_on_a_device
+}

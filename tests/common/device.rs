@@ -102,6 +102,19 @@ pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     libtest_mimic::run(&arguments, asked.map(trial).collect()).exit()
 }
 
+/// Whether the device is that of tests/emulator, which takes a second for what a device does in a millisecond: tests
+/// give it fewer rows, smaller boxes or fewer iterations of them.
+pub fn emulated() -> bool {
+    use cudarc::driver::sys::*;
+    let (mut device, mut name) = (0, [0; 32]);
+    // SAFETY: the driver was started where the device was found; the name has as many places.
+    unsafe {
+        assert_eq!(cuDeviceGet(&mut device, 0), CUresult::CUDA_SUCCESS);
+        assert_eq!(cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device), CUresult::CUDA_SUCCESS);
+    }
+    name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).eq(*b"emulated device")
+}
+
 /// A stream of the caller.
 pub struct Queue(pub cudarc::driver::sys::CUstream);
 

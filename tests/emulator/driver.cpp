@@ -1,5 +1,6 @@
-// A libcuda.so for machines without a GPU: the calls of the driver that the library makes, with the kernels compiled for the
-// host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once; graphs are lists.
+// A libcuda.so for machines without a GPU: the calls of the driver that the library makes, with the kernels compiled
+// for the host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once;
+// graphs are lists.
 //
 //     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
 //     EMULATED_COOPERATIVE=0   without kernels whose blocks meet      EMULATED_CLUSTERS=0   without clusters
@@ -19,10 +20,9 @@
 #include "smoother/smoother.cu"
 #include "dpcg/dpcg.cu"
 #define __CUDA_API_VERSION_INTERNAL
+// The calls alone are seen from outside.
+#define __CUDA_API_PUSH_VISIBILITY_DEFAULT
 #include <cuda.h>
-
-dim3 threadIdx, blockIdx, blockDim, gridDim;
-double emulated_lanes[1024];
 
 // What an iteration decides on, for the tests of src/solver/krylov/decisions.rs.
 struct Decided {
@@ -30,122 +30,19 @@ struct Decided {
     int64_t iterations, max_iter;
     int32_t preconditioned, code;
 };
-extern "C" void emulated_iteration(Decided *d, double rho, double norm2, double sigma) {
+extern "C" __attribute__((visibility("default"))) void emulated_iteration(Decided *d, double rho, double norm2,
+                                                                           double sigma) {
     Standing s{};
     s.threshold = d->threshold, s.vanishing = d->vanishing, s.preconditioned = d->preconditioned;
     s.iterations = d->iterations, s.max_iter = d->max_iter, s.pause_at = INT64_MAX;
     s.rho = d->rho, s.alpha = d->alpha, s.beta = d->beta;
     update(s, nullptr, rho, norm2, LOOP);
     if (s.code == RUNNING) end_of_iteration(s, sigma, LOOP);
-    *d = {s.threshold, s.vanishing, s.rho, s.sigma, s.alpha, s.beta, s.norm2, s.norm, s.iterations, s.max_iter, s.preconditioned, s.code};
+    *d = {s.threshold, s.vanishing, s.rho, s.sigma, s.alpha, s.beta, s.norm2, s.norm, s.iterations, s.max_iter,
+          s.preconditioned, s.code};
 }
-
-// Coroutines.
-extern "C" void emulator_switch(void **save, void *load);
-asm(R"(
-.text
-.globl emulator_switch
-.type emulator_switch, @function
-emulator_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-.size emulator_switch, .-emulator_switch
-)");
 
 namespace {
-constexpr size_t STACK = 64 * 1024;
-constexpr int MOST = 1024;
-
-struct Thread {
-    void *sp;
-    bool done;
-};
-Thread threads[MOST];
-char *stacks;
-void *scheduler;
-int current, alive, waiting, generation;
-int warp_waiting[32], warp_generation[32], warp_alive[32];
-bool progress;
-struct Body {
-    void (*call)(const void *function, const void *arguments);
-    const void *function, *arguments;
-} body;
-
-void release() {
-    if (waiting > 0 && waiting == alive) {
-        waiting = 0;
-        ++generation;
-    }
-    for (int w = 0; w < 32; ++w) {
-        if (warp_waiting[w] > 0 && warp_waiting[w] == warp_alive[w]) {
-            warp_waiting[w] = 0;
-            ++warp_generation[w];
-        }
-    }
-}
-
-void yield() {
-    const int me = current;
-    const dim3 index = threadIdx;
-    emulator_switch(&threads[me].sp, scheduler);
-    threadIdx = index;
-}
-
-void entry() {
-    body.call(body.function, body.arguments);
-    threads[current].done = true;
-    --alive;
-    --warp_alive[current / 32];
-    progress = true;
-    release();
-    void *nowhere;
-    emulator_switch(&nowhere, scheduler);
-}
-
-void run_block() {
-    const int count = blockDim.x * blockDim.y;
-    if (!stacks) stacks = static_cast<char *>(std::malloc(STACK * MOST));
-    alive = count;
-    waiting = 0;
-    for (int w = 0; w < 32; ++w) {
-        warp_alive[w] = std::min(32, std::max(0, count - 32 * w));
-        warp_waiting[w] = 0;
-    }
-    for (int t = 0; t < count; ++t) {
-        void **top = reinterpret_cast<void **>(stacks + STACK * (t + 1)) - 2;
-        *--top = nullptr;  // where `entry` would return to: keeps the stack aligned as after a call
-        *--top = reinterpret_cast<void *>(entry);
-        for (int k = 0; k < 6; ++k) *--top = nullptr;
-        threads[t] = {top, false};
-    }
-    while (alive > 0) {
-        progress = false;
-        for (int t = 0; t < count; ++t) {
-            if (threads[t].done) continue;
-            current = t;
-            threadIdx = {t % blockDim.x, t / blockDim.x, 0};
-            emulator_switch(&scheduler, threads[t].sp);
-        }
-        if (!progress) {
-            std::fprintf(stderr, "emulator: threads of a block wait for one another\n");
-            std::abort();
-        }
-    }
-}
-
 struct Kernel {
     std::string name;
     const void *function;
@@ -154,8 +51,10 @@ struct Kernel {
 };
 
 template <class A> Kernel kernel(const char *name, void (*function)(A)) {
-    return {name, reinterpret_cast<const void *>(function),
-            [](const void *f, const void *a) { reinterpret_cast<void (*)(A)>(const_cast<void *>(f))(*static_cast<const A *>(a)); }, sizeof(A)};
+    const auto call = [](const void *f, const void *a) {
+        reinterpret_cast<void (*)(A)>(const_cast<void *>(f))(*static_cast<const A *>(a));
+    };
+    return {name, reinterpret_cast<const void *>(function), call, sizeof(A)};
 }
 #define K(name) kernel(#name, name)
 
@@ -196,11 +95,12 @@ struct Context {
 unsigned long long next_id = 1;
 thread_local std::vector<Context *> pushed;
 
-// With EMULATED_ORDER=adverse, blocks of a sweep of the smoother run as late in their order as what they wait for allows, among
-// the next 2048: a schedule that a device may choose. A missing wait shows.
+// With EMULATED_ORDER=adverse, blocks of a sweep of the smoother run as late in their order as what they wait for
+// allows, among the next 2048: a schedule that a device may choose. A missing wait shows.
 bool run_adversely(const Node &n) {
     static const bool adverse = std::getenv("EMULATED_ORDER") != nullptr;
-    if (!adverse || n.kernel->name.rfind("smoother_relax", 0) != 0 || n.kernel->name.find("dense") != std::string::npos) return false;
+    const std::string &name = n.kernel->name;
+    if (!adverse || name.rfind("smoother_relax", 0) != 0 || name.find("dense") != std::string::npos) return false;
     const auto &a = *reinterpret_cast<const blocks::RelaxArgs *>(n.arguments.data());
     auto may_run = [&](const blocks::Item &item) {
         for (int q = 0; item.wait >= 0 && q < 3; ++q) {
@@ -220,7 +120,7 @@ bool run_adversely(const Node &n) {
             }
         }
         blockIdx = {b, 0, 0};
-        run_block();
+        emulator::run_block();
         done[b] = true;
         while (first < n.grid.x && done[first]) ++first;
     }
@@ -237,11 +137,11 @@ void run(const Node &n) {
     }
     gridDim = n.grid;
     blockDim = n.block;
-    body = {n.kernel->call, n.kernel->function, n.arguments.data()};
+    emulator::body = {n.kernel->call, n.kernel->function, n.arguments.data()};
     if (run_adversely(n)) return;
     for (unsigned b = 0; b < n.grid.x; ++b) {
         blockIdx = {b, 0, 0};
-        run_block();
+        emulator::run_block();
     }
 }
 
@@ -254,22 +154,6 @@ size_t capacity() {
     return text ? std::strtoull(text, nullptr, 10) : size_t(1) << 60;
 }
 }  // namespace
-
-void __syncthreads() {
-    const int mine = generation;
-    ++waiting;
-    release();
-    progress = true;
-    while (generation == mine) yield();
-}
-
-void emulated_warp_barrier() {
-    const int w = (threadIdx.x + blockDim.x * threadIdx.y) / 32, mine = warp_generation[w];
-    ++warp_waiting[w];
-    release();
-    progress = true;
-    while (warp_generation[w] == mine) yield();
-}
 
 void emulated_set_conditional(uint64_t handle, bool value) { conditionals[handle] = value; }
 
@@ -458,8 +342,9 @@ CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
     // Recording copies is not offered: loops here consist of kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    const char *s = c->srcMemoryType == CU_MEMORYTYPE_HOST ? static_cast<const char *>(c->srcHost) : reinterpret_cast<const char *>(c->srcDevice);
-    char *d = c->dstMemoryType == CU_MEMORYTYPE_HOST ? static_cast<char *>(c->dstHost) : reinterpret_cast<char *>(c->dstDevice);
+    const bool from_host = c->srcMemoryType == CU_MEMORYTYPE_HOST, to_host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
+    const char *s = static_cast<const char *>(from_host ? c->srcHost : reinterpret_cast<const void *>(c->srcDevice));
+    char *d = static_cast<char *>(to_host ? c->dstHost : reinterpret_cast<void *>(c->dstDevice));
     for (size_t j = 0; j < c->Height; ++j) std::memcpy(d + j * c->dstPitch, s + j * c->srcPitch, c->WidthInBytes);
     return CUDA_SUCCESS;
 }
@@ -477,9 +362,12 @@ CUresult cuStreamGetCtx(CUstream s, CUcontext *c) {
     *c = reinterpret_cast<CUcontext>(reinterpret_cast<Stream *>(s)->context);
     return CUDA_SUCCESS;
 }
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, CUstream s, void **arguments, void **) {
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned, CUstream s, void **arguments, void **) {
     GUARD;
-    if (gx == 0 || gy != 1 || gz != 1 || bx * by == 0 || bx * by > MOST || bz != 1) return CUDA_ERROR_INVALID_VALUE;
+    const unsigned threads = bx * by * bz;
+    if (gx == 0 || gy != 1 || gz != 1 || bz != 1) return CUDA_ERROR_INVALID_VALUE;
+    if (threads == 0 || threads > emulator::MOST) return CUDA_ERROR_INVALID_VALUE;
     const Kernel *k = reinterpret_cast<const Kernel *>(f);
     const char *a = static_cast<const char *>(arguments[0]);
     Node node{k, {gx, 1, 1}, {bx, by, 1}, std::vector<char>(a, a + k->size), nullptr, 0};
@@ -494,10 +382,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **argument
     for (unsigned k = 0; k < c->numAttrs; ++k) {
         if (c->attrs[k].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) blocks = 1;
     }
-    return cuLaunchKernel(f, blocks, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, arguments, nullptr);
+    return cuLaunchKernel(f, blocks, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+                          c->sharedMemBytes, c->hStream, arguments, nullptr);
 }
-// Clusters of eight blocks, as portable code may count on; not with shared memory of their own, which one block could not stand
-// for.
+// Clusters of eight blocks, as portable code may count on; not with shared memory of their own, which one block could
+// not stand for.
 CUresult cuOccupancyMaxActiveClusters(int *v, CUfunction, const CUlaunchConfig *c) {
     *v = c->gridDimX <= 8 && c->sharedMemBytes == 0 ? 1 : 0;
     return CUDA_SUCCESS;
@@ -527,7 +416,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *h, CUgraph, CU
     *h = next_handle++;
     return CUDA_SUCCESS;
 }
-CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph g, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUgraphNodeParams *p) {
+CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph g, const CUgraphNode *, const CUgraphEdgeData *, size_t,
+                           CUgraphNodeParams *p) {
     if (p->type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_INVALID_VALUE;
     Node node{nullptr, {}, {}, {}, std::make_shared<Graph>(), p->conditional.handle};
     // Of this node alone: handles of two threads make their graphs at the same time.
@@ -535,7 +425,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph g, const CUgraphNode *, const 
     reinterpret_cast<Graph *>(g)->push_back(node);
     return CUDA_SUCCESS;
 }
-CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUstreamCaptureMode) {
+CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *, const CUgraphEdgeData *, size_t,
+                                     CUstreamCaptureMode) {
     reinterpret_cast<Stream *>(s)->capturing = reinterpret_cast<Graph *>(g);
     return CUDA_SUCCESS;
 }
@@ -599,7 +490,8 @@ CUresult cuEventRecord(CUevent e, CUstream) {
 CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
-    *ms = std::chrono::duration<float, std::milli>(*reinterpret_cast<Clock::time_point *>(b) - *reinterpret_cast<Clock::time_point *>(a)).count();
+    const auto *from = reinterpret_cast<Clock::time_point *>(a), *to = reinterpret_cast<Clock::time_point *>(b);
+    *ms = std::chrono::duration<float, std::milli>(*to - *from).count();
     return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy_v2(CUevent e) {

@@ -1,0 +1,199 @@
+// The threads of a block, as coroutines of one thread of the host. A coroutine takes threads of a warp one after the
+// other until one has to wait: a kernel without barriers runs as a loop over its threads.
+#pragma once
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+struct dim3 {
+    unsigned x, y, z;
+};
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+// Saves the registers that a call keeps, and goes on where `load` was saved.
+extern "C" void emulator_switch(void **save, void *load);
+asm(R"(
+.text
+.globl emulator_switch
+.hidden emulator_switch
+.type emulator_switch, @function
+emulator_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size emulator_switch, .-emulator_switch
+)");
+
+namespace emulator {
+constexpr int MOST = 1024, WARP = 32;
+// Not a power of two: tops of stacks a multiple of 4 KB apart would share a few lines of the cache.
+constexpr size_t STACK = 64 * 1024 + 9 * 64;
+
+// Threads that wait for one another: the last one to arrive lets all go on.
+struct Barrier {
+    int alive, waiting;
+    unsigned passed;
+
+    void release() {
+        if (waiting == 0 || waiting < alive) return;
+        waiting = 0;
+        ++passed;
+    }
+};
+
+struct Thread {
+    void *sp;
+    // What it waits for, and how often that had been passed; null: ended.
+    const Barrier *barrier;
+    unsigned passed;
+    dim3 index;
+
+    bool may_run() const { return barrier && barrier->passed != passed; }
+};
+
+struct Body {
+    void (*call)(const void *function, const void *arguments);
+    const void *function, *arguments;
+} body;
+
+Thread threads[MOST];
+char *stacks;
+void *scheduler;
+int current, begun, end_of_warp;
+dim3 next;
+Barrier block, warps[MOST / WARP];
+// Barriers that had been passed when a warp last ran: as long as there are no more of them, none of it may go on.
+unsigned seen[MOST / WARP];
+
+// The first thread that has not begun.
+void begin() {
+    current = begun++;
+    threadIdx = threads[current].index = next;
+    if (++next.x == blockDim.x) next = {0, next.y + 1, 0};
+}
+
+void wait_at(Barrier &barrier) {
+    Thread &me = threads[current];
+    me.barrier = &barrier;
+    me.passed = barrier.passed;
+    ++barrier.waiting;
+    barrier.release();
+    if (!me.may_run()) emulator_switch(&me.sp, scheduler);
+}
+
+void end_of_thread() {
+    Barrier &warp = warps[current / WARP];
+    threads[current].barrier = nullptr;
+    --block.alive;
+    --warp.alive;
+    warp.release();
+    block.release();
+}
+
+// A coroutine. It begins with a thread, and may end with another one.
+void take_threads() {
+    for (;;) {
+        body.call(body.function, body.arguments);
+        end_of_thread();
+        if (begun >= end_of_warp) break;
+        begin();
+    }
+    void *nowhere;
+    emulator_switch(&nowhere, scheduler);
+}
+
+// The registers that `emulator_switch` loads, above them where it returns to, and where `take_threads` would.
+void *fresh_stack(int t) {
+    void **top = reinterpret_cast<void **>(stacks + STACK * (t + 1)) - 2;
+    *--top = nullptr;  // keeps the stack aligned as after a call
+    *--top = reinterpret_cast<void *>(take_threads);
+    for (int k = 0; k < 6; ++k) *--top = nullptr;
+    return top;
+}
+
+// Lets each thread of a warp go on that may, up to the next barrier; whether any has. Not until none may: a warp that
+// looks again and again whether another one is ready would never end.
+bool run_warp(int first, int end) {
+    const unsigned passed = block.passed + warps[first / WARP].passed;
+    if (begun > first && passed == seen[first / WARP]) return false;
+    seen[first / WARP] = passed;
+    end_of_warp = end;
+    bool any = false;
+    for (int t = first; t < end; ++t) {
+        void *sp;
+        if (t == begun) {
+            begin();
+            sp = fresh_stack(t);
+        } else {
+            if (!threads[t].may_run()) continue;
+            current = t;
+            threadIdx = threads[t].index;
+            sp = threads[t].sp;
+        }
+        any = true;
+        emulator_switch(&scheduler, sp);
+    }
+    return any;
+}
+
+void run_block() {
+    const int count = blockDim.x * blockDim.y;
+    if (!stacks) stacks = static_cast<char *>(std::aligned_alloc(64, STACK * MOST));
+    block = {count, 0, 0};
+    for (int first = 0; first < count; first += WARP) warps[first / WARP] = {std::min(WARP, count - first), 0, 0};
+    begun = 0;
+    next = {0, 0, 0};
+    while (block.alive > 0) {
+        bool any = false;
+        for (int first = 0; first < count; first += WARP) any |= run_warp(first, std::min(count, first + WARP));
+        if (!any) {
+            std::fprintf(stderr, "emulator: threads of a block wait for one another\n");
+            std::abort();
+        }
+    }
+}
+
+// What threads of a warp give one another, in two places in turn: one barrier an exchange is enough, because all have
+// read one place before anybody is through the next barrier and writes there again.
+struct Exchange {
+    double lanes[WARP];
+    unsigned votes;
+} exchanges[MOST / WARP][2];
+
+int lane() { return current % WARP; }
+
+template <class T> T shuffle(T v, int from) {
+    const int w = current / WARP;
+    Exchange &exchange = exchanges[w][warps[w].passed % 2];
+    std::memcpy(&exchange.lanes[lane()], &v, sizeof(T));
+    wait_at(warps[w]);
+    std::memcpy(&v, &exchange.lanes[from], sizeof(T));
+    return v;
+}
+
+// A bit a thread.
+unsigned ballot(bool v) {
+    const int w = current / WARP;
+    Exchange &exchange = exchanges[w][warps[w].passed % 2];
+    if (warps[w].waiting == 0) exchange.votes = 0;
+    exchange.votes |= unsigned(v) << lane();
+    wait_at(warps[w]);
+    return exchange.votes;
+}
+}  // namespace emulator
+
+inline void __syncthreads() { emulator::wait_at(emulator::block); }
+inline void __syncwarp() { emulator::wait_at(emulator::warps[emulator::current / emulator::WARP]); }
