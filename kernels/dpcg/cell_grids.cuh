@@ -24,8 +24,8 @@ struct CellGridArgs {
 };
 
 // The finest grid: the excess of rows. Another one: centers, of the couplings as they were rounded, so that constants
-// stay in the kernel of a singular matrix; of a row without anything, 1. Strengths of directions on both. A cell without
-// couplings is solved by the smoother: coarse grids are not to see it.
+// stay in the kernel of a singular matrix; of a row without anything, 1. Strengths of directions on both. A cell
+// without couplings is solved by the smoother: coarse grids are not to see it.
 template <class T, bool FINEST> __device__ inline void look_at_cells(const CellGridArgs &a) {
     const int64_t steps[3] = {1, a.box.north(), a.box.top()};
     T *center = static_cast<T *>(a.center);

@@ -2,7 +2,7 @@
 
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::{Address, CellBox};
-use crate::error::{Result, push};
+use crate::error::{Error, Result, push};
 use crate::grid::cells::Cells;
 
 /// For errors.
@@ -121,6 +121,13 @@ impl Pool {
             self.written = self.written.max(bytes);
             self.lent.at
         })
+    }
+
+    /// Of the same, two arrays with a double for each of so many cells.
+    pub fn borrow_pair(&mut self, cells: usize) -> Result<[Address; 2]> {
+        let no_room = || Error::Internal("the vectors of the solver are not lent".to_owned());
+        let at = self.borrow(2 * 8 * cells).ok_or_else(no_room)?;
+        Ok([at, at + 8 * cells as u64])
     }
 
     /// Of the next factorization: what nobody has taken goes. What was lent is zero again.

@@ -10,7 +10,7 @@ use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArg
 use crate::backend::reference::dpcg::vertex;
 use crate::backend::reference::dpcg::vertex::stencil::{CUBE, FACES};
 use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, directions};
-use crate::error::{Error, Result, push};
+use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 
 /// For errors.
@@ -97,10 +97,7 @@ impl Scratch {
     fn new(pool: &mut Pool, stream: &Stream, finest: Cells) -> Result<Self> {
         let sums = 4 * MOST_CELL_BLOCKS as usize;
         let (memory, [partial, strengths]) = pool.lists(stream, [8 * sums, 32], GRIDS)?;
-        let n = 8 * finest.count();
-        let no_room = || Error::Internal("the vectors of the solver are not lent".to_owned());
-        let at = pool.borrow(2 * n).ok_or_else(no_room)?;
-        Ok(Self { memory, partial, strengths, excess: [at, at + n as u64] })
+        Ok(Self { memory, partial, strengths, excess: pool.borrow_pair(finest.count())? })
     }
 
     /// Of the step to a coarse grid, behind the row sums of the grid with an odd number.
