@@ -141,6 +141,6 @@ __device__ inline double sum_of_products(const Around &k) {
     extern "C" __global__ void __launch_bounds__(dpcg::THREADS, dpcg::RESIDENT) NAME(dpcg::ARGS a) {                   \
         dpcg::__VA_ARGS__(a);                                                                                          \
     }
-// The same with more registers a thread.
+// The same with more registers a thread: for two blocks on a multiprocessor at least.
 #define DPCG_LARGE_KERNEL(NAME, ARGS, ...)                                                                             \
-    extern "C" __global__ void __launch_bounds__(dpcg::THREADS) NAME(dpcg::ARGS a) { dpcg::__VA_ARGS__(a); }
+    extern "C" __global__ void __launch_bounds__(dpcg::THREADS, 2) NAME(dpcg::ARGS a) { dpcg::__VA_ARGS__(a); }

@@ -5,11 +5,12 @@
 //
 // Every fine edge (p, q) lies in one closed cube between 8 coarse points, that of min(p, q): there are 8 such edges of
 // each offset in a cube. A thread adds up a cube's matrix of 8 x 8; a thread of a coarse point adds those of its cubes,
-// one after the other: every sum has one order, the same for both of its points.
+// one after the other: every sum has one order, the same for both of its points. Cubes are made and added up by slabs,
+// planes of points with those of cubes around them, as many as there is room for.
 //
-// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 120 in three launches, product 80
+// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 100 in three launches, product 80
 // (others 240) through the L1 cache and 36 to memory, coarse grid 72.
-#include "dense.cuh"
+#include "vertex.cuh"
 
 namespace dpcg {
 
@@ -28,9 +29,12 @@ struct CoarseningArgs {
     int64_t c_stride; // from those of one offset to the next
     void *diagonal, *inverse; // of the finest grid, or of the coarse one
     double *excess;           // row sums of the fine grid
-    double *weights;          // exact, 8 arrays
+    double *weights;          // exact
     void *narrow;             // the same in T
-    double *cubes;            // entries of all cubes, entry by entry
+    Strides strides;          // of both
+    double *cubes;            // entries of the cubes of a slab, entry by entry
+    int cubes_from, cube_planes;   // planes of cubes
+    int points_from, point_planes; // and of the points whose sums they are
     void *coarse_c;
     int64_t coarse_stride;
     double *coarse_excess;
@@ -113,47 +117,67 @@ template <class T, bool FINEST> __device__ inline void take_strengths(const Coar
     sums_of_blocks(sums, a.partial, &a.scalars->ticket, a.strengths);
 }
 
-// The weight of coarse point t in the interpolation to p, whose odd indices in coarsened directions are those of
-// `type`: other bits of t name no further point.
-__device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t p) {
-    if (t & ~type) return 0.0;
-    return type == 0 ? 1.0 : a.weights[t * a.fine.count() + p];
+// From the weights of a coarse place to those at the other end of the cube in the directions of `side`.
+__device__ inline int64_t step_to_side(const Strides &s, int side) {
+    return (side & 1) + (side & 2 ? s.next[1] : 0) + (side & 4 ? s.next[2] : 0);
 }
 
-// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer;
-// of coarse points with the first. `narrow` holds zeros.
-template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
-    const int64_t n = a.fine.count();
-    T *narrow = static_cast<T *>(a.narrow);
-    over_places(a.fine, [&](int64_t p, int i, int j, int k) {
-        const int type = (a.coarsened[0] & i & 1) | (a.coarsened[1] & j & 1) << 1 | (a.coarsened[2] & k & 1) << 2;
-        if (type == 0 && a.which == 1) narrow[p] = T(1);
-        if (type == 0 || (type & 1) + (type >> 1 & 1) + (type >> 2) != a.which) return;
-        double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
-        each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
-            diagonal += c;
-            const Offset part = {{type & 1 ? o.d[0] : 0, type & 2 ? o.d[1] : 0, type & 4 ? o.d[2] : 0}};
-            const int64_t step = step_of_offset(a.fine, part);
-            if (part.d[0] == 0 && part.d[1] == 0 && part.d[2] == 0) return;
-            sum += c;
-            const int side = (part.d[0] > 0) | (part.d[1] > 0) << 1 | (part.d[2] > 0) << 2;
-            // A point with a part in a direction has no odd index there: that bit of its weights is free.
-            const int moved = (part.d[0] != 0) | (part.d[1] != 0) << 1 | (part.d[2] != 0) << 2;
-#pragma unroll
-            for (int t = 0; t < 8; ++t) {
-                if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, p + step);
-            }
-        });
-        // Without positive couplings towards coarse points, none interpolate to it.
-        const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
-        const double divisor = sum > 0.0 ? sound : 0.0;
+// The weight of coarse point t in the interpolation to a point with its weights from `at` on, whose odd indices in
+// coarsened directions are those of `type`: other bits of t name no further point.
+__device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
+    if (t & ~type) return 0.0;
+    return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
+}
+
+// The weights of point p of a type, from `at` on.
+template <class T, bool FINEST>
+__device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
+    double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
+    each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
+        diagonal += c;
+        // A point with a part in a direction has no odd index there: that bit of its weights is free.
+        int moved = 0, side = 0;
+        for (int d = 0; d < 3; ++d) {
+            moved |= (type >> d & 1 && o.d[d] != 0) << d;
+            side |= (type >> d & 1 && o.d[d] > 0) << d;
+        }
+        if (moved == 0) return;
+        sum += c;
+        const int64_t there = at + step_to_side(a.strides, side);
 #pragma unroll
         for (int t = 0; t < 8; ++t) {
-            if (t & ~type) continue;
-            const double weight = divisor != 0.0 ? row[t] / divisor : 0.0;
-            a.weights[t * n + p] = weight;
-            narrow[t * n + p] = T(weight);
+            if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, there);
         }
+    });
+    // Without positive couplings towards coarse points, none interpolate to it.
+    const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
+    const double divisor = sum > 0.0 ? sound : 0.0;
+#pragma unroll
+    for (int t = 0; t < 8; ++t) {
+        if (t & ~type) continue;
+        const double weight = divisor != 0.0 ? row[t] / divisor : 0.0;
+        const int64_t to = a.strides.at(type, t) + at;
+        a.weights[to] = weight;
+        static_cast<T *>(a.narrow)[to] = T(weight);
+    }
+}
+
+// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer: a
+// warp has points of one type, beside those of the others at the same coarse places.
+template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
+    const int all = a.coarsened[0] | a.coarsened[1] << 1 | a.coarsened[2] << 2, types = a.which == 3 ? 1 : 3;
+    const unsigned count = unsigned(a.coarse.count());
+    over_cells(int64_t((count - 1) / 32 + 1) * 32 * types, [&](int64_t item) {
+        const unsigned warp = unsigned(item / 32), chunk = warp / unsigned(types), number = warp - chunk * types;
+        const int type = a.which == 1 ? 1 << number : a.which == 2 ? 7 ^ 1 << number : 7;
+        const unsigned place = 32 * chunk + unsigned(item) % 32, nx = a.coarse.nx, ny = a.coarse.ny, row = place / nx;
+        if (place >= count || type & ~all) return;
+        const int I = int(place - row * nx), J = int(row % ny), K = int(row / ny);
+        const int i = (I << a.coarsened[0]) + (type & 1), j = (J << a.coarsened[1]) + (type >> 1 & 1);
+        const int k = (K << a.coarsened[2]) + (type >> 2);
+        if (i >= a.fine.nx || j >= a.fine.ny || k >= a.fine.nz) return;
+        const int64_t p = (int64_t(k) * a.fine.ny + j) * a.fine.nx + i;
+        take_weights_of<T, FINEST>(a, type, p, a.strides.place(I, J, K));
     });
 }
 
@@ -175,31 +199,36 @@ struct CubeMatrix {
     }
 };
 
-// P^T A P, cube by cube. On the finest grid a thread a cube; on others 8 lanes, with an edge of each offset each.
+// P^T A P, cube by cube of a slab. On the finest grid a thread a cube; on others 8 lanes, with an edge of each offset
+// each.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
     constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
     const Box &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
-    const int64_t cubes = coarse.count(), warpfuls = (LANES * cubes + 31) / 32;
+    const int64_t cubes = a.cube_planes * coarse.top(), first = a.cubes_from * coarse.top();
+    const int64_t warpfuls = (LANES * cubes + 31) / 32;
     // Warps stay whole.
     over_cells(32 * warpfuls, [&](int64_t item) {
-        const int64_t cube = min(item / LANES, cubes - 1);
+        const int64_t in_slab = min(item / LANES, cubes - 1), cube = first + in_slab;
         const unsigned row = unsigned(cube) / unsigned(coarse.nx);
-        const int low[3] = {int(unsigned(cube) - row * unsigned(coarse.nx)) << a.coarsened[0],
-            int(row % unsigned(coarse.ny)) << a.coarsened[1], int(row / unsigned(coarse.ny)) << a.coarsened[2]};
+        const int I = int(unsigned(cube) - row * unsigned(coarse.nx)), J = int(row % unsigned(coarse.ny));
+        const int K = int(row / unsigned(coarse.ny));
+        const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
+        const int64_t weights = a.strides.place(I, J, K);
         CubeMatrix e = {};
         auto place = [&](const int (&in)[3]) {
             return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
         };
         // Weights of the corners in the interpolation to the point at `in` from the lowest one.
-        auto weights_at = [&](const int (&in)[3], int64_t p, int t) {
+        auto weights_at = [&](const int (&in)[3], int t) {
             int side = 0, type = 0;
             for (int d = 0; d < 3; ++d) {
                 side |= (in[d] == 1 + a.coarsened[d]) << d;
                 type |= (in[d] & a.coarsened[d]) << d;
             }
-            return (t & side) == side ? weight_at(a, type, t & ~side, p) : 0.0;
+            return (t & side) == side ? weight_at(a, type, t & ~side, weights + step_to_side(a.strides, side))
+                                      : 0.0;
         };
         for (int part = 0; part < CORNERS; ++part) {
             const int bits = part + int(item % LANES);
@@ -215,7 +244,7 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
             if (inside && a.excess[here] != 0.0) {
                 double v[8];
 #pragma unroll
-                for (int t = 0; t < 8; ++t) v[t] = weights_at(in, here, t);
+                for (int t = 0; t < 8; ++t) v[t] = weights_at(in, t);
                 e.add(a.excess[here], v);
             }
             for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
@@ -228,13 +257,11 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
                     has &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
                 }
                 if (!has) continue;
-                const int64_t p = place(from);
-                const double conductance = c[k * a.c_stride + p];
+                const double conductance = c[k * a.c_stride + place(from)];
                 if (conductance == 0.0) continue;
-                const int64_t step = step_of_offset(a.fine, o);
                 double v[8];
 #pragma unroll
-                for (int t = 0; t < 8; ++t) v[t] = weights_at(from, p, t) - weights_at(to, p + step, t);
+                for (int t = 0; t < 8; ++t) v[t] = weights_at(from, t) - weights_at(to, t);
                 e.add(conductance, v);
             }
         }
@@ -242,25 +269,27 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
         for (int k = 0; k < CUBE_ENTRIES; ++k) {
             double sum = e.entries[k];
             for (int d = 1; d < LANES; d *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-            if (item % LANES == k % LANES && item < LANES * cubes) a.cubes[k * cubes + cube] = sum;
+            if (item % LANES == k % LANES && item < LANES * cubes) a.cubes[k * cubes + in_slab] = sum;
         }
     });
 }
 
-// The coarse grid: conductances in T, row sums, diagonals of the rounded conductances, so that constants stay in the
-// kernel where rows sum to zero, and what Jacobi divides by, max(D, (D + sum |c|)/2) / 0.8.
+// The coarse grid in the planes of a slab: conductances in T, row sums, diagonals of the rounded conductances, so that
+// constants stay in the kernel where rows sum to zero, and what Jacobi divides by, max(D, (D + sum |c|)/2) / 0.8.
 template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     T *c = static_cast<T *>(a.coarse_c), *diagonal = static_cast<T *>(a.diagonal);
     T *inverse = static_cast<T *>(a.inverse);
-    const int64_t cubes = a.coarse.count();
-    over_places(a.coarse, [&](int64_t p, int I, int J, int K) {
+    const int64_t top = a.coarse.top(), cubes = a.cube_planes * top;
+    over_places({a.coarse.nx, a.coarse.ny, a.point_planes, 0}, [&](int64_t in_slab, int I, int J, int plane) {
+        const int K = a.points_from + plane;
+        const int64_t p = a.points_from * top + in_slab;
         // Of the 27 points around this one, in their order. Corners beyond the grid have no weights.
         double sums[27] = {};
 #pragma unroll
         for (int own = 7; own >= 0; --own) {
             const int x = own & 1, y = own >> 1 & 1, z = own >> 2;
             if (I < x || J < y || K < z) continue;
-            const double *entries = a.cubes + p - x - y * a.coarse.north() - z * a.coarse.top();
+            const double *entries = a.cubes + p - a.cubes_from * top - x - y * a.coarse.north() - z * top;
 #pragma unroll
             for (int t = 0; t < 8; ++t) {
                 const int number = 13 + 9 * ((t >> 2) - z) + 3 * ((t >> 1 & 1) - y) + (t & 1) - x;

@@ -8,8 +8,9 @@
 // thread's own, those of other pairs come through shared memory. A tile has a pair more on either side and rows more,
 // two planes more below and above, whose first colour it relaxes too.
 //
-// Bytes a cell, T of 4: a sweep 28 (from zero 32; after the coarse grid 12 more; the last one 40), residual and
-// restriction 37.
+// Bytes a cell, T of 4: a sweep 28 (from zero 32; after the coarse grid 7 more; the last one 40), residual and
+// restriction 31. Where all directions are coarsened, weights are read of points with two odd indices alone: those with
+// one or three have the other colour.
 //
 // Races: sweeps go from one array to another; a cell has one writer.
 #pragma once
@@ -104,14 +105,22 @@ template <class T, Start START> struct Column {
         v.x = static_cast<const T *>(a.k.x[a.from])[p];
         if (START == CORRECTED) {
             const Level &g = a.k;
-            const int odd = odd_directions(g, i + q, j, k), low = odd & -odd, high = odd ^ low;
-            const int64_t n = g.box.count();
+            const Strides &s = g.strides;
+            const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
+            const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
+            const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
+            // From the first coarse point to those after the cell in the first of its directions, and in the last.
+            const int64_t low = x ? 1 : y ? g.coarse.north() : g.coarse.top();
+            const int64_t high = z ? g.coarse.top() : g.coarse.north();
+            const int64_t w_low = x ? s.of[0] : y ? s.of[1] : s.of[2], w_high = z ? s.of[2] : s.of[1];
+            const int64_t c = ck * g.coarse.top() + cj * g.coarse.north() + ci;
+            const T *weights = static_cast<const T *>(g.weights) + s.place(ci, cj, ck) + s.at(x | y << 1 | z << 2, 0);
 #pragma unroll
             for (int m = 0; m < 4; ++m) {
-                const int t = (m & 1 ? low : 0) | (m & 2 ? high : 0);
-                if ((m & 1 && !low) || (m & 2 && !high)) continue;
-                v.weight[m] = fixed((static_cast<const T *>(g.weights) + t * n)[p]);
-                v.coarse[m] = coarse_solution<T>(g, t, i + q, j, k);
+                if (!is[m]) continue;
+                v.weight[m] = is[1] ? fixed(weights[(m & 1 ? w_low : 0) + (m & 2 ? w_high : 0)]) : T(1);
+                const int64_t at = c + (m & 1 ? low : 0) + (m & 2 ? high : 0);
+                v.coarse[m] = g.wide ? coarse_solution<T, true>(g, at) : coarse_solution<T, false>(g, at);
             }
         }
         return v;
@@ -253,9 +262,11 @@ template <class T> __device__ inline void restrict_finest(const RestrictArgs &a)
     const int t = threadIdx.x, i = I + t % BRICK_X, j = J + t / BRICK_X % BRICK_Y, k = K + t / (BRICK_X * BRICK_Y);
     if (i >= g.coarse.nx || j >= g.coarse.ny || k >= g.coarse.nz) return;
     const int64_t c = (int64_t(k) * g.coarse.ny + j) * g.coarse.nx + i;
+    const int fi = i << cx, fj = j << cy, fk = k << cz, colour = fi + fj + fk;
+    const T *r = residuals + ((fk - k0) * ny + fj - j0) * nx + fi - i0;
     restrict_at<T>(
-        g, c, i, j, k, [](int fi, int fj, int fk) { return ((fi + fj + fk) & 1) == 0; },
-        [&](int64_t, int fi, int fj, int fk) { return residuals[((fk - k0) * ny + fj - j0) * nx + fi - i0]; });
+        g, c, i, j, k, [&](int dx, int dy, int dz) { return ((colour + dx + dy + dz) & 1) == 0; },
+        [&](int dx, int dy, int dz) { return r[(dz * ny + dy) * nx + dx]; });
 }
 
 } // namespace dpcg

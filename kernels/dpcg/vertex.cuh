@@ -5,13 +5,13 @@
 //
 // Storage: point (i, j, k) at (k ny + j) nx + i. Before and after each vector are nx ny + nx + 1 zeros, and as many
 // between the conductances of one offset and of the next: no kernel asks for an edge. Weights of the interpolation lie
-// in 8 arrays: bit d of the number says which of the two coarse points in direction d. A point has weights in the
-// directions in which its index is odd alone.
+// in rows of as many values as a coarse row has points, 26 rows for each where all directions are coarsened: Strides.
+// Coarse points have none, and places of points beyond the grid hold anything.
 //
 // Launch shape: all steps in one cooperative launch with a grid-wide barrier after each, or a launch for each step.
 // Blocks of CYCLE_THREADS threads walk with the stride of the launch.
 //
-// Bytes a point, T of 4: a sweep 72, residual 68, restriction and interpolation 26 each.
+// Bytes a point, T of 4: a sweep 72, residual 68, restriction 18, interpolation 22.
 //
 // Races: a step writes arrays that it reads at the thread's own point alone; the barrier is before the next step.
 #pragma once
@@ -24,6 +24,24 @@ constexpr int CYCLE_THREADS = 1024;
 // As in src/backend/cuda/dpcg/vertex.rs.
 constexpr int MOST_GRIDS = 64;
 
+// Where weights lie. Point p of coarse place I = floor(p/2) has a digit in each coarsened direction: 0 where its index
+// is even, else 1 for the coarse point before it and 2 for that after it. The weight of digits x, y, z lies at I in row
+// x + 3 y + 9 z - 1 of those of the coarse row; directions that are not coarsened have no digit, and those after them a
+// factor 3 less.
+struct Strides {
+    int64_t of[3];   // from a digit of a direction to the next one
+    int64_t next[3]; // from a coarse place to the next one: 1, then over all rows of a row, and of a plane
+    __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
+    // From there to the weight of the coarse point that bits of t set after a point, whose odd indices are those of
+    // `odd`, not none.
+    __device__ int64_t at(int odd, int t) const {
+        int64_t sum = -of[0];
+#pragma unroll
+        for (int d = 0; d < 3; ++d) sum += odd >> d & 1 ? (t >> d & 1 ? 2 * of[d] : of[d]) : 0;
+        return sum;
+    }
+};
+
 // A grid that is smoothed, and the way to the next one.
 struct Level {
     Box box, coarse;
@@ -33,7 +51,8 @@ struct Level {
     int64_t c_stride;   // from there to those of the next one
     const void *diagonal;
     const void *inverse; // 1 / divisor of Jacobi
-    const void *weights; // 8 arrays
+    const void *weights;
+    Strides strides;
     void *r;
     void *x[2];
     void *coarse_r;
@@ -82,24 +101,26 @@ template <class T> __device__ inline void residual_of_level(const Level &a, cons
 }
 
 // P^T of residuals in coarse point c = (i, j, k), and the first sweep there: the points around it, in the order of
-// their places. residual(p, fi, fj, fk) tells that of one that has(fi, fj, fk) one.
+// their places. residual(dx, dy, dz) tells that of one that has(dx, dy, dz) one, so far from the coarse point.
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int k, Has has, F residual) {
-    const T *weights = static_cast<const T *>(a.weights);
-    const int64_t n = a.box.count();
+    const Strides &s = a.strides;
+    const T *weights = static_cast<const T *>(a.weights) + s.place(i, j, k) - s.of[0];
     const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
+    const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.box.nx}, {y && j > 0, true, y && 2 * j + 1 < a.box.ny},
+        {z && k > 0, true, z && 2 * k + 1 < a.box.nz}};
+    // A point before the coarse one has it after itself, and the place of the one before.
+    int64_t to[3][3];
+#pragma unroll
+    for (int d = 0; d < 3; ++d) to[d][0] = 2 * s.of[d] - s.next[d], to[d][1] = 0, to[d][2] = s.of[d];
     double sum = 0.0;
 #pragma unroll
     for (int m = 0; m < 27; ++m) {
-        const int dx = m % 3 - 1, dy = m / 3 % 3 - 1, dz = m / 9 - 1;
-        const int fi = (i << x) + dx, fj = (j << y) + dy, fk = (k << z) + dz;
-        const bool there = (dx == 0 || x) && (dy == 0 || y) && (dz == 0 || z) && fi >= 0 && fi < a.box.nx && fj >= 0 &&
-            fj < a.box.ny && fk >= 0 && fk < a.box.nz && has(fi, fj, fk);
-        // A point before the coarse one has it after itself.
-        const int side = (dx < 0 ? 1 : 0) + (dy < 0 ? 2 : 0) + (dz < 0 ? 4 : 0);
-        const int64_t p = (int64_t(fk) * a.box.ny + fj) * a.box.nx + fi;
+        const int dx = m % 3, dy = m / 3 % 3, dz = m / 9;
+        const bool there = in[0][dx] && in[1][dy] && in[2][dz] && has(dx - 1, dy - 1, dz - 1);
+        const int64_t at = to[0][dx] + to[1][dy] + to[2][dz];
         // Without branches, so that all loads are on their way at once.
-        sum += there ? double(fixed(weights[side * n + p]) * residual(p, fi, fj, fk)) : 0.0;
+        sum += there ? double((m == 13 ? T(1) : fixed(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
     }
     if (a.wide) {
         static_cast<double *>(a.coarse_r)[c] = sum;
@@ -111,37 +132,44 @@ __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int 
 }
 
 template <class T> __device__ inline void restrict_level(const Level &a, const T *residual) {
+    const int64_t north = a.box.north(), top = a.box.top();
     over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
-        restrict_at<T>(
-            a, c, i, j, k, [](int, int, int) { return true; }, [&](int64_t p, int, int, int) { return residual[p]; });
+        const T *r = residual + (k << a.coarsened[2]) * top + (j << a.coarsened[1]) * north + (i << a.coarsened[0]);
+        restrict_at<T>(a, c, i, j, k, [](int, int, int) { return true; },
+            [&](int dx, int dy, int dz) { return r[dx + dy * north + dz * top]; });
     });
 }
 
-// The directions in which a point has an odd index, and so weights.
-__device__ inline int odd_directions(const Level &a, int i, int j, int k) {
-    return (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
-}
-
-// The coarse solution beside a point, where bits of t are set after it; zero beyond the grid.
-template <class T> __device__ inline T coarse_solution(const Level &a, int t, int i, int j, int k) {
-    const int ci = (i >> a.coarsened[0]) + (t & 1), cj = (j >> a.coarsened[1]) + (t >> 1 & 1);
-    const int ck = (k >> a.coarsened[2]) + (t >> 2);
-    if (ci >= a.coarse.nx || cj >= a.coarse.ny || ck >= a.coarse.nz) return T(0);
-    const int64_t c = (int64_t(ck) * a.coarse.ny + cj) * a.coarse.nx + ci;
-    return a.wide ? T(static_cast<const double *>(a.coarse_x)[c]) : static_cast<const T *>(a.coarse_x)[c];
+// The coarse solution at a place. Weights of coarse points beyond the grid are zero, and so are values behind the last
+// one; the next row's are finite.
+template <class T, bool WIDE> __device__ inline T coarse_solution(const Level &a, int64_t c) {
+    if (WIDE) return T(static_cast<const double *>(a.coarse_x)[c]);
+    return static_cast<const T *>(a.coarse_x)[c];
 }
 
 // x += P of the coarse solution.
-template <class T> __device__ inline void interpolate(const Level &a, T *x) {
-    const int64_t n = a.box.count();
+template <class T, bool WIDE> __device__ inline void interpolate(const Level &a, T *x) {
     over_places(a.box, [&](int64_t p, int i, int j, int k) {
-        const T *weights = static_cast<const T *>(a.weights) + p;
-        const int odd = odd_directions(a, i, j, k);
-        T sum = x[p];
+        const int odd = (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
+        const int ci = i >> a.coarsened[0], cj = j >> a.coarsened[1], ck = k >> a.coarsened[2];
+        const int64_t c = ck * a.coarse.top() + cj * a.coarse.north() + ci;
+        const T *weights = static_cast<const T *>(a.weights) + a.strides.place(ci, cj, ck) + a.strides.at(odd, 0);
+        T weight[8], coarse[8];
 #pragma unroll
         for (int t = 0; t < 8; ++t) {
-            if ((t & ~odd) == 0) sum += fixed(weights[t * n]) * coarse_solution<T>(a, t, i, j, k);
+            const bool is = (t & ~odd) == 0;
+            int64_t to = 0, beside = 0;
+#pragma unroll
+            for (int d = 0; d < 3; ++d) {
+                to += t >> d & 1 ? a.strides.of[d] : 0;
+                beside += t >> d & 1 ? (d == 0 ? 1 : d == 1 ? a.coarse.north() : a.coarse.top()) : 0;
+            }
+            weight[t] = is && odd != 0 ? fixed(weights[to]) : T(1);
+            coarse[t] = is ? coarse_solution<T, WIDE>(a, c + beside) : T(0);
         }
+        T sum = x[p];
+#pragma unroll
+        for (int t = 0; t < 8; ++t) sum = (t & ~odd) == 0 ? sum + weight[t] * coarse[t] : sum;
         x[p] = sum;
     });
 }
@@ -182,7 +210,7 @@ template <class T> __device__ inline void cycle(const CycleArgs &a) {
     for (int l = a.count - 1; l >= 0; --l) {
         const Level &k = levels[l];
         auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };
-        take([&] { interpolate<T>(k, x(down)); });
+        take([&] { k.wide ? interpolate<T, true>(k, x(down)) : interpolate<T, false>(k, x(down)); });
         for (int sweep = 0; sweep < a.sweeps; ++sweep) take([&] { relax<T>(k, x(down + sweep), x(down + sweep + 1)); });
     }
     if (a.step < 0) leave(a.barrier, phase, 0, gridDim.x);

@@ -267,6 +267,43 @@ fn many_tiles() {
     }
 }
 
+/// Flat and long cells: grids that are coarsened in one direction or in two before they are in all.
+fn some_directions() {
+    let mut rows = Rows::default();
+    let size @ [nx, ny, _] = [20, 18, 16];
+    for factors in [[1.0, 1.0, 16.0], [16.0, 1.0, 1.0], [16.0, 1.0, 16.0], [1.0, 16.0, 16.0]] {
+        let mut a = TwoPhase::new("9", size, 1e-3);
+        for (d, step) in [1, nx, nx * ny].into_iter().enumerate() {
+            for c in 0..a.cells() - step {
+                let more = (factors[d] - 1.0) * a.forward[d][c];
+                // None points out of the box.
+                if more.is_finite() {
+                    a.forward[d][c] += more;
+                    a.center[c] -= more;
+                    a.center[c + step] -= more;
+                }
+            }
+        }
+        for (options, off) in PRECONDITIONERS.into_iter().filter(|(name, _)| name.contains("vertex")) {
+            rows.row(&format!("{factors:?} {options}"), || {
+                compare(&a, &format!("preconditioner={options} deflation=none"), off);
+            });
+        }
+    }
+    rows.end();
+}
+
+/// What a handle holds on the device, tables of the survey and lists of labels included.
+fn bytes_a_cell() {
+    let a = TwoPhase::new("9", [96; 3], 1e-3);
+    // Bytes a cell: the matrix and seven vectors are 88, components and groups 8, the tables of the survey another 8.
+    for (options, most) in [("preconditioner=neumann deflation=levelset_subdomain", 130.0), ("", 180.0)] {
+        let solver = Solver::of(&a, &format!("backend=cuda {options}"));
+        let each = solver.int(info::BYTES_DEVICE) as f64 / a.cells() as f64;
+        assert!(each <= most, "{options}: {each} bytes a cell");
+    }
+}
+
 /// All vectors kept, E by its factor, labels of the caller, obstacles.
 fn deflation_of_every_kind() {
     let size = if device::emulated() { [16, 16, 12] } else { [20, 18, 16] };
@@ -570,6 +607,8 @@ device::device_tests! { devices();
     fused_as_the_textbook
     vertex_multigrid_as_the_reference
     many_tiles
+    some_directions
+    bytes_a_cell
     cell_multigrid_as_the_reference
     deflation_of_every_kind
     coarse_matrices_as_the_reference

@@ -2,7 +2,7 @@
 
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::{Address, CellBox};
-use crate::error::{Result, push};
+use crate::error::{Error, Result, push};
 use crate::grid::cells::Cells;
 
 /// For errors.
@@ -63,9 +63,21 @@ impl Padded {
         stream.fill(self.memory.address, 0, self.memory.bytes)
     }
 
+    /// All of it.
+    pub fn room(&self) -> Room {
+        Room { at: self.memory.address, bytes: self.memory.bytes }
+    }
+
     pub fn bytes(&self) -> usize {
         self.memory.bytes
     }
+}
+
+/// Memory of somebody else.
+#[derive(Clone, Copy, Default)]
+pub struct Room {
+    pub at: Address,
+    pub bytes: usize,
 }
 
 /// Memory of a factorization that goes, for the next one: it is taken again, in the same order, where it is as large as
@@ -75,6 +87,9 @@ pub struct Pool {
     free: Vec<Memory>,
     /// For the one after that.
     kept: Vec<Memory>,
+    /// Of zeros, lent for the time of a factorization, and so many bytes of it that others were written to.
+    lent: Room,
+    written: usize,
 }
 
 impl Pool {
@@ -88,9 +103,39 @@ impl Pool {
         push(&mut self.kept, memory, LIST)
     }
 
-    /// Of the next factorization: what nobody has taken goes.
-    pub fn next(self) -> Self {
-        Self { free: self.kept, kept: Vec::new() }
+    /// Lends it room of zeros.
+    pub fn lend(&mut self, room: Room) {
+        self.lent = room;
+    }
+
+    /// What is lent.
+    pub fn lent(&self) -> Room {
+        self.lent
+    }
+
+    /// The first bytes of what is lent, where there are so many, for a step of the factorization: the next step gets
+    /// the same ones, whatever is in them.
+    pub fn borrow(&mut self, bytes: usize) -> Option<Address> {
+        let fits = bytes <= self.lent.bytes;
+        fits.then(|| {
+            self.written = self.written.max(bytes);
+            self.lent.at
+        })
+    }
+
+    /// Of the same, two arrays with a double for each of so many cells.
+    pub fn borrow_pair(&mut self, cells: usize) -> Result<[Address; 2]> {
+        let no_room = || Error::Internal("the vectors of the solver are not lent".to_owned());
+        let at = self.borrow(2 * 8 * cells).ok_or_else(no_room)?;
+        Ok([at, at + 8 * cells as u64])
+    }
+
+    /// Of the next factorization: what nobody has taken goes. What was lent is zero again.
+    pub fn next(self, stream: &Stream) -> Result<Self> {
+        if self.written > 0 {
+            stream.fill(self.lent.at, 0, self.written)?;
+        }
+        Ok(Self { free: self.kept, ..Self::default() })
     }
 
     pub fn bytes(&self) -> usize {

@@ -36,7 +36,8 @@ impl Grid {
     }
 }
 
-/// What is needed while grids are made: what rows of two of them are more than their couplings, and sums.
+/// What is needed while grids are made: what rows of two of them are more than their couplings, which lies in the
+/// solver's vectors, and sums.
 struct Scratch {
     memory: Memory,
     excess: [Address; 2],
@@ -46,10 +47,9 @@ struct Scratch {
 
 impl Scratch {
     fn new(pool: &mut Pool, stream: &Stream, finest: Cells) -> Result<Self> {
-        let n = 8 * finest.count();
-        let sizes = [n, n, 8 * 3 * MOST_CELL_BLOCKS as usize, 24];
-        let (memory, [fine, coarse, partial, strengths]) = pool.lists(stream, sizes, GRIDS)?;
-        Ok(Self { memory, excess: [fine, coarse], partial, strengths })
+        let sizes = [8 * 3 * MOST_CELL_BLOCKS as usize, 24];
+        let (memory, [partial, strengths]) = pool.lists(stream, sizes, GRIDS)?;
+        Ok(Self { memory, excess: pool.borrow_pair(finest.count())?, partial, strengths })
     }
 }
 

@@ -6,7 +6,7 @@ use super::dense::Dense;
 use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArgs, MOST_CELL_BLOCKS};
+use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArgs, MOST_CELL_BLOCKS, Strides};
 use crate::backend::reference::dpcg::vertex;
 use crate::backend::reference::dpcg::vertex::stencil::{CUBE, FACES};
 use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, directions};
@@ -26,6 +26,7 @@ pub struct Grid {
     /// Diagonal, and 1 / divisor of the smoother.
     pub rows: Padded,
     pub weights: Memory,
+    pub strides: Strides,
     /// r, and two that are x and the residual in turn.
     pub vectors: Padded,
 }
@@ -55,13 +56,16 @@ impl Matrix {
     fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
         let (of, n) = (self.of, self.of.count());
         let guard = of.plane() + of.nx + 1;
+        let (strides, count) = Strides::of(box_of(coarse), coarsened);
+        let (weights, [_]) = pool.lists(stream, [value * count], GRIDS)?;
         Ok(Grid {
             cells: box_of(of),
             coarse: box_of(coarse),
             coarsened: coarsened.map(i32::from),
             couplings: self.couplings,
             rows: self.rows,
-            weights: pool.zeroed(stream, 8 * n * value, GRIDS)?,
+            weights,
+            strides,
             vectors: Padded::zeroed_in(pool, stream, 3, n, guard, value, GRIDS)?,
         })
     }
@@ -79,22 +83,64 @@ impl Grid {
     }
 }
 
-/// What is needed while grids are made: row sums of two of them, and exact weights.
+/// What is needed while grids are made: sums, row sums of two grids, exact weights and products. The last three lie in
+/// what is lent to the pool, the solver's vectors.
 struct Scratch {
     memory: Memory,
-    excess: [Address; 2],
-    weights: Address,
     partial: Address,
     strengths: Address,
+    /// Of grids with an even number and of the others: each has fewer points than the finest one.
+    excess: [Address; 2],
 }
 
 impl Scratch {
     fn new(pool: &mut Pool, stream: &Stream, finest: Cells) -> Result<Self> {
-        let n = finest.count();
         let sums = 4 * MOST_CELL_BLOCKS as usize;
-        let sizes = [8 * n, 8 * n, 64 * n, 8 * sums, 32];
-        let (memory, [fine, coarse, weights, partial, strengths]) = pool.lists(stream, sizes, GRIDS)?;
-        Ok(Self { memory, excess: [fine, coarse], weights, partial, strengths })
+        let (memory, [partial, strengths]) = pool.lists(stream, [8 * sums, 32], GRIDS)?;
+        Ok(Self { memory, partial, strengths, excess: pool.borrow_pair(finest.count())? })
+    }
+
+    /// Of the step to a coarse grid, behind the row sums of the grid with an odd number.
+    fn slabs(&self, pool: &mut Pool, stream: &Stream, odd: Cells, coarse: Cells, weights: usize) -> Result<Slabs> {
+        let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
+        let before = (self.excess[1] - self.excess[0]) as usize + 8 * odd.count();
+        let left = pool.lent().bytes - before;
+        let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
+        if planes < coarse.nz.min(2) {
+            // A thin grid.
+            let (memory, [weights, cubes]) = pool.lists(stream, [weights, plane * coarse.nz], GRIDS)?;
+            pool.keep(memory)?;
+            return Ok(Slabs { weights, cubes, points: coarse.nz });
+        }
+        // A plane of cubes more than of points.
+        let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
+        let points = coarse.nz.div_ceil(slabs);
+        pool.borrow(before + weights + plane * coarse.nz.min(points + 1));
+        let at = self.excess[0] + before as u64;
+        Ok(Slabs { weights: at, cubes: at + weights as u64, points })
+    }
+}
+
+/// Exact weights, and the cubes of so many planes of points at once.
+struct Slabs {
+    weights: Address,
+    cubes: Address,
+    points: usize,
+}
+
+impl Slabs {
+    /// The slabs of a coarse grid. Points in a plane have cubes in that and in the one before.
+    fn of(&self, nz: usize, a: CoarseningArgs) -> impl Iterator<Item = CoarseningArgs> {
+        (0..nz).step_by(self.points).map(move |from| {
+            let (first, end) = (from.saturating_sub(1), nz.min(from + self.points));
+            CoarseningArgs {
+                cubes_from: first as i32,
+                cube_planes: (end - first) as i32,
+                points_from: from as i32,
+                point_planes: (end - from) as i32,
+                ..a
+            }
+        })
     }
 }
 
@@ -154,7 +200,6 @@ impl Maker<'_> {
             diagonal: matrix.rows.at(DIAGONAL),
             inverse: matrix.rows.at(INVERSE),
             excess: self.scratch.excess[l % 2],
-            weights: self.scratch.weights,
             partial: self.scratch.partial,
             strengths: self.scratch.strengths,
             scalars: self.scalars,
@@ -168,14 +213,18 @@ impl Maker<'_> {
         let a = self.arguments(&matrix, l);
         let coarsened = self.directions(matrix.of, &a, finest)?;
         let coarse = coarse_cells(matrix.of, coarsened);
+        let odd = if l % 2 == 1 { matrix.of } else { coarse };
         let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
         let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;
-        let (memory, [cubes]) = pool.lists(stream, [8 * CUBE_ENTRIES * coarse.count()], GRIDS)?;
+        let (_, weights) = Strides::of(grid.coarse, coarsened);
+        let slabs = self.scratch.slabs(pool, stream, odd, coarse, weights)?;
         let a = CoarseningArgs {
             coarse: grid.coarse,
             coarsened: grid.coarsened,
+            weights: slabs.weights,
             narrow: grid.weights.address,
-            cubes,
+            strides: grid.strides,
+            cubes: slabs.cubes,
             coarse_c: next.couplings.at(0),
             coarse_stride: next.couplings.stride() as i64,
             coarse_excess: self.scratch.excess[(l + 1) % 2],
@@ -189,14 +238,15 @@ impl Maker<'_> {
                 launch::weights(stream, single, &of_order)?;
             }
         }
-        if finest {
-            launch::finest_product(stream, single, &a)?;
-        } else {
-            launch::product(stream, single, &a)?;
-        }
         let (diagonal, inverse) = (next.rows.at(DIAGONAL), next.rows.at(INVERSE));
-        launch::take_coarse(stream, single, &CoarseningArgs { diagonal, inverse, ..a })?;
-        pool.keep(memory)?;
+        for slab in slabs.of(coarse.nz, CoarseningArgs { diagonal, inverse, ..a }) {
+            if finest {
+                launch::finest_product(stream, single, &slab)?;
+            } else {
+                launch::product(stream, single, &slab)?;
+            }
+            launch::take_coarse(stream, single, &slab)?;
+        }
         Ok((grid, next))
     }
 

@@ -178,8 +178,16 @@ fn on_device(
     let mut dense = Dense::zeroed(pool, stream, n)?;
     stream.send(dense.null_of, &regions.null_of)?;
     stream.send(dense.nulls, &[regions.nulls as u32])?;
-    let (memory, [sums]) = pool.lists(stream, [24 * (n + 1) * (n + 1)], DEFLATION)?;
-    stream.fill(sums, 0, memory.bytes)?;
+    let bytes = 24 * (n + 1) * (n + 1);
+    let sums = match pool.borrow(bytes) {
+        Some(sums) => sums,
+        None => {
+            let (memory, [sums]) = pool.lists(stream, [bytes], DEFLATION)?;
+            pool.keep(memory)?;
+            sums
+        }
+    };
+    stream.fill(sums, 0, bytes)?;
     let a = GalerkinArgs {
         cells: source.cells,
         m: source.m,
@@ -200,7 +208,6 @@ fn on_device(
         dense.complete(stream, true)?;
     }
     let condition = dense.condition(stream)?;
-    pool.keep(memory)?;
     if condition <= LARGEST_CONDITION {
         return Ok(Some(dense));
     }

@@ -181,6 +181,7 @@ impl State {
             Some(vectors) => vectors,
             None => Vectors::new(stream, of.source.of, series, fused)?,
         };
+        pool.lend(vectors.arrays.room());
         let scale = vectors.scale_of(stream, of.source.m.center)?;
         let singular = Labelled::of_singular(&mut pool, stream, of.source.of, &of.surveyor.components)?;
         let started = Instant::now();
@@ -196,7 +197,7 @@ impl State {
             singular,
             deflation,
             vectors,
-            pool: pool.next(),
+            pool: pool.next(stream)?,
             looping,
             seconds_coarse: 0.0,
             seconds_of_e,

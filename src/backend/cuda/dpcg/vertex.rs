@@ -58,6 +58,7 @@ impl Grid {
             diagonal: self.rows.at(DIAGONAL),
             inverse: self.rows.at(INVERSE),
             weights: self.weights.address,
+            strides: self.strides,
             r: self.vectors.at(R),
             x: [self.vectors.at(X), self.vectors.at(X + 1)],
             ..coarse
@@ -78,7 +79,9 @@ impl Vertex {
         let single = size_of::<T>() == 4;
         let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
         let n = inverse.n();
-        let sizes = [8 * n, 8 * n, MOST_GRIDS * size_of::<VertexGrid>(), 16];
+        // Behind the coarsest solution are zeros, as behind others.
+        let behind = grids.last().map_or(0, |grid| grid.coarse.nx as usize * (grid.coarse.ny as usize + 1) + 1);
+        let sizes = [8 * n, 8 * (n + behind), MOST_GRIDS * size_of::<VertexGrid>(), 16];
         let (memory, [r, x, list, barrier]) = pool.lists(stream, sizes, GRIDS)?;
         let mut next = VertexGrid { wide: 1, coarse_r: r, coarse_x: x, ..VertexGrid::zeroed() };
         let mut levels = Vec::new();
@@ -97,6 +100,7 @@ impl Vertex {
         }
         levels.reverse();
         stream.send(list, &levels[1..])?;
+        stream.fill(x + 8 * n as u64, 0, 8 * behind)?;
         stream.fill(barrier, 0, 16)?;
         stream.wait()?;
         let mut together = launch::vertex_cycle_together(stream.device(), single)?;

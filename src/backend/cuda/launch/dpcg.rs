@@ -68,6 +68,8 @@ entries! {
     }
     /// Labels of cells, of 16 bits or wide, from `count` on none; `of` = 0: all cells have label 0.
     CellLabels { of: Address, wide: i32, count: u32 }
+    /// Where weights lie: kernels/dpcg/vertex.cuh.
+    Strides { of: [i64; 3], next: [i64; 3] }
 }
 
 /// Columns of a tile of the fused passes, and blocks of them at most, one for each of 132 multiprocessors.
@@ -159,6 +161,28 @@ impl SweepTiles {
     }
 }
 
+impl Strides {
+    /// Of the weights towards a coarse grid, and how many there are.
+    pub fn of(coarse: CellBox, coarsened: [bool; 3]) -> (Self, usize) {
+        let [x, y, z] = coarsened.map(|is| if is { 3 } else { 1 });
+        let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
+        let next = [1, rows * row, rows * row * i64::from(coarse.ny)];
+        (Self { of: [1, x, x * y].map(|digits| digits * row), next }, (rows * coarse.count()) as usize)
+    }
+}
+
+impl CoarseningArgs {
+    /// Of a plane of the coarse grid.
+    fn coarse_plane(&self) -> i64 {
+        i64::from(self.coarse.nx) * i64::from(self.coarse.ny)
+    }
+
+    /// Cubes of a slab.
+    fn cubes(&self) -> i64 {
+        i64::from(self.cube_planes) * self.coarse_plane()
+    }
+}
+
 impl RestrictFinestArgs {
     /// From one of the two x of a grid.
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
@@ -236,8 +260,9 @@ structures! {
     CoarseningArgs {
         fine: CellBox, coarse: CellBox, coarsened: [i32; 3], which: i32, m: CellMatrix, scale: f64, c: Address,
         c_stride: i64, diagonal: Address, inverse: Address, excess: Address, weights: Address, narrow: Address,
-        cubes: Address, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
-        partial: Address, strengths: Address, scalars: Address
+        strides: Strides, cubes: Address, cubes_from: i32, cube_planes: i32, points_from: i32, point_planes: i32,
+        coarse_c: Address, coarse_stride: i64, coarse_excess: Address, partial: Address, strengths: Address,
+        scalars: Address
     }
 }
 
@@ -245,8 +270,8 @@ entries! {
     /// A grid of vertex-coarsened multigrid, and the way to the next one.
     VertexGrid {
         cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64, diagonal: Address,
-        inverse: Address, weights: Address, r: Address, x: [Address; 2], coarse_r: Address, coarse_start: Address,
-        coarse_inverse: Address, coarse_x: Address
+        inverse: Address, weights: Address, strides: Strides, r: Address, x: [Address; 2], coarse_r: Address,
+        coarse_start: Address, coarse_inverse: Address, coarse_x: Address
     }
     /// SweepTiles of a sweep on the finest grid.
     SweepTiles {
@@ -448,13 +473,14 @@ real_kernels! {
     FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
     Strengths strengths(CoarseningArgs) = "dpcg_strengths", |a| cell_blocks(a.fine.count());
     /// Weights of the interpolation.
-    FinestWeights finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(a.fine.count());
-    Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(a.fine.count());
-    /// P^T A P.
-    FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.coarse.count());
-    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.coarse.count());
+    FinestWeights finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(3 * a.coarse.count());
+    Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(3 * a.coarse.count());
+    /// P^T A P of a slab.
+    FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.cubes());
+    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cubes());
     /// The coarse grid of it.
-    TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
+    TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse",
+        |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
     /// A half-sweep of Gauss-Seidel on cells.
     RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
     /// The residual to the next grid.
