@@ -1,13 +1,21 @@
 // Sums over labelled cells: of singular components, and of deflation regions (Z^T v); and A Z t.
 //
-// A slot is the cells of one label in a chunk of consecutive cells. A warp adds those of a slot; a block adds the slots
-// of a label, in order. Slots depend on the labels alone; they are listed once for a matrix.
+// A slot is the cells of one label in a chunk of consecutive cells. Its list has an item for each segment of the chunk
+// where there are such cells, with a bit for each. GROUP lanes add the cells of a slot, a block the slots of a label, in
+// order. Slots depend on the labels alone; they are listed once for a matrix.
+//
+// Bytes a cell: v, and 4 an item: 8.25 where all cells of a segment have one label. A slot takes 20 bytes and its items.
 #pragma once
 #include "box.cuh"
 
 namespace dpcg {
 
 constexpr int CHUNK = 1024;
+constexpr int SEGMENT = 16, SEGMENTS = CHUNK / SEGMENT;
+// Lanes of a slot, each with two cells of a segment.
+constexpr int GROUP = 8;
+// Blocks of `slot_sums` on a multiprocessor.
+constexpr int SUMMING = 6;
 
 // Of cells, or of all of them 0.
 struct Labels {
@@ -20,13 +28,22 @@ struct Labels {
     }
 };
 
+// Where the items of a slot are.
+struct alignas(8) Slot {
+    uint32_t first, chunk_and_count;
+    __device__ int64_t chunk() const { return chunk_and_count / (2 * SEGMENTS); }
+    __device__ uint32_t count() const { return chunk_and_count % (2 * SEGMENTS); }
+};
+
 struct ListArgs {
     Labels labels;
     int64_t cells;
-    uint32_t *chunk_start; // slots of each chunk; after their scan the first one, and the end
-    uint32_t *slot_label;  // null: slots are counted
-    uint32_t *label_start; // the same of each label
-    uint32_t *by_label;    // slots, sorted by label; null: all are of one label
+    uint32_t *chunk_slots, *chunk_items; // of each chunk; after their scan the first one, and the end
+    Slot *slots;                         // null: slots and items are counted
+    uint32_t *items;                     // 65536 segment of the chunk + a bit for each of its cells
+    uint32_t *slot_label;
+    uint32_t *label_start; // slots of each label, after their scan as above
+    uint32_t *place;       // of each slot, by label; null: all are of one label
     unsigned long long *cells_of; // of each label
 };
 
@@ -47,68 +64,110 @@ __device__ inline uint32_t block_scan(uint32_t v, uint32_t &all) {
     return sums[t] - v;
 }
 
-// The labels of each chunk, in the order of their first cells: how many, or which.
-__device__ inline void list_slots(const ListArgs &a) {
+// The cells of a chunk while slots are listed.
+struct ListedChunk {
+    // A value more a row, so that lanes with a row each read from different banks.
+    uint32_t label[SEGMENTS][SEGMENT + 1], of_run[CHUNK], of_slot[CHUNK], items;
+    __device__ uint32_t at(int i) const { return label[i / SEGMENT][i % SEGMENT]; }
+};
+
+// The labels of a chunk, in the order of their first cells; how many.
+__device__ inline uint32_t find_slots(ListedChunk &c, uint32_t labels) {
     constexpr int EACH = CHUNK / THREADS;
-    __shared__ uint32_t label[CHUNK], of_run[CHUNK], run_start[CHUNK + 1];
+    const int t = threadIdx.x;
+    const auto begins = [&](int i) { return i == 0 || c.at(i) != c.at(i - 1); };
+    uint32_t mine = 0, runs, slots = 0;
+    for (int i = EACH * t; i < EACH * (t + 1); ++i) mine += begins(i);
+    uint32_t run = block_scan(mine, runs);
+    for (int i = EACH * t; i < EACH * (t + 1); ++i) {
+        if (begins(i)) c.of_run[run++] = c.at(i);
+    }
+    __syncthreads();
+    // Runs of a label that none before has.
+    for (uint32_t low = 0; low < runs; low += THREADS) {
+        const uint32_t k = low + t, of = k < runs ? c.of_run[k] : labels;
+        bool is_first = of < labels;
+        for (uint32_t l = 0; l < k && is_first; ++l) is_first = c.of_run[l] != of;
+        uint32_t more;
+        const uint32_t slot = slots + block_scan(is_first, more);
+        if (is_first) c.of_slot[slot] = of;
+        slots += more;
+    }
+    __syncthreads();
+    return slots;
+}
+
+// The items of a slot: a lane has two segments.
+__device__ inline void list_items(const ListArgs &a, ListedChunk &c, int64_t chunk, uint32_t k) {
+    constexpr unsigned ALL = 0xffffffffu;
+    static_assert(SEGMENTS == 64, "two segments a lane");
+    const int lane = threadIdx.x % 32;
+    const uint32_t own = c.of_slot[k];
+    uint32_t low = 0, high = 0;
+    for (int i = 0; i < SEGMENT; ++i) {
+        low |= uint32_t(c.label[lane][i] == own) << i;
+        high |= uint32_t(c.label[lane + 32][i] == own) << i;
+    }
+    const unsigned some_low = __ballot_sync(ALL, low != 0), some_high = __ballot_sync(ALL, high != 0);
+    const uint32_t count_low = __popc(some_low), count = count_low + __popc(some_high);
+    // Where a list begins changes from run to run; what is in it does not.
+    uint32_t first = lane == 0 ? atomicAdd(&c.items, count) : 0;
+    if (!a.slots) return;
+    first = a.chunk_items[chunk] + __shfl_sync(ALL, first, 0);
+    const unsigned before = (1u << lane) - 1;
+    if (low) a.items[first + __popc(some_low & before)] = uint32_t(lane) << 16 | low;
+    if (high) a.items[first + count_low + __popc(some_high & before)] = uint32_t(lane + 32) << 16 | high;
+    const uint32_t cells = warp_sum(uint32_t(__popc(low) + __popc(high)));
+    if (lane != 0) return;
+    const uint32_t slot = a.chunk_slots[chunk] + k;
+    a.slots[slot] = {first, uint32_t(chunk) * (2 * SEGMENTS) + count};
+    a.slot_label[slot] = own;
+    atomicAdd(a.label_start + own, 1u);
+    atomicAdd(a.cells_of + own, (unsigned long long)(cells));
+}
+
+// Slots and items: how many a chunk has, or which.
+__device__ inline void list_slots(const ListArgs &a) {
+    __shared__ ListedChunk c;
     const int t = threadIdx.x;
     for (int64_t chunk = blockIdx.x; chunk * CHUNK < a.cells; chunk += gridDim.x) {
-        const int64_t first = chunk * CHUNK;
-        const int len = int(min(int64_t(CHUNK), a.cells - first));
         __syncthreads();
-        for (int i = t; i < len; i += THREADS) label[i] = a.labels.at(first + i);
-        __syncthreads();
-        auto begins = [&](int i) { return i < len && (i == 0 || label[i] != label[i - 1]); };
-        uint32_t mine = 0, runs;
-        for (int i = EACH * t; i < EACH * (t + 1); ++i) mine += begins(i);
-        uint32_t place = block_scan(mine, runs);
-        for (int i = EACH * t; i < EACH * (t + 1); ++i) {
-            if (!begins(i)) continue;
-            of_run[place] = label[i];
-            run_start[place++] = i;
+        for (int i = t; i < CHUNK; i += THREADS) {
+            const int64_t cell = chunk * CHUNK + i;
+            c.label[i / SEGMENT][i % SEGMENT] = cell < a.cells ? a.labels.at(cell) : a.labels.count;
         }
-        if (t == 0) run_start[runs] = len;
+        if (t == 0) c.items = 0;
         __syncthreads();
-        // Runs of a label that none before has.
-        uint32_t place_of_chunk = a.slot_label ? a.chunk_start[chunk] : 0, slots;
-        for (uint32_t low = 0; low < runs; low += THREADS) {
-            const uint32_t k = low + t, of = k < runs ? of_run[k] : a.labels.count;
-            bool is_first = of < a.labels.count;
-            if (is_first && a.slot_label) {
-                atomicAdd(a.cells_of + of, (unsigned long long)(run_start[k + 1] - run_start[k]));
-            }
-            for (uint32_t l = 0; l < k && is_first; ++l) is_first = of_run[l] != of;
-            const uint32_t place = place_of_chunk + block_scan(is_first, slots);
-            place_of_chunk += slots;
-            if (!is_first || !a.slot_label) continue;
-            a.slot_label[place] = of;
-            atomicAdd(a.label_start + of, 1u);
-        }
-        if (t == 0 && !a.slot_label) a.chunk_start[chunk] = place_of_chunk;
+        const uint32_t slots = find_slots(c, a.labels.count);
+        for (uint32_t k = t / 32; k < slots; k += WARPS) list_items(a, c, chunk, k);
+        __syncthreads();
+        if (t != 0 || a.slots) continue;
+        a.chunk_slots[chunk] = slots;
+        a.chunk_items[chunk] = c.items;
     }
 }
 
 struct ScanArgs {
-    uint32_t *values; // one more than there are
-    int64_t count;
+    uint32_t *values; // one more than there are, of each array
+    int64_t count, arrays;
 };
 
-// Each becomes the sum of those before it. One block.
+// Each becomes the sum of those before it. A block an array.
 __device__ inline void scan(const ScanArgs &a) {
-    uint32_t before = 0, all;
+    uint32_t before = 0, all, *values = a.values + blockIdx.x * (a.count + 1);
     for (int64_t first = 0; first < a.count; first += THREADS) {
         const int64_t k = first + threadIdx.x;
-        const uint32_t v = k < a.count ? a.values[k] : 0, sum = before + block_scan(v, all);
-        if (k < a.count) a.values[k] = sum;
+        const uint32_t v = k < a.count ? values[k] : 0, sum = before + block_scan(v, all);
+        if (k < a.count) values[k] = sum;
         before += all;
     }
-    if (threadIdx.x == 0) a.values[a.count] = before;
+    if (threadIdx.x == 0) values[a.count] = before;
 }
 
-// Slots by label, in order. A warp a label.
+// Places of slots by label, in order. A warp a label.
 __device__ inline void sort_slots(const ListArgs &a) {
     constexpr uint32_t AT_ONCE = 8;
-    const uint32_t slots = a.chunk_start[(a.cells + CHUNK - 1) / CHUNK], lane = threadIdx.x % 32;
+    const uint32_t slots = a.chunk_slots[(a.cells + CHUNK - 1) / CHUNK], lane = threadIdx.x % 32;
     for (uint32_t label = blockIdx.x * WARPS + threadIdx.x / 32; label < a.labels.count; label += gridDim.x * WARPS) {
         uint32_t next = a.label_start[label];
         for (uint32_t first = lane; next < a.label_start[label + 1]; first += 32 * AT_ONCE) {
@@ -126,105 +185,92 @@ __device__ inline void sort_slots(const ListArgs &a) {
                     before += k < lane ? one : 0;
                     all += one;
                 }
-                if (mine) a.by_label[next + before] = first + 32 * q;
+                if (mine) a.place[first + 32 * q] = next + before;
                 next += all;
             }
         }
     }
 }
 
+// What is added.
+enum Added { VALUES, MAGNITUDES, INVERSES };
+
 struct LabelledArgs {
     Labels labels;
     int64_t of; // cells
-    const uint32_t *chunk_start, *slot_label, *label_start, *by_label;
+    const Slot *slots;
+    const uint32_t *items, *place, *label_start;
     const unsigned long long *cells; // of each label
-    double *sums;                    // of each slot: sum, and sum of magnitudes
+    double *sums;                    // of each slot, at its place
     double *totals;                  // of each label: sum, sum of magnitudes, mean, kept mean
     double *g;                       // the sums alone; may be null
     double *v;
-    const double *center; // not null: of mean^2 / center in place of v
-    int restore;    // shift to the kept means
-    int magnitudes; // are wanted
+    int restore; // shift to the kept means
+    int added;
     Sum sum;
 };
 
-// Adds up each slot. A warp adds the cells of each run in its 32 cells by halves, at the run's last cell; then a warp
-// the runs of a slot, a lane those of 32 cells.
+// The sum over a slot by its group: a lane every GROUP-th cell of a segment, then lanes by halves.
+__device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int lane) {
+    // Items whose loads are on their way together.
+    constexpr int AT_ONCE = 4, EACH = SEGMENT / GROUP;
+    const double *v = a.v + slot.chunk() * CHUNK + lane;
+    double sum = 0.0;
+    for (uint32_t first = 0; first < slot.count(); first += AT_ONCE) {
+        uint32_t item[AT_ONCE];
+        double value[AT_ONCE * EACH];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; ++u) {
+            item[u] = first + u < slot.count() ? fixed(a.items[slot.first + first + u]) : 0;
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE * EACH; ++u) {
+            const uint32_t of = item[u / EACH], at = u % EACH * GROUP;
+            value[u] = of >> (at + lane) & 1 ? v[(of >> 16) * SEGMENT + at] : 0.0;
+        }
+#pragma unroll
+        for (double of : value) {
+            // No center is zero.
+            sum += a.added == VALUES ? of : a.added == MAGNITUDES ? fabs(of) : of != 0.0 ? 1.0 / of : 0.0;
+        }
+    }
+    for (int d = GROUP / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    return sum;
+}
+
+// Adds up each slot.
 __device__ inline void slot_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
-    constexpr int EACH = CHUNK / THREADS, WARPFULS = CHUNK / 32;
-    constexpr unsigned ALL = 0xffffffffu;
-    static_assert(WARPFULS == 32, "a lane for each");
-    // Of a lane each row: a value more, so that lanes read from different banks.
-    __shared__ double of_run[WARPFULS][33];
-    __shared__ uint32_t label[WARPFULS][33];
-    __shared__ int runs[WARPFULS];
-    const int t = threadIdx.x, lane = t % 32;
-    const unsigned up_to_lane = ALL >> (31 - lane);
-    for (int64_t chunk = blockIdx.x; chunk * CHUNK < a.of; chunk += gridDim.x) {
-        double v[EACH];
-        uint32_t of[EACH];
-#pragma unroll
-        for (int q = 0; q < EACH; ++q) {
-            const int64_t c = chunk * CHUNK + THREADS * q + t;
-            of[q] = c < a.of ? a.labels.at(c) : a.labels.count;
-            v[q] = 0.0;
-            if (of[q] >= a.labels.count) continue;
-            const double mean = a.center ? a.totals[4 * int64_t(of[q]) + 2] : 0.0;
-            v[q] = a.center ? mean * mean / a.center[c] : a.v[c];
-        }
-        // Sums, then those of magnitudes.
-        for (int which = 0; which <= a.magnitudes; ++which) {
-#pragma unroll
-            for (int q = 0; q < EACH; ++q) {
-                const int warpful = (THREADS * q + t) / 32;
-                double sum = which == 0 ? v[q] : fabs(v[q]);
-                const uint32_t before = __shfl_up_sync(ALL, of[q], 1);
-                const unsigned heads = __ballot_sync(ALL, lane == 0 || of[q] != before);
-                const int first = 31 - __clz(int(heads & up_to_lane));
-                for (int d = 1; d < 32; d *= 2) {
-                    const double other = __shfl_up_sync(ALL, sum, d);
-                    if (lane - d >= first) sum += other;
-                }
-                if (lane == 31 || heads >> (lane + 1) & 1) {
-                    const int run = __popc(heads & up_to_lane) - 1;
-                    of_run[warpful][run] = sum;
-                    label[warpful][run] = of[q];
-                }
-                if (lane == 0) runs[warpful] = __popc(heads);
-            }
-            __syncthreads();
-            for (uint32_t slot = a.chunk_start[chunk] + t / 32; slot < a.chunk_start[chunk + 1]; slot += WARPS) {
-                const uint32_t own = a.slot_label[slot];
-                double sum = 0.0;
-                for (int k = 0; k < runs[lane]; ++k) sum += label[lane][k] == own ? of_run[lane][k] : 0.0;
-                sum = warp_sum(sum);
-                if (lane == 0) a.sums[2 * int64_t(slot) + which] = sum;
-            }
-            __syncthreads();
-        }
+    const uint32_t slots = a.label_start[a.labels.count], step = gridDim.x * (THREADS / GROUP);
+    const int lane = threadIdx.x % GROUP, in_warp = threadIdx.x % 32 / GROUP;
+    uint32_t of_warp = (blockIdx.x * THREADS + threadIdx.x - threadIdx.x % 32) / GROUP;
+    // All lanes of a warp take part in its shuffles.
+    for (; of_warp < slots; of_warp += step) {
+        const uint32_t k = of_warp + in_warp;
+        const bool is_one = k < slots;
+        const Slot slot = is_one ? a.slots[k] : Slot{0, 0};
+        const uint32_t place = a.place && is_one ? a.place[k] : k;
+        const double sum = slot_sum(a, slot, lane);
+        if (lane == 0 && is_one) a.sums[place] = sum;
     }
 }
 
-// A block for each label.
+// A block for each label: its sum and mean; its sum of magnitudes; mean^2 times its sum of inverses.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {
-        double sum = 0.0, magnitudes = 0.0;
+        double sum = 0.0;
         for (uint32_t k = a.label_start[label] + threadIdx.x; k < a.label_start[label + 1]; k += THREADS) {
-            const int64_t slot = a.by_label ? a.by_label[k] : k;
-            sum += a.sums[2 * slot];
-            if (a.magnitudes) magnitudes += a.sums[2 * slot + 1];
+            sum += a.sums[k];
         }
         sum = block_sum(sum);
-        magnitudes = block_sum(magnitudes);
-        if (threadIdx.x == 0) {
-            double *totals = a.totals + 4 * int64_t(label);
-            totals[0] = sum;
-            totals[1] = magnitudes;
-            totals[2] = sum / double(a.cells[label]);
-            if (a.g) a.g[label] = sum;
-        }
+        if (threadIdx.x != 0) continue;
+        double *totals = a.totals + 4 * int64_t(label);
+        // A label may have no cells.
+        if (a.added == VALUES) totals[2] = a.cells[label] > 0 ? sum / double(a.cells[label]) : 0.0;
+        if (a.added == INVERSES) sum *= totals[2] * totals[2];
+        totals[a.added == MAGNITUDES] = sum;
+        if (a.g) a.g[label] = sum;
     }
 }
 
@@ -307,7 +353,9 @@ __device__ inline void add_deflated(const DeflatedArgs &a) {
 DPCG_KERNEL(dpcg_list_slots_f64, ListArgs, list_slots)
 DPCG_KERNEL(dpcg_scan_f64, ScanArgs, scan)
 DPCG_KERNEL(dpcg_sort_slots_f64, ListArgs, sort_slots)
-DPCG_KERNEL(dpcg_slot_sums_f64, LabelledArgs, slot_sums)
+extern "C" __global__ void __launch_bounds__(dpcg::THREADS, dpcg::SUMMING) dpcg_slot_sums_f64(dpcg::LabelledArgs a) {
+    dpcg::slot_sums(a);
+}
 DPCG_KERNEL(dpcg_label_sums_f64, LabelledArgs, label_sums)
 DPCG_KERNEL(dpcg_shift_f64, LabelledArgs, shift)
 DPCG_KERNEL(dpcg_keep_means_f64, LabelledArgs, keep_means)

@@ -4,7 +4,7 @@ use super::arrays::Pool;
 use super::components::Components;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CHUNK, CellLabels, LabelledArgs, ListArgs, ScanArgs, Sum};
+use crate::backend::cuda::launch::{Added, Address, CHUNK, CellLabels, LabelledArgs, ListArgs, SEGMENT, ScanArgs, Sum};
 use crate::error::{Result, reset};
 use crate::grid::cells::Cells;
 
@@ -30,34 +30,38 @@ impl Labelled {
     pub fn new(pool: &mut Pool, stream: &Stream, cells: Cells, labels: CellLabels) -> Result<Self> {
         let (count, of) = (labels.count as usize, cells.count());
         let chunks = of.div_ceil(CHUNK as usize);
-        let sizes = [4 * (chunks + 1), 4 * (count + 1), 8 * count, 8 * NUMBERS * count];
-        let (of_labels, [chunk_start, label_start, cells_of, totals]) = pool.lists(stream, sizes, LABELS)?;
+        let sizes = [8 * (chunks + 1), 4 * (count + 1), 8 * count, 8 * NUMBERS * count];
+        let (of_labels, [chunk_slots, label_start, cells_of, totals]) = pool.lists(stream, sizes, LABELS)?;
         stream.fill(of_labels.address, 0, of_labels.bytes)?;
-        let mut list = ListArgs { labels, cells: of as i64, chunk_start, label_start, cells_of, ..Default::default() };
-        launch::list_slots(stream, &list)?;
-        launch::scan(stream, &ScanArgs { values: chunk_start, count: chunks as i64 })?;
+        let chunk_items = chunk_slots + 4 * (chunks as u64 + 1);
+        let counted = ListArgs { labels, cells: of as i64, chunk_slots, chunk_items, ..Default::default() };
+        launch::list_slots(stream, &counted)?;
+        launch::scan(stream, &ScanArgs { values: chunk_slots, count: chunks as i64, arrays: 2 })?;
         // A chunk of cells that all have one label is one slot.
-        let mut slots = [chunks as u32];
+        let (mut slot_count, mut item_count) = ([chunks as u32], [of.div_ceil(SEGMENT as usize) as u32]);
         if labels.of != 0 {
-            stream.fetch(&mut slots, chunk_start + 4 * chunks as u64)?;
+            stream.fetch(&mut slot_count, chunk_slots + 4 * chunks as u64)?;
+            stream.fetch(&mut item_count, chunk_items + 4 * chunks as u64)?;
             stream.wait()?;
         }
-        let room = (slots[0] as usize).next_power_of_two();
-        let (of_slots, [slot_label, by_label, sums]) = pool.lists(stream, [4 * room, 4 * room, 16 * room], LABELS)?;
-        (list.slot_label, list.by_label) = (slot_label, by_label);
+        let [room, item_room] = [slot_count, item_count].map(|[count]| (count as usize).next_power_of_two());
+        let sizes = [8 * room, 4 * room, 8 * room, 4 * item_room];
+        let (of_slots, [slots, place, sums, items]) = pool.lists(stream, sizes, LABELS)?;
+        let place = if count > 1 { place } else { 0 };
+        // Labels of slots are needed before there are sums.
+        let list = ListArgs { slots, items, slot_label: sums, label_start, place, cells_of, ..counted };
         launch::list_slots(stream, &list)?;
-        launch::scan(stream, &ScanArgs { values: label_start, count: count as i64 })?;
+        launch::scan(stream, &ScanArgs { values: label_start, count: count as i64, arrays: 1 })?;
         if count > 1 {
             launch::sort_slots(stream, &list)?;
         }
-        let ListArgs { cells, .. } = list;
         let arguments = LabelledArgs {
             labels,
-            of: cells,
-            chunk_start,
-            slot_label,
+            of: of as i64,
+            slots,
+            items,
+            place,
             label_start,
-            by_label: if count > 1 { by_label } else { 0 },
             cells: cells_of,
             sums,
             totals,
@@ -128,7 +132,9 @@ impl Labelled {
 
     /// The label with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
-        self.sums_of(stream, &LabelledArgs { v, magnitudes: 1, ..self.arguments })?;
+        for added in [Added::Values, Added::Magnitudes] {
+            self.sums_of(stream, &LabelledArgs { v, added: added as i32, ..self.arguments })?;
+        }
         let labels = self.labels();
         let values = self.see(stream)?;
         let ratio = |k: usize| values[NUMBERS * k].abs() / values[NUMBERS * k + 1].max(f64::MIN_POSITIVE);
@@ -139,7 +145,7 @@ impl Labelled {
     /// Sum over labels of mean(v)^2 sum_i 1 / center_i; the means are spent, but for the kept ones.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
-        self.sums_of(stream, &LabelledArgs { center, ..self.arguments })?;
+        self.sums_of(stream, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
         Ok(self.see(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
     }
 

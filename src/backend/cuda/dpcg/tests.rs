@@ -1,11 +1,11 @@
-//! What the device finds in a matrix against what the host finds.
+//! What the device finds in a matrix, and sums over labelled cells, against what the host finds.
 
 use super::arrays::Pool;
 use super::cell_grids::{Made, make};
 use super::labelled::Labelled;
 use super::*;
 use crate::backend::cuda::driver::Stream;
-use crate::backend::cuda::launch::{Address, CellLabels, Scalars};
+use crate::backend::cuda::launch::{Address, CellLabels, Scalars, Sum};
 use crate::backend::reference::dpcg::grids::Hierarchy;
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cell_survey::Found;
@@ -421,5 +421,77 @@ fn a_device_makes_the_grids_of_the_host() {
         for seed in 0..3 {
             compare(&System::broken(size, part, seed), 64, &format!("{size:?} {part} {seed}"));
         }
+    }
+}
+
+/// Cells of labels 0 .. count, which is none, in runs of up to `longest`.
+fn random_labels(cells: usize, count: u32, longest: f64, random: &mut SplitMix) -> Vec<u32> {
+    let mut labels = Vec::new();
+    while labels.len() < cells {
+        let (label, run) = ((f64::from(count + 1) * random.unit()) as u32, 1 + (longest * random.unit()) as usize);
+        labels.extend(std::iter::repeat_n(label, run.min(cells - labels.len())));
+    }
+    labels
+}
+
+/// Sums by label, of whole numbers: they add up to the same in any order. `wide`: labels of 32 bits.
+fn compare_sums(cuda: &Cuda, size: [usize; 3], (count, longest, wide): (u32, f64, bool), random: &mut SplitMix) {
+    let ([nx, ny, nz], what) = (size, format!("{size:?} {count} {longest} {wide}"));
+    let cells = Cells { nx, ny, nz };
+    let n = cells.count();
+    let labels = if longest == 0.0 { vec![0; n] } else { random_labels(n, count, longest, random) };
+    let v: Vec<f64> = (0..n).map(|_| (2000.0 * random.unit()).floor() - 1000.0).collect();
+    let center: Vec<f64> = (0..n).map(|_| if random.unit() < 0.5 { 0.25 } else { 4.0 }).collect();
+    let mut expected = vec![[0.0; 4]; count as usize];
+    for c in (0..n).filter(|&c| labels[c] < count) {
+        let [sum, magnitudes, inverses, cells] = &mut expected[labels[c] as usize];
+        (*sum, *magnitudes) = (*sum + v[c], *magnitudes + v[c].abs());
+        (*inverses, *cells) = (*inverses + 1.0 / center[c], *cells + 1.0);
+    }
+    let stream = cuda.session.stream();
+    let sizes = [4 * n, 8 * n, 8 * n, 8 * expected.len()];
+    let (_memory, [of, v_at, center_at, g]) = Pool::default().lists(stream, sizes, "a test").unwrap();
+    let short: Vec<u16> = labels.iter().map(|&label| label as u16).collect();
+    match wide {
+        true => stream.send(of, &labels).unwrap(),
+        false => stream.send(of, &short).unwrap(),
+    }
+    stream.send(v_at, &v).unwrap();
+    stream.send(center_at, &center).unwrap();
+    let of = if longest == 0.0 { 0 } else { of };
+    let labels = CellLabels { of, wide: i32::from(wide), count };
+    let mut labelled = Labelled::new(&mut Pool::default(), stream, cells, labels).unwrap();
+    let mut sums = vec![f64::NAN; expected.len()];
+    labelled.sums(stream, v_at, g, Sum::default()).unwrap();
+    stream.fetch(&mut sums, g).unwrap();
+    stream.wait().unwrap();
+    assert!(sums.iter().zip(&expected).all(|(sum, expected)| *sum == expected[0]), "{what}");
+    let (worst, sum, magnitudes) = labelled.worst(stream, v_at).unwrap();
+    assert_eq!([sum, magnitudes], expected[worst][..2], "{what}");
+    let ratio = |of: &[f64; 4]| of[0].abs() / of[1].max(f64::MIN_POSITIVE);
+    assert!(expected.iter().all(|of| ratio(of) <= ratio(&expected[worst])), "{what}");
+    // A mean and its square are rounded; all terms are positive. A label may have no cells.
+    let squares = expected.iter().filter(|of| of[3] > 0.0).map(|[sum, _, inverses, n]| (sum / n).powi(2) * inverses);
+    let (square, found) = (squares.sum::<f64>(), labelled.constant_square(stream, v_at, center_at).unwrap());
+    assert!((found - square).abs() <= 1e-14 * square, "{what}: {found} {square}");
+}
+
+#[test]
+#[ignore = "needs a device, or an emulated one"]
+fn a_device_adds_by_label() {
+    let cuda = Cuda::new(0, 2).unwrap();
+    let _entered = cuda.session.device.clone().enter().unwrap();
+    let mut random = SplitMix(3);
+    for (size, count, longest, wide) in [
+        ([40, 30, 7], 1, 0.0, false),
+        ([5, 3, 1], 2, 3.0, false),
+        ([40, 30, 7], 1, 3000.0, true),
+        ([41, 29, 7], 5, 200.0, false),
+        ([33, 32, 3], 20, 1.0, true),
+        ([64, 40, 4], 655, 12.0, false),
+        // All cells of a chunk have labels of their own, or nearly so.
+        ([64, 32, 2], 60_000, 1.0, true),
+    ] {
+        compare_sums(&cuda, size, (count, longest, wide), &mut random);
     }
 }

@@ -9,6 +9,8 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 const CELL_THREADS: u32 = 256;
 const BLOCK: (u32, u32) = (CELL_THREADS, 1);
 pub const MOST_CELL_BLOCKS: u32 = 528;
+/// Six for each of 132 multiprocessors: kernels/dpcg/labelled.cuh.
+const MOST_SLOT_BLOCKS: u32 = 792;
 /// Threads of a block of the cycle below the finest grid: kernels/dpcg/vertex.cuh.
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
 /// Threads of a tile at most, and points of a brick of the restriction: kernels/dpcg/finest.cuh.
@@ -24,13 +26,20 @@ pub fn cell_blocks(count: i64) -> u32 {
     (count.max(1) as u64).div_ceil(u64::from(CELL_THREADS)).min(u64::from(MOST_CELL_BLOCKS)) as u32
 }
 
-/// Cells whose sums by label are one value each, and unknowns of a dense matrix at most: kernels/dpcg.
+/// Cells whose sums by label are one value each, and those of a segment of these; unknowns of a dense matrix at most:
+/// kernels/dpcg.
 pub const CHUNK: i64 = 1024;
+pub const SEGMENT: i64 = 16;
 pub const MOST_UNKNOWNS: u32 = 1024;
 
 /// Blocks of a launch with one for each chunk of so many cells.
 fn chunk_blocks(cells: i64) -> u32 {
     cell_blocks((cells.max(1) + CHUNK - 1) / CHUNK * i64::from(CELL_THREADS))
+}
+
+/// Blocks of a launch with lanes for each slot of so many cells: all at once, fewer where there are fewer chunks.
+fn slot_blocks(cells: i64) -> u32 {
+    (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(MOST_SLOT_BLOCKS)) as u32
 }
 
 /// Unknowns of a step of an inversion, and along a tile of the matrix.
@@ -125,6 +134,14 @@ pub enum Use {
     LastSigma = 2,
     /// As <Z^T q, t>, which <p, q> is larger by.
     LastPart = 3,
+}
+
+/// What sums over labelled cells add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    Values = 0,
+    Magnitudes = 1,
+    Inverses = 2,
 }
 
 impl CellBox {
@@ -226,14 +243,13 @@ structures! {
     ScaleArgs { count: i64, v: Address, partial: Address, scales: Address, scalars: Address }
     /// What cells of one label are listed by.
     ListArgs {
-        labels: CellLabels, cells: i64, chunk_start: Address, slot_label: Address, label_start: Address,
-        by_label: Address, cells_of: Address
+        labels: CellLabels, cells: i64, chunk_slots: Address, chunk_items: Address, slots: Address, items: Address,
+        slot_label: Address, label_start: Address, place: Address, cells_of: Address
     }
-    ScanArgs { values: Address, count: i64 }
+    ScanArgs { values: Address, count: i64, arrays: i64 }
     LabelledArgs {
-        labels: CellLabels, of: i64, chunk_start: Address, slot_label: Address, label_start: Address,
-        by_label: Address, cells: Address, sums: Address, totals: Address, g: Address, v: Address, center: Address,
-        restore: i32, magnitudes: i32, sum: Sum
+        labels: CellLabels, of: i64, slots: Address, items: Address, place: Address, label_start: Address,
+        cells: Address, sums: Address, totals: Address, g: Address, v: Address, restore: i32, added: i32, sum: Sum
     }
     /// E = Z^T A Z.
     GalerkinArgs {
@@ -375,14 +391,14 @@ plain_kernels! {
     CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
     /// A power of two near it.
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Labels of chunks of cells: how many, or which.
+    /// Slots of chunks of cells with their items: how many, or which.
     ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells), BLOCK;
     /// Sums of those before each.
-    Scan scan(ScanArgs) = "dpcg_scan_f64", |_a| 1, BLOCK;
-    /// These lists by label.
+    Scan scan(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK;
+    /// Places of slots by label.
     SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
     /// Sums over cells of one label in a chunk.
-    SlotSums slot_sums(LabelledArgs) = "dpcg_slot_sums_f64", |a| chunk_blocks(a.of), BLOCK;
+    SlotSums slot_sums(LabelledArgs) = "dpcg_slot_sums_f64", |a| slot_blocks(a.of), BLOCK;
     /// Sums of these, label by label.
     LabelSums label_sums(LabelledArgs) = "dpcg_label_sums_f64",
         |a| a.labels.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
