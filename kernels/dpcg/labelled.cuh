@@ -1,10 +1,10 @@
 // Sums over labelled cells: of singular components, and of deflation regions (Z^T v); and A Z t.
 //
 // A slot is the cells of one label in a chunk of consecutive cells. Its list has an item for each segment of the chunk
-// where there are such cells, with a bit for each. GROUP lanes add the cells of a slot, a block the slots of a label, in
-// order. Slots depend on the labels alone; they are listed once for a matrix.
+// with such cells, with a bit for each. GROUP lanes add the cells of a slot, a block the slots of a label, in order.
+// Slots depend on the labels alone; they are listed once for a matrix.
 //
-// Bytes a cell: v, and 4 an item: 8.25 where all cells of a segment have one label. A slot takes 20 bytes and its items.
+// Bytes a cell: v, and 4 an item: 8.25 where all cells of a segment have one label. A slot has 20 bytes and its items.
 #pragma once
 #include "box.cuh"
 
