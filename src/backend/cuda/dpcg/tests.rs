@@ -490,7 +490,7 @@ fn a_device_adds_by_label() {
         ([33, 32, 3], 20, 1.0, true),
         ([64, 40, 4], 655, 12.0, false),
         // All cells of a chunk have labels of their own, or nearly so.
-        ([64, 32, 2], 60_000, 1.0, true),
+        ([64, 17, 1], 3000, 1.0, true),
     ] {
         compare_sums(&cuda, size, (count, longest, wide), &mut random);
     }
