@@ -59,7 +59,7 @@ impl Components {
         let a = CellComponentArgs { zero_row_sum, ..self.arguments };
         stream.fill(a.number, u8::MAX, 4 * n)?;
         launch::list_components(stream, &CellComponentArgs { components: 0, ..a })?;
-        launch::scan(stream, &ScanArgs { values: a.chunk_start, count: chunks as i64 })?;
+        launch::scan(stream, &ScanArgs { values: a.chunk_start, count: chunks as i64, arrays: 1 })?;
         launch::list_components(stream, &a)?;
         launch::number_components(stream, &a)?;
         let mut found: Vec<CellComponent> = zeroed(count, COMPONENTS)?;
