@@ -377,8 +377,9 @@ fn coarse_matrices_as_the_reference() {
                 let r = a.rhs("rand");
                 let (z, expected) = (cuda.apply(&r), reference.apply(&r));
                 let off = max_difference(&z, &expected) / max_abs(&expected);
-                // Rounding times the condition of E, that of a row sum of 2e-12 and that of others.
-                assert!(off <= if solver == CHOLESKY { 1e-3 } else { 1e-9 }, "{off:e} off");
+                // Rounding times the condition of E. With a row sum of 2e-12 z has sum(r) / 6e-12 everywhere, and
+                // sum(r) is rounding: z of the reference moves by up to 4e-3 where each r is off by its last bit.
+                assert!(off <= if solver == CHOLESKY { 1e-2 } else { 1e-9 }, "{off:e} off");
             });
         }
     }
