@@ -51,6 +51,17 @@ __device__ inline void prefetch(const void *place) {
 #endif
 }
 
+// A clock of the device.
+__device__ inline uint64_t nanoseconds() {
+#ifdef RRB_EMULATED
+    return emulated_nanoseconds();
+#else
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now) : : "memory");
+    return now;
+#endif
+}
+
 // Sum over a warp, by halves.
 template <class T> __device__ inline T warp_sum(T v) {
     for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);

@@ -10,8 +10,8 @@ use common::{bits, devices, max_abs, max_difference, outcome, status};
 use cudarc::driver::sys;
 use device::{Queue, Rows};
 use rrbsolver::ffi::{
-    dpcg_apply, dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_handle, dpcg_multiply, dpcg_set_monitor,
-    dpcg_set_options, dpcg_set_regions, dpcg_set_stream, dpcg_solve,
+    dpcg_apply, dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_get_real, dpcg_handle, dpcg_multiply,
+    dpcg_set_monitor, dpcg_set_options, dpcg_set_regions, dpcg_set_stream, dpcg_solve,
 };
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
@@ -79,6 +79,13 @@ impl Solver {
         // SAFETY: as above.
         outcome(unsafe { dpcg_multiply(self.h, x.as_ptr(), y.as_mut_ptr()) }).unwrap();
         y
+    }
+
+    fn real(&self, key: i32) -> f64 {
+        let mut value = 0.0;
+        // SAFETY: a live handle; a place for the value.
+        outcome(unsafe { dpcg_get_real(self.h, key, &mut value) }).unwrap();
+        value
     }
 
     fn int(&self, key: i32) -> i64 {
@@ -331,6 +338,8 @@ fn deflation_of_every_kind() {
         let mut x = vec![0.0; b.len()];
         solver.solve(&b, &mut x).unwrap();
         assert!(a.relative_residual(&b, &x) <= 1.001e-6);
+        let (coarse, all) = (solver.real(info::SECONDS_COARSE), solver.real(info::SECONDS_SOLVE));
+        assert!(coarse > 0.0 && coarse < all, "{backend}: {coarse} s of {all} s for E");
         solver.int(info::ITERATIONS)
     });
     assert!((counts[0] - counts[1]).abs() <= 1, "{counts:?}");

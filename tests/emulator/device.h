@@ -3,6 +3,7 @@
 // GPU.
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,11 @@ struct double2 {
     double x, y;
 };
 void emulated_set_conditional(uint64_t handle, bool value);
+
+inline uint64_t emulated_nanoseconds() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
 
 inline void __threadfence() {}
 inline unsigned atomicInc(unsigned *place, unsigned most) {

@@ -7,7 +7,7 @@ use super::multigrid::Scale;
 use super::source::Source;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs, Sum};
+use crate::backend::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs};
 use crate::error::Result;
 
 /// The preconditioner.
@@ -112,7 +112,7 @@ impl CellCentred {
     fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         let &CellArgs { r, x, .. } = grid;
         let (matrix, n) = (self.inverse.matrix(), self.inverse.n() as i32);
-        let a = DenseArgs { matrix, input: r, out: x, n, unused: 0, sum: Sum::default() };
+        let a = DenseArgs { matrix, input: r, out: x, n, ..DenseArgs::default() };
         if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
     }
 

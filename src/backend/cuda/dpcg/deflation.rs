@@ -37,6 +37,8 @@ pub struct Deflation {
     /// g = Z^T v; t = E^-1 g with a zero after it, for cells in no region.
     g: Address,
     t: Address,
+    /// Nanoseconds of products with E^-1, on the device.
+    clock: Address,
     host_bytes: usize,
 }
 
@@ -60,7 +62,7 @@ impl Deflation {
     ) -> Result<Self> {
         let region = RegionNumbers::new(pool, stream, of, regions)?;
         let count = region.count;
-        let (vectors, [g, t]) = pool.lists(stream, [8 * count, 8 * (count + 1)], DEFLATION)?;
+        let (vectors, [g, t, clock]) = pool.lists(stream, [8 * count, 8 * (count + 1), 8], DEFLATION)?;
         stream.fill(vectors.address, 0, vectors.bytes)?;
         let mut inverse = None;
         let mut solver = of.setup.coarse_solver;
@@ -86,7 +88,7 @@ impl Deflation {
             }
         };
         let regions = Labelled::new(pool, stream, of.source.of, region.labels())?;
-        Ok(Self { region, regions, inverse, vectors, g, t, host_bytes })
+        Ok(Self { region, regions, inverse, vectors, g, t, clock, host_bytes })
     }
 
     /// Its memory, for another one.
@@ -106,7 +108,7 @@ impl Deflation {
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
-            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, sum).map(|()| 0.0),
+            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum).map(|()| 0.0),
             Inverse::Host { coarse, scratch, g, t } => {
                 stream.fetch(g, self.g)?;
                 stream.wait()?;
@@ -124,9 +126,22 @@ impl Deflation {
     pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
         self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
         match &self.inverse {
-            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, sum),
+            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum),
             Inverse::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
         }
+    }
+
+    /// The device counts seconds from here on.
+    pub fn start_clock(&self, stream: &Stream) -> Result<()> {
+        stream.fill(self.clock, 0, size_of::<u64>())
+    }
+
+    /// Waits; seconds of E^-1 on the device.
+    pub fn seconds_on_device(&self, stream: &Stream) -> Result<f64> {
+        let mut nanoseconds = [0u64];
+        stream.fetch(&mut nanoseconds, self.clock)?;
+        stream.wait()?;
+        Ok(1e-9 * nanoseconds[0] as f64)
     }
 
     /// Regions of cells, and t.

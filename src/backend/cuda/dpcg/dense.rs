@@ -120,9 +120,10 @@ impl Dense {
         Ok(largest[0] * largest[1])
     }
 
-    /// out = A^-1 input.
-    pub fn multiply(&self, stream: &Stream, input: Address, out: Address, sum: Sum) -> Result<()> {
-        launch::dense(stream, &DenseArgs { matrix: self.matrix(), input, out, n: self.n as i32, unused: 0, sum })
+    /// out = A^-1 input; nanoseconds are added at `clock`.
+    pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
+        let (matrix, n) = (self.matrix(), self.n as i32);
+        launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })
     }
 
     pub fn bytes(&self) -> usize {

@@ -222,6 +222,7 @@ impl DpcgBackend for Cuda {
         let staged = self.staging.as_ref().map_or(0, |memory| memory.address);
         let shape = (arrays.ld, arrays.plane);
         k.seconds_coarse = 0.0;
+        k.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
         let mut run = Run {
             input: place(arrays.device_input, staged, source.of, shape),
             output: place(arrays.device_output, staged + array as u64, source.of, shape),
@@ -245,6 +246,9 @@ impl DpcgBackend for Cuda {
             return Err(error);
         }
         waited?;
+        if let Some(deflation) = &k.deflation {
+            k.seconds_coarse += deflation.seconds_on_device(stream)?;
+        }
         if Outcome::went_astray(&result) {
             k.clear(stream)?;
             stream.wait()?;

@@ -158,7 +158,7 @@ pub struct State {
     /// For the next factorization.
     pool: Pool,
     pub looping: Looping,
-    /// Of the last run, coarse solves by the host.
+    /// Of the last run: systems with E.
     pub seconds_coarse: f64,
     /// What E took.
     pub seconds_of_e: f64,

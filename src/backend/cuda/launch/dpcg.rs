@@ -268,7 +268,7 @@ structures! {
         cells: CellBox, c: Address, c_stride: i64, center: Address, factor: f64, excess: Address, matrix: Address,
         diagonal: Address, null_of: Address, nulls: Address
     }
-    DenseArgs { matrix: Address, input: Address, out: Address, n: i32, unused: i32, sum: Sum }
+    DenseArgs { matrix: Address, input: Address, out: Address, n: i32, unused: i32, clock: Address, sum: Sum }
     DeflatedArgs {
         cells: CellBox, m: CellMatrix, region: Address, t: Address, v: Address, p: Address, sum: Sum
     }
