@@ -1,6 +1,6 @@
 //! What the device finds in a matrix, and sums over labelled cells, against what the host finds.
 
-use super::arrays::Pool;
+use super::arrays::{Pool, Room};
 use super::cell_grids::{Made, make};
 use super::labelled::Labelled;
 use super::*;
@@ -368,7 +368,10 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
     let (stream, source) = (cuda.session.stream(), cuda.source.as_ref().unwrap());
     let scalars = Memory::zeroed(stream.device(), stream, size_of::<Scalars>(), "sums").unwrap();
     let (scale, single) = ((scalars.address, expected.unit.recip()), size_of::<T>() == 4);
-    let Made { grids, inverse } = make(&mut Pool::default(), stream, source, scale, single, coarsest).unwrap();
+    let mut pool = Pool::default();
+    let room = Memory::zeroed(stream.device(), stream, 16 * system.cells.count(), "two arrays").unwrap();
+    pool.lend(Room { at: room.address, bytes: room.bytes });
+    let Made { grids, inverse } = make(&mut pool, stream, source, scale, single, coarsest).unwrap();
     assert_eq!(grids.len(), expected.grids.len(), "{what}");
     for (grid, expected) in grids.iter().zip(&expected.grids) {
         assert_eq!((grid.of, grid.ratio), (expected.cells, expected.ratio), "{what}");
