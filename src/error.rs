@@ -42,7 +42,7 @@ statuses! {
     RRB_STOPPED = 2, "a callback asked to stop; x (or u) is the iterate at the stop";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";
-    RRB_ERR_DIMENSION = -3, "an extent is below 1 (sparse_: 0), extents do not fit each other, or their product is too large";
+    RRB_ERR_DIMENSION = -3, "an extent is too small, extents do not fit each other, or their product is too large";
     RRB_ERR_OPTION = -4, "unknown option key, option name or choice";
     RRB_ERR_STATE = -5, "calls in the wrong order: factorize (smoother_: set_patches) must come (again) first";
     RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";

@@ -2,8 +2,8 @@
 //! documentation are made from it.
 //!
 //! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options
-//! 300, `dpcg` options 400, `sparse` options 500, common results 1000, `rrb` results 1100, `smoother` results 1200, `dpcg`
-//! results 1300, `sparse` results 1400.
+//! 300, `dpcg` options 400, `sparse` options 500, common results 1000, `rrb` results 1100, `smoother` results 1200,
+//! `dpcg` results 1300, `sparse` results 1400.
 
 use super::choices::{
     AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, FileFormat, Format,
@@ -355,8 +355,8 @@ options! {
         "values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many";
 
     FORMAT = 502 "format" Factorize SPARSE Kind::Choice(Format::NAMES);
-        "how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the fewest \
-         bytes";
+        "how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the \
+         fewest bytes";
     BLOCK_SIZE = 506 "block_size" Factorize SPARSE int(0, 0, MOST_BLOCK as i64);
         "rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes";
     SLICE = 507 "slice" Factorize SPARSE int(0, 0, MOST_SLICE as i64); "rows of a slice of sell (C); 0: 8";
@@ -377,7 +377,8 @@ results! {
     FINAL_RESIDUAL = 1003 "final_residual" GRIDS true &[],
         "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that \
          stays; smoother_: as the monitor was told last, refused where the last apply had none";
-    SECONDS_SETUP = 1004 "seconds_setup" ALL true &[], "wall time of the last factorize (smoother_: set_patches; sparse_: making of a format)";
+    SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
+        "wall time of the last factorize (smoother_: set_patches; sparse_: making of a format)";
     SECONDS_SOLVE = 1005 "seconds_solve" GRIDS true &[], "wall time of the last solve (smoother_: apply)";
     SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[], "of that, copies between host and device";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle";

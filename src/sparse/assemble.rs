@@ -3,6 +3,7 @@
 use super::csr::{Csr, ROW_POINTERS, accumulate, restart};
 use super::index::Index;
 use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
+use crate::runtime::memory::check_there;
 
 /// For errors.
 const PLACES: &str = "places of entries";
@@ -25,6 +26,7 @@ impl<I: Index> Assembled<I> {
     /// The pattern of `given` entries; values are zero.
     pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit) -> Result<Self> {
         let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
+        check_there(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
         let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
         let (mut last, mut ascending) = (None, true);
         visit(&mut |i, j| {
@@ -45,7 +47,7 @@ impl<I: Index> Assembled<I> {
         Ok(Self { csr: Csr { cols, ptr, col, val }, slots, given })
     }
 
-    /// The matrix alone.
+    /// A matrix as it is.
     pub fn of_csr(csr: Csr<I>) -> Self {
         Self { given: csr.val.len(), csr, slots: None }
     }
@@ -89,10 +91,9 @@ impl<I: Index> Assembled<I> {
             + of(val.capacity(), size_of::<f64>())
     }
 
-    /// Without what only new values would need.
-    pub fn without_slots(mut self) -> Self {
-        (self.slots, self.given) = (None, self.csr.val.len());
-        self
+    /// The matrix alone.
+    pub fn without_slots(self) -> Self {
+        Self::of_csr(self.csr)
     }
 }
 

@@ -153,7 +153,8 @@ impl Arrays<'_> {
             offset.len() == slices + 1 && perm.len() == slices * slice && slices == self.rows.div_ceil(slice.max(1));
         if !fits || slice > MOST_SLICE {
             return self.misfit(format!(
-                "slices of C rows, C up to {MOST_SLICE}, have C rows in i0 and an offset in i1 each, and one more; got {} \
+                "slices of C rows, C up to {MOST_SLICE}, have C rows in i0 and an offset in i1 each, and one more; got \
+                 {} \
                  and {} for {} rows",
                 perm.len(),
                 offset.len(),

@@ -21,3 +21,6 @@ pub use import::import;
 pub use index::Indices;
 pub use matrix::Matrix;
 pub use stored::{Arrays, Given, Places, Size, Stored};
+
+#[cfg(test)]
+mod tests;

@@ -92,7 +92,7 @@ pub(super) unsafe fn from_arrays(
 impl sparse_handle {
     /// A handle with a matrix and no more.
     pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Self> {
-        Self::new(Loaded { matrix, vectors: Vectors::default() })
+        Self::new(Loaded::of(matrix))
     }
 
     pub(super) fn new(Loaded { matrix, vectors }: Loaded) -> Result<Self> {

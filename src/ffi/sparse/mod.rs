@@ -95,8 +95,8 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// The same from the arrays of a storage format, `RRB_FORMAT_COO` and so on, as docs/sparse.md lists them and
 /// `sparse_arrays` writes them: `sizes` has the lengths of i0, i1, i2 and values; places count from 0. What
 /// `sparse_arrays` wrote makes the same matrix again, bit for bit; only zeros of bsr, dia, ell, sell, skyline and
-/// diagonal are padding, and are no entries. Errors: as for `sparse_create_csr`; `RRB_ERR_DIMENSION` where lengths do not
-/// fit each other.
+/// diagonal are padding, and are no entries. Errors: as for `sparse_create_csr`; `RRB_ERR_DIMENSION` where lengths do
+/// not fit each other.
 ///
 /// # Safety
 /// `sizes` must be NULL or hold four integers; the arrays must be NULL or hold that many; `out` must be NULL or point
@@ -165,8 +165,8 @@ unsafe fn path_of(path: &*const c_char) -> Result<&Path> {
     Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(*path) }.to_bytes())))
 }
 
-/// A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`,
-/// k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that number).
+/// A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or
+/// `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that number).
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
@@ -177,8 +177,8 @@ pub unsafe extern "C" fn sparse_get_vector(h: *const sparse_handle, which: i32, 
 }
 
 /// New values of all entries, as many and in the order in which they were given to `sparse_create_csr`,
-/// `sparse_create_csc` or `sparse_create_coo`; in the order of csr, `RRB_INFO_NONZEROS` many, where the matrix came from
-/// a file or from arrays with padding. The next product makes its format anew. Errors: `RRB_ERR_NULL`,
+/// `sparse_create_csc` or `sparse_create_coo`; in the order of csr, `RRB_INFO_NONZEROS` many, where the matrix came
+/// from a file or from arrays with padding. The next product makes its format anew. Errors: `RRB_ERR_NULL`,
 /// `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY` (values given at one place are added in an array of their own), all with the
 /// values as they were.
 ///

@@ -1,14 +1,14 @@
-//! Harwell-Boeing and Rutherford-Boeing: cards (lines) of fixed columns. Card 1: title and key. Card 2: cards in all, of
-//! pointers, of rows, of values and, in Harwell-Boeing, of right-hand sides. Card 3: type, rows, columns, entries. Card
-//! 4: formats of pointers, rows, values, right-hand sides. Card 5, where there are right-hand sides: their type, how many
-//! they are, and entries where they are sparse.
+//! Harwell-Boeing and Rutherford-Boeing: cards (lines) of fixed columns. Card 1: title and key. Card 2: cards in all,
+//! of pointers, of rows, of values and, in Harwell-Boeing, of right-hand sides. Card 3: type, rows, columns, entries.
+//! Card 4: formats of pointers, rows, values, right-hand sides. Card 5, where there are right-hand sides: their type,
+//! how many they are, and entries where they are sparse.
 
 use super::fault::{COMPLEX, Parsed, at, status_at, whole};
 use super::fortran::{Field, fields};
 use super::lines::{Lines, shown, words};
+use super::loaded::{Loaded, Vectors};
 use super::mirror::{Symmetry, complete};
 use super::number::whole_number;
-use super::{Loaded, Vectors};
 use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_PARSE, RRB_ERR_UNSUPPORTED, reserve, zeroed};
 use crate::runtime::heap::boxed;
 use crate::sparse::assemble::Triplets;

@@ -1,14 +1,15 @@
-//! MatrixMarket: `%%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric|skew-symmetric`, comments
-//! (%), a line of counts, and an entry a line.
+//! MatrixMarket: `%%MatrixMarket matrix`, `coordinate` or `array`, `real`, `integer` or `pattern`, `general`, `symmetric`
+//! or `skew-symmetric`; comments (%), a line of counts, and an entry a line.
 
 use super::fault::{COMPLEX, Parsed, at, status_at};
 use super::lines::{Lines, shown, words};
+use super::loaded::Loaded;
 use super::mirror::{Symmetry, complete};
 use super::number::{real_number, whole_number};
-use super::{Loaded, Vectors};
-use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED};
+use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, reserve};
 use crate::runtime::heap::boxed;
-use crate::sparse::assemble::Triplets;
+use crate::sparse::assemble::{Assembled, Triplets};
+use crate::sparse::csr::{Csr, ROW_POINTERS};
 use crate::sparse::index::{Index, is_narrow};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -19,6 +20,7 @@ enum Field {
 }
 
 /// The first line.
+#[derive(Clone, Copy)]
 struct Banner {
     coordinate: bool,
     field: Field,
@@ -143,61 +145,92 @@ struct Read<'a> {
 }
 
 impl Read<'_> {
-    fn matrix<I: Index>(self) -> Parsed<Loaded> {
-        let Self { mut lines, rows, cols, announced, .. } = self;
-        let mut entries = Triplets::<I>::with_room(announced)?;
-        let (mut i, mut j) = self.first();
+    fn matrix<I: Index>(&self) -> Parsed<Loaded> {
+        let matrix = if self.banner.coordinate { self.coordinate::<I>()? } else { self.array()? };
+        Ok(Loaded::of(boxed(matrix, "a matrix")?))
+    }
+
+    /// Hands over the words and the number of each line, as many as are announced.
+    fn each(&self, mut take: impl FnMut(&mut dyn Iterator<Item = &[u8]>, usize) -> Parsed<()>) -> Parsed<()> {
+        let (mut lines, mut count) = (self.lines, 0);
         while let Some(line) = lines.find(|line| is_data(line)) {
             let number = lines.number;
-            if entries.values.len() == announced {
-                return Err(at(number, format!("more than the {announced} entries that are announced")));
+            if count == self.announced {
+                return Err(at(number, format!("more than the {count} entries that are announced")));
             }
             let mut words = words(line);
-            if self.banner.coordinate {
-                i = place(words.next(), number, "row", rows)?;
-                j = place(words.next(), number, "column", cols)?;
-            }
-            let value = if self.banner.field == Field::Pattern { 1.0 } else { self.value(words.next(), number)? };
+            take(&mut words, number)?;
             if let Some(word) = words.next() {
                 return Err(at(number, format!("has more than an entry: {}", shown(word))));
             }
-            if self.banner.symmetry == Symmetry::Skew && i == j && value != 0.0 {
-                return Err(at(number, format!("the diagonal of a skew-symmetric matrix is 0, got {value}")));
+            count += 1;
+        }
+        if count == self.announced {
+            return Ok(());
+        }
+        let sentence = format!("the file ends after {count} of the {} entries announced", self.announced);
+        Err(at(lines.number, sentence))
+    }
+
+    fn coordinate<I: Index>(&self) -> Parsed<Assembled<I>> {
+        let Banner { field, symmetry, .. } = self.banner;
+        let mut entries = Triplets::<I>::with_room(self.announced)?;
+        self.each(|words, line| {
+            let i = place(words.next(), line, "row", self.rows)?;
+            let j = place(words.next(), line, "column", self.cols)?;
+            let value = if field == Field::Pattern { 1.0 } else { self.value(words.next(), line)? };
+            if symmetry == Symmetry::Skew && i == j && value != 0.0 {
+                return Err(at(line, format!("the diagonal of a skew-symmetric matrix is 0, got {value}")));
             }
             entries.push(i, j, value);
-            if !self.banner.coordinate {
-                (i, j) = self.next(i, j);
-            }
-        }
-        if entries.values.len() < announced {
-            let count = entries.values.len();
-            return Err(at(lines.number, format!("the file ends after {count} of the {announced} entries announced")));
-        }
-        if let Some(k) = complete(&mut entries, self.banner.symmetry)? {
-            let line = self.line_of(k);
+            Ok(())
+        })?;
+        if let Some(k) = complete(&mut entries, symmetry)? {
             let (i, j) = (entries.rows[k].at() + 1, entries.cols[k].at() + 1);
             let (a, b) = (i.min(j), i.max(j));
-            return Err(at(line, format!("({a}, {b}) and ({b}, {a}) both given")));
+            return Err(at(self.line_of(k), format!("({a}, {b}) and ({b}, {a}) both given")));
         }
-        let matrix = entries.assembled(rows, cols)?.without_slots();
-        Ok(Loaded { matrix: boxed(matrix, "a matrix")?, vectors: Vectors::default() })
+        Ok(entries.assembled(self.rows, self.cols)?.without_slots())
     }
 
-    /// Place of the first value of an array: by columns, of a triangle the lower one.
-    fn first(&self) -> (usize, usize) {
-        (usize::from(self.banner.symmetry == Symmetry::Skew), 0)
-    }
-
-    /// The place after this one.
-    fn next(&self, i: usize, j: usize) -> (usize, usize) {
-        if i + 1 < self.rows {
-            return (i + 1, j);
+    /// By columns; of a triangle the lower one, without the diagonal where it is skew.
+    fn array<I: Index>(&self) -> Parsed<Assembled<I>> {
+        const ARRAY: &str = "an array of a file";
+        let mut values = Vec::new();
+        reserve(&mut values, self.announced, ARRAY)?;
+        self.each(|words, line| {
+            values.push(self.value(words.next(), line)?);
+            Ok(())
+        })?;
+        let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
+        // Place (i, j) of the lower triangle: of n rows, columns before j leave out j (j - 1) / 2, or j (j + 1) / 2, places.
+        let value = |i: usize, j: usize| match symmetry {
+            Symmetry::General => values[j * rows + i],
+            Symmetry::Symmetric => {
+                let (i, j) = (i.max(j), i.min(j));
+                values[j * rows - j * j.saturating_sub(1) / 2 + i - j]
+            }
+            Symmetry::Skew => {
+                let (low, high) = (i.min(j), i.max(j));
+                let value = values[low * rows - low * (low + 1) / 2 + high - low - 1];
+                if i > j { value } else { -value }
+            }
+        };
+        let left_out = |i: usize, j: usize| symmetry == Symmetry::Skew && i == j;
+        let count = if symmetry == Symmetry::Skew { rows * rows.saturating_sub(1) } else { rows * cols };
+        let mut csr = Csr { cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
+        reserve(&mut csr.ptr, rows + 1, ROW_POINTERS)?;
+        reserve(&mut csr.col, count, ARRAY)?;
+        reserve(&mut csr.val, count, ARRAY)?;
+        csr.ptr.push(0);
+        for i in 0..rows {
+            for j in (0..cols).filter(|&j| !left_out(i, j)) {
+                csr.col.push(I::of(j));
+                csr.val.push(value(i, j));
+            }
+            csr.ptr.push(csr.col.len());
         }
-        match self.banner.symmetry {
-            Symmetry::General => (0, j + 1),
-            Symmetry::Symmetric => (j + 1, j + 1),
-            Symmetry::Skew => (j + 2, j + 1),
-        }
+        Ok(Assembled::of_csr(csr))
     }
 
     fn value(&self, word: Option<&[u8]>, line: usize) -> Parsed<f64> {

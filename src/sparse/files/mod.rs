@@ -4,6 +4,7 @@ mod fault;
 mod fortran;
 mod harwell;
 mod lines;
+mod loaded;
 mod market;
 mod mirror;
 mod number;
@@ -11,8 +12,10 @@ mod unpack;
 pub mod write;
 
 use super::matrix::Matrix;
-use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result, copied};
-use crate::options::{FileFormat, Vector};
+use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result};
+use crate::options::FileFormat;
+pub use loaded::{Loaded, Vectors};
+
 use fault::{Fault, whole};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -20,46 +23,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use write::WriteResult;
-
-/// What a file holds.
-pub struct Loaded {
-    pub matrix: Box<dyn Matrix>,
-    pub vectors: Vectors,
-}
-
-/// Right-hand sides of a file, guesses and solutions, each with `len` values a column.
-#[derive(Default)]
-pub struct Vectors {
-    len: usize,
-    rhs: Vec<f64>,
-    guess: Vec<f64>,
-    solution: Vec<f64>,
-}
-
-impl Vectors {
-    fn all(&self, which: Vector) -> &[f64] {
-        match which {
-            Vector::Rhs => &self.rhs,
-            Vector::Guess => &self.guess,
-            Vector::Solution => &self.solution,
-        }
-    }
-
-    /// How many there are.
-    pub fn count(&self, which: Vector) -> usize {
-        self.all(which).len() / self.len.max(1)
-    }
-
-    /// Column k, if it is there.
-    pub fn get(&self, which: Vector, k: usize) -> Option<&[f64]> {
-        if k < self.count(which) { self.all(which).get(k * self.len..(k + 1) * self.len) } else { None }
-    }
-
-    /// Bytes of all of them.
-    pub fn bytes(&self) -> usize {
-        [&self.rhs, &self.guess, &self.solution].map(|v| size_of_val(&v[..])).iter().sum()
-    }
-}
 
 /// An error about a file.
 fn about(path: &Path, fault: Fault) -> Error {
@@ -86,8 +49,8 @@ fn read(path: &Path) -> std::result::Result<Loaded, Fault> {
     }
     Err(whole(
         RRB_ERR_PARSE,
-        "neither MatrixMarket, whose first line is such as '%%MatrixMarket matrix coordinate real general', nor Harwell- \
-         or Rutherford-Boeing, whose second line is 5 or 4 counts",
+        "neither MatrixMarket, whose first line is such as '%%MatrixMarket matrix coordinate real general', nor \
+         Harwell- or Rutherford-Boeing, whose second line is 5 or 4 counts",
     ))
 }
 
@@ -100,7 +63,7 @@ pub fn save(matrix: &dyn Matrix, path: &Path, format: FileFormat) -> Result<()> 
     if !whole_at_once {
         return into(matrix, OpenOptions::new().write(true).open(path).map_err(fault)?, path, format, fault);
     }
-    let partial = partial(path)?;
+    let partial = partial(path);
     let file = OpenOptions::new().write(true).create_new(true).open(&partial).map_err(fault)?;
     let done = into(matrix, file, path, format, fault).and_then(|()| std::fs::rename(&partial, path).map_err(fault));
     if done.is_err() {
@@ -111,10 +74,10 @@ pub fn save(matrix: &dyn Matrix, path: &Path, format: FileFormat) -> Result<()> 
 }
 
 /// The name of a file that is not whole yet, beside it.
-fn partial(path: &Path) -> Result<PathBuf> {
+fn partial(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(copied(&format!(".{}.partial", std::process::id()), "a path")?);
-    Ok(name.into())
+    name.push(format!(".{}.partial", std::process::id()));
+    name.into()
 }
 
 fn into(
