@@ -38,7 +38,8 @@ macro_rules! entries {
         }
 
         /// Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
-        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Of `sparse_` they act
+        /// with the next product, which makes its format anew. What others need is
         /// made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
         /// that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
         /// `RRB_ERR_ARGUMENT` (out of range).

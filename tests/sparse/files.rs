@@ -137,6 +137,8 @@ fn market_that_is_read() {
     assert_eq!(read(&format!("{general}% c\n\n2 3 2\n\n1 3 1.5D2\n2 1 -2.5-1\n")), [(0, 2, 150.0), (1, 0, -0.25)]);
     assert_eq!(read("%%MATRIXMARKET MATRIX Coordinate REAL General\r\n2 2 1\r\n2 2 1e0\r\n"), [(1, 1, 1.0)]);
     assert_eq!(read(&format!("\u{feff}{general}1 1 1\n1 1 7")), [(0, 0, 7.0)]);
+    let unsigned = "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 18446744073709551615\n";
+    assert_eq!(read(unsigned), [(0, 0, 18_446_744_073_709_551_615.0)]);
     // Duplicates add up; zeros stay.
     assert_eq!(read(&format!("{general}2 2 3\n1 1 1\n1 1 2\n2 1 0\n")), [(0, 0, 3.0), (1, 0, 0.0)]);
     assert_eq!(

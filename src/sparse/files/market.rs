@@ -78,7 +78,7 @@ impl Banner {
         };
         let field = match field {
             b"real" | b"double" => Field::Real,
-            b"integer" => Field::Integer,
+            b"integer" | b"unsigned-integer" => Field::Integer,
             b"pattern" => Field::Pattern,
             word => return one_of("the field", "real, integer or pattern", word),
         };
@@ -236,7 +236,9 @@ impl Read<'_> {
     fn value(&self, word: Option<&[u8]>, line: usize) -> Parsed<f64> {
         let Some(word) = word else { return Err(at(line, "has no value")) };
         let value = match self.banner.field {
-            Field::Integer => whole_number(word).map(|value| value as f64),
+            Field::Integer => {
+                std::str::from_utf8(word).ok().and_then(|word| word.parse::<i128>().ok()).map(|n| n as f64)
+            }
             _ => real_number(word),
         };
         match value {
