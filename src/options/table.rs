@@ -439,10 +439,21 @@ results! {
     FILE_RHS = 1417 "file_rhs" SPARSE false &[], "right-hand sides of the file that was read";
 }
 
-/// Arguments of functions that are one of a list of names: as constants begin, names and numbers, and what they are.
-pub static ARGUMENTS: &[(&str, &[(&str, i64)], &str)] = &[
-    ("VECTOR", Vector::NAMES, "which of sparse_get_vector"),
-    ("FILE", FileFormat::NAMES, "file_format of sparse_write"),
+/// An argument of a function that is one of a list of names.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgumentEntry {
+    /// As its constants begin in C and Fortran, after `RRB_`.
+    pub prefix: &'static str,
+    /// Names and numbers.
+    pub choices: &'static [(&'static str, i64)],
+    /// Which argument of which function.
+    pub doc: &'static str,
+}
+
+/// Every such argument.
+pub static ARGUMENTS: &[ArgumentEntry] = &[
+    ArgumentEntry { prefix: "VECTOR", choices: Vector::NAMES, doc: "which of sparse_get_vector" },
+    ArgumentEntry { prefix: "FILE", choices: FileFormat::NAMES, doc: "file_format of sparse_write" },
 ];
 
 pub(super) fn choice_list(names: &[(&str, i64)]) -> String {

@@ -91,13 +91,12 @@ impl Arrays<'_> {
         self.check_lengths([ptr.len(), blocks, 0])?;
         check_pointers("i0", Indices::Wide(ptr), 0, blocks)?;
         check_places("i1", Indices::Wide(col), 0, self.cols.div_ceil(b))?;
-        for block_row in 0..ptr.len() - 1 {
-            for block in ptr[block_row] as usize..ptr[block_row + 1] as usize {
-                for k in block * b * b..(block + 1) * b * b {
-                    let (i, j) = (block_row * b + k / b % b, col[block] as usize * b + k % b);
-                    if i < self.rows && j < self.cols {
-                        to.take_unless_zero(i, j, k)?;
-                    }
+        for (block_row, range) in ptr.windows(2).enumerate() {
+            for (k, at) in (range[0] as usize * b * b..range[1] as usize * b * b).enumerate() {
+                let block = range[0] as usize + k / (b * b);
+                let (i, j) = (block_row * b + at / b % b, col[block] as usize * b + at % b);
+                if i < self.rows && j < self.cols {
+                    to.take_unless_zero(i, j, at)?;
                 }
             }
         }
@@ -199,9 +198,9 @@ impl Arrays<'_> {
                 return Err(wrong("i1", d + 1, format!("be at most {longest} above the one before it"), ptr[d + 1]));
             }
             longest = len;
-            for k in 0..len as usize {
-                let at = ptr[d] as usize + k;
-                take(perm[k] as usize, other[at] as usize, at)?;
+            let start = ptr[d] as usize;
+            for (k, lane) in perm[..len as usize].iter().enumerate() {
+                take(*lane as usize, other[start + k] as usize, start + k)?;
             }
         }
         Ok(())

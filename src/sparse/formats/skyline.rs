@@ -105,24 +105,24 @@ fn add(y: &mut [f64], a: &[f64], x: f64) {
 
 impl Stored for Skyline {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        for i in 0..y.len() {
+        for (i, y) in y.iter_mut().enumerate() {
             let (first, val) = self.row(i);
-            y[i] = dot(val, &x[first..]);
+            *y = dot(val, &x[first..]);
         }
-        for j in 0..x.len() {
+        for (j, x) in x.iter().enumerate() {
             let (first, val) = self.column(j);
-            add(&mut y[first..], val, x[j]);
+            add(&mut y[first..], val, *x);
         }
     }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        for j in 0..y.len() {
+        for (j, y) in y.iter_mut().enumerate() {
             let (first, val) = self.column(j);
-            y[j] = dot(val, &x[first..]);
+            *y = dot(val, &x[first..]);
         }
-        for i in 0..x.len() {
+        for (i, x) in x.iter().enumerate() {
             let (first, val) = self.row(i);
-            add(&mut y[first..], val, x[i]);
+            add(&mut y[first..], val, *x);
         }
     }
 

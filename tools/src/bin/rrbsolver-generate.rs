@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use cbindgen::{Builder, Config, DocumentationStyle, ItemType, Language, Style};
 use clap::Parser;
 use rrbsolver::error::STATUSES;
-use rrbsolver::options::{ARGUMENTS, Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range};
+use rrbsolver::options::{
+    ARGUMENTS, ArgumentEntry, Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range,
+};
 
 /// Writes the C header, the Fortran modules below the binding and the tables of the documentation.
 #[derive(Parser)]
@@ -107,14 +109,10 @@ fn constants() -> Vec<(&'static str, Vec<Constant>)> {
             }
         }
     }
-    let of_argument = |&(prefix, names, doc): &(&str, &'static [(&'static str, i64)], &str)| {
-        let (prefix, doc) = (prefix.to_owned(), doc.to_owned());
-        let constant = move |&(name, value): &(&str, i64)| Constant {
-            name: format!("RRB_{prefix}_{}", name.to_uppercase()),
-            value,
-            doc: doc.clone(),
-        };
-        names.iter().map(constant)
+    let of_argument = |argument: &'static ArgumentEntry| {
+        let name = |choice: &str| format!("RRB_{}_{}", argument.prefix, choice.to_uppercase());
+        let doc = argument.doc.to_owned();
+        argument.choices.iter().map(move |&(choice, value)| Constant { name: name(choice), value, doc: doc.clone() })
     };
     let arguments = ARGUMENTS.iter().flat_map(of_argument);
     vec![
