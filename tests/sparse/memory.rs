@@ -98,7 +98,7 @@ fn of_the_text() {
         ("an array", format!("%%MatrixMarket matrix array real general\n{count} 1\n") + &"1\n".repeat(count)),
         (
             "a symmetric array",
-            format!("%%MatrixMarket matrix array real symmetric\n900 900\n") + &"1\n".repeat(900 * 901 / 2),
+            "%%MatrixMarket matrix array real symmetric\n900 900\n".to_owned() + &"1\n".repeat(900 * 901 / 2),
         ),
         ("cards", cards),
     ];
