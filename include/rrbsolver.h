@@ -851,15 +851,13 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
 
 /**
  * A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or
- * `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that number).
+ * `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that
+ * number).
  *
  * Required:
  * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
  */
-rrb_status sparse_get_vector(const sparse_handle *h,
-                             int32_t which,
-                             int64_t k,
-                             double *v);
+rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, double *v);
 
 /**
  * New values of all entries, as many and in the order in which they were given to `sparse_create_csr`,

@@ -58,6 +58,7 @@ program sparse
    call check(stat == RRB_ERR_DIMENSION .and. index(errmsg, "row_ptr must have the shape (5), got (4)") > 0, errmsg)
    call b%read("none.mtx", stat, errmsg)
    call check(stat == RRB_ERR_IO .and. index(errmsg, "none.mtx") > 0, errmsg)
+   deallocate (i0, i1, i2, stored)
    print "(a)", "sparse matrices in Fortran: all as documented"
 
 contains

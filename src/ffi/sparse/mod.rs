@@ -166,7 +166,8 @@ unsafe fn path_of(path: &*const c_char) -> Result<&Path> {
 }
 
 /// A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or
-/// `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that number).
+/// `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that
+/// number).
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.

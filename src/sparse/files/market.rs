@@ -1,5 +1,5 @@
-//! MatrixMarket: `%%MatrixMarket matrix`, `coordinate` or `array`, `real`, `integer` or `pattern`, `general`, `symmetric`
-//! or `skew-symmetric`; comments (%), a line of counts, and an entry a line.
+//! MatrixMarket: `%%MatrixMarket matrix`, `coordinate` or `array`, `real`, `integer` or `pattern`, `general`,
+//! `symmetric` or `skew-symmetric`; comments (%), a line of counts, and an entry a line.
 
 use super::fault::{COMPLEX, Parsed, at, status_at};
 use super::lines::{Lines, shown, words};
@@ -203,7 +203,7 @@ impl Read<'_> {
             Ok(())
         })?;
         let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
-        // Place (i, j) of the lower triangle: of n rows, columns before j leave out j (j - 1) / 2, or j (j + 1) / 2, places.
+        // In a lower triangle the columns before j leave out j (j - 1) / 2 places, without the diagonal j (j + 1) / 2.
         let value = |i: usize, j: usize| match symmetry {
             Symmetry::General => values[j * rows + i],
             Symmetry::Symmetric => {
