@@ -143,7 +143,15 @@ fn holds(format: &str, a: &Entries) -> bool {
 /// Both products in all formats. A sum of n terms, in whatever order, is off by n rounding errors of its magnitudes.
 #[track_caller]
 fn check_products(a: &Entries) {
+    for b in [0, 2, 3, 4, 5, 6, 7, 8] {
+        products_of(a, &format!("block_size={b} slice={b}"));
+    }
+}
+
+#[track_caller]
+fn products_of(a: &Entries, options: &str) {
     let s = a.solver();
+    s.options(options).unwrap();
     let x: Vec<f64> = (0..a.rows.max(a.cols)).map(|k| ((k * 37 % 101) as f64 - 50.0) / 17.0).collect();
     for transposed in [false, true] {
         let x = &x[..if transposed { a.rows } else { a.cols }];
@@ -166,7 +174,14 @@ fn check_products(a: &Entries) {
 #[track_caller]
 fn check(a: &Entries) {
     let s = a.solver();
-    for options in ["", "block_size=3 slice=1", "block_size=7 slice=3 sigma=2", "slice=4 sigma=1000 block_size=1"] {
+    for options in [
+        "",
+        "block_size=3 slice=1",
+        "block_size=8",
+        "block_size=5",
+        "block_size=7 slice=3 sigma=2",
+        "slice=4 sigma=1000 block_size=1",
+    ] {
         s.options(options).unwrap();
         for (format, number) in FORMATS.into_iter().filter(|(name, _)| holds(name, a)) {
             assert!(round_trip(&s, number), "{format} {options}: {a:?}");
