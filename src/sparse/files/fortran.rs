@@ -71,12 +71,15 @@ impl<'a> Reader<'a> {
         self.text = &self.text[1..];
     }
 
-    /// A number, if one is next.
-    fn number(&mut self) -> Option<usize> {
+    /// The number that is next, if one is; none: it is beyond all that is in use.
+    fn number(&mut self) -> Option<Option<usize>> {
         let digits = self.text.iter().take_while(|c| c.is_ascii_digit()).count();
         let (number, rest) = self.text.split_at(digits);
         self.text = rest;
-        std::str::from_utf8(number).ok()?.parse().ok().filter(|&n| n <= MOST_COLUMNS)
+        if number.is_empty() {
+            return Some(None);
+        }
+        std::str::from_utf8(number).ok()?.parse().ok().filter(|&n| n <= MOST_COLUMNS).map(Some)
     }
 
     fn item(&mut self, depth: usize) -> Option<()> {
@@ -84,7 +87,7 @@ impl<'a> Reader<'a> {
         if negative {
             self.skip();
         }
-        let count = self.number();
+        let count = self.number()?;
         let kind = *self.text.first()?;
         self.skip();
         match (kind, negative) {
@@ -116,15 +119,15 @@ impl<'a> Reader<'a> {
 
     /// `count` equal fields.
     fn fields(&mut self, kind: u8, count: usize) -> Option<()> {
-        let width = self.number().filter(|&w| w > 0)?;
+        let width = self.number()?.filter(|&w| w > 0)?;
         let mut decimals = 0;
         if self.text.first() == Some(&b'.') {
             self.skip();
-            decimals = self.number()? as i32;
+            decimals = self.number()?? as i32;
             // Digits of an exponent, which the field shows itself.
             if kind != b'I' && self.text.first() == Some(&b'E') && self.text.get(1).is_some_and(u8::is_ascii_digit) {
                 self.skip();
-                self.number()?;
+                self.number()??;
             }
         }
         let whole = kind == b'I';

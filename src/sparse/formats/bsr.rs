@@ -2,7 +2,6 @@
 //! Zeros fill blocks that pass the edge.
 
 use crate::error::{Result, reserve, zeroed};
-use crate::options::MOST_BLOCK;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
@@ -89,42 +88,15 @@ impl<I: Index> Bsr<I> {
     }
 }
 
-impl<I: Index> Bsr<I> {
-    /// y = A x with blocks of b <= B rows.
-    #[inline(always)]
-    fn product<const B: usize>(&self, b: usize, x: &[f64], y: &mut [f64]) {
-        for (range, y) in self.ptr.windows(2).zip(y.chunks_mut(b)) {
-            let mut sums = [0.0; B];
-            let blocks = self.val[range[0] * b * b..range[1] * b * b].chunks_exact(b * b);
-            for (j, block) in self.col[range[0]..range[1]].iter().zip(blocks) {
-                let (first, mut part) = (j.at() * b, [0.0; B]);
-                match x.get(first..first + b) {
-                    Some(x) => part[..b].copy_from_slice(x),
-                    // The last block column passes the edge.
-                    None => part.iter_mut().zip(&x[first..]).for_each(|(part, x)| *part = *x),
-                }
-                for (sum, row) in sums.iter_mut().zip(block.chunks_exact(b)) {
-                    for (a, x) in row.iter().zip(&part) {
-                        *sum += a * x;
-                    }
-                }
-            }
-            y.copy_from_slice(&sums[..y.len()]);
-        }
-    }
-}
-
 impl<I: Index> Stored for Bsr<I> {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        // The compiler unrolls loops over blocks of a size that it knows.
-        match self.b {
-            2 => self.product::<2>(2, x, y),
-            3 => self.product::<3>(3, x, y),
-            4 => self.product::<4>(4, x, y),
-            5 => self.product::<5>(5, x, y),
-            6 => self.product::<6>(6, x, y),
-            8 => self.product::<8>(8, x, y),
-            b => self.product::<MOST_BLOCK>(b, x, y),
+        let b = self.b;
+        y.fill(0.0);
+        for (i, j, block) in self.blocks() {
+            let (x, rows) = (&x[j * b..x.len().min(j * b + b)], y.len().min(i * b + b));
+            for (y, row) in y[i * b..rows].iter_mut().zip(block.chunks_exact(b)) {
+                *y += row.iter().zip(x).fold(0.0, |sum, (a, x)| sum + a * x);
+            }
         }
     }
 
