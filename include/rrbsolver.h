@@ -1,4 +1,4 @@
-/* rrbsolver.h: stencil solvers for simulators. C99 and C++.
+/* rrbsolver.h: stencil solvers for simulators, and sparse matrices. C99 and C++.
  *
  * Threads: different handles are independent; one handle is used by one thread at a time; handles may move between
  * threads. The library uses threads of its own (option threads), never a global pool. Callbacks come on the calling
@@ -9,7 +9,8 @@
  *
  * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
  * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
- * must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and sets the pointer to NULL.
+ * must overlap no other of the call. Handles: X_create (sparse_create_csr, ..., sparse_read) makes one, X_destroy frees
+ * it and sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
  *
@@ -31,7 +32,8 @@
 #define RRB_STOPPED              2  /* a callback asked to stop; x (or u) is the iterate at the stop */
 #define RRB_ERR_NULL          (-1)  /* a required pointer is NULL */
 #define RRB_ERR_ARGUMENT      (-2)  /* a value is out of range, or arrays overlap */
-#define RRB_ERR_DIMENSION     (-3)  /* an extent is below 1, or their product is too large */
+#define RRB_ERR_DIMENSION     (-3)  /* an extent is too small, extents do not fit each other, or their product is too
+                                       large */
 #define RRB_ERR_OPTION        (-4)  /* unknown option key, option name or choice */
 #define RRB_ERR_STATE         (-5)  /* calls in the wrong order: factorize (smoother_: set_patches) must come (again)
                                        first */
@@ -50,27 +52,32 @@
 
 /* Options: keys of set and get. */
 #define RRB_OPT_BACKEND               100  /* where the solver runs; auto: cuda where a device is and the problem is
-                                              large enough (smoother_: where memory = device), else cpu */
-#define RRB_OPT_DEVICE                101  /* CUDA ordinal */
+                                              large enough (smoother_: where memory = device), else cpu (not sparse_) */
+#define RRB_OPT_DEVICE                101  /* CUDA ordinal (not sparse_) */
 #define RRB_OPT_THREADS               102  /* threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS,
-                                              SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order */
-#define RRB_OPT_MEMORY                103  /* where the caller's arrays are; auto asks the driver */
-#define RRB_OPT_REL_TOL               104  /* stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_) */
-#define RRB_OPT_ABS_TOL               105  /* see rel_tol; unit of the tested norm (not smoother_) */
-#define RRB_OPT_MAX_ITER              106  /* iterations at most; 0 only evaluates the residual (not smoother_) */
+                                              SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order (not
+                                              sparse_) */
+#define RRB_OPT_MEMORY                103  /* where the caller's arrays are; auto asks the driver (not sparse_) */
+#define RRB_OPT_REL_TOL               104  /* stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_,
+                                              sparse_) */
+#define RRB_OPT_ABS_TOL               105  /* see rel_tol; unit of the tested norm (not smoother_, sparse_) */
+#define RRB_OPT_MAX_ITER              106  /* iterations at most; 0 only evaluates the residual (not smoother_,
+                                              sparse_) */
 #define RRB_OPT_NORM                  107  /* true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r'
-                                              M^-1 r), as in the papers (not smoother_) */
+                                              M^-1 r), as in the papers (not smoother_, sparse_) */
 #define RRB_OPT_REFERENCE             108  /* rhs: the same norm of b (projected where singular, reduced to S1 for
-                                              preconditioned); initial: of r0 (not smoother_) */
+                                              preconditioned); initial: of r0 (not smoother_, sparse_) */
 #define RRB_OPT_NULL_SPACE            109  /* auto: a connected component is singular iff |row sum| <= 1e-12 * center
-                                              in all its rows; constant: iff <= 1e-6 * center (not smoother_) */
+                                              in all its rows; constant: iff <= 1e-6 * center (not smoother_,
+                                              sparse_) */
 #define RRB_OPT_CHECK_INPUT           110  /* 1: refuse NaN and infinity in input arrays, log couplings that point
                                               out of the grid once a handle, at factorize; 2: refuse those too
-                                              (smoother_: as 1) */
+                                              (smoother_, sparse_: as 1; entries of a sparse matrix are finite
+                                              always) */
 #define RRB_OPT_CHECK_COMPATIBILITY   111  /* refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead
-                                              of projecting it (not smoother_) */
-#define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve (smoother_: an apply); 2: a line an
-                                              iteration (a sweep) */
+                                              of projecting it (not smoother_, sparse_) */
+#define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve (smoother_: an apply; sparse_: a format
+                                              that is made); 2: a line an iteration (a sweep) */
 #define RRB_OPT_LOG                   113  /* where lines go: callback, stderr, or the path (without blanks and
                                               commas) of a file to append to */
 #define RRB_OPT_LEVELS                200  /* number of red eliminations; 0: by size; more than the grid has: all it
@@ -132,30 +139,41 @@
                                               caller's, 0 for those found */
 #define RRB_OPT_LEADING_PLANE         413  /* values from one plane of the caller's arrays to the next, at least ny *
                                               leading_dimension; 0: that many */
+#define RRB_OPT_FORMAT                502  /* how the matrix is stored for products; auto: the one of diagonal, dia,
+                                              bsr, sell and csr that moves the fewest bytes */
+#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take
+                                              the fewest bytes */
+#define RRB_OPT_SLICE                 507  /* rows of a slice of sell (C); 0: 8 */
+#define RRB_OPT_SIGMA                 508  /* rows of sell that are sorted by length together; 0: 256 where that
+                                              saves bytes, else 1, unsorted */
+#define RRB_OPT_FORMAT_MEMORY         516  /* bytes that the arrays of a format other than csr may take */
 
 /* Results: keys of get. */
-#define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply) */
+#define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply)
+                                                 (not sparse_) */
 #define RRB_INFO_STOP_REASON            1001  /* why the last solve ended; smoother_: monitor where a callback
-                                                 stopped the last apply, else none */
+                                                 stopped the last apply, else none (not sparse_) */
 #define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative, in the tested norm, of the guess; smoother_: 1, known
-                                                 where the last apply had a monitor, else refused */
+                                                 where the last apply had a monitor, else refused (not sparse_) */
 #define RRB_INFO_FINAL_RESIDUAL         1003  /* relative, in the tested norm, of x; recomputed as b - A x when a
                                                  solve ends, other than by a guess that stays; smoother_: as the
-                                                 monitor was told last, refused where the last apply had none */
-#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches) */
-#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) */
-#define RRB_INFO_SECONDS_TRANSFER       1006  /* of that, copies between host and device */
+                                                 monitor was told last, refused where the last apply had none (not
+                                                 sparse_) */
+#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches; sparse_:
+                                                 making of a format) */
+#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) (not sparse_) */
+#define RRB_INFO_SECONDS_TRANSFER       1006  /* of that, copies between host and device (not sparse_) */
 #define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle */
-#define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle */
+#define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle (not sparse_) */
 #define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0
-                                                 before two iterations (not smoother_) */
+                                                 before two iterations (not smoother_, sparse_) */
 #define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A seen by the last solve; 0 before two
-                                                 iterations (not smoother_) */
-#define RRB_INFO_BACKEND                1011  /* the one in use */
-#define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use, -1: none */
-#define RRB_INFO_THREADS                1013  /* threads in use */
+                                                 iterations (not smoother_, sparse_) */
+#define RRB_INFO_BACKEND                1011  /* the one in use (not sparse_) */
+#define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use, -1: none (not sparse_) */
+#define RRB_INFO_THREADS                1013  /* threads in use (not sparse_) */
 #define RRB_INFO_CUDA_KERNELS           1014  /* 1: this build of the library has CUDA kernels; 0: it was built with
-                                                 RRBSOLVER_CUDA=off */
+                                                 RRBSOLVER_CUDA=off (not sparse_) */
 #define RRB_INFO_LEVELS                 1100  /* red eliminations in use */
 #define RRB_INFO_PRECISION              1101  /* the one in use (also dpcg_) */
 #define RRB_INFO_CYCLE                  1102  /* the one in use; amli and v are fixed linear M, k is not */
@@ -183,6 +201,20 @@
 #define RRB_INFO_SECONDS_DEFLATION      1309  /* of the last factorize: regions, coarse matrix and its factor */
 #define RRB_INFO_SECONDS_COARSE         1310  /* of the last solve: systems with the coarse matrix */
 #define RRB_INFO_SECONDS_ITERATIONS     1311  /* of the last solve: iterations of CG */
+#define RRB_INFO_ROWS                   1400  /* rows of the matrix */
+#define RRB_INFO_COLS                   1401  /* columns of the matrix */
+#define RRB_INFO_NONZEROS               1402  /* entries of the matrix, given zeros too */
+#define RRB_INFO_STORED                 1403  /* values of the format in use, padding too; 0 before the first product */
+#define RRB_INFO_FORMAT                 1404  /* the one in use; auto: no product yet */
+#define RRB_INFO_SYMMETRIC              1407  /* 1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest
+                                                 of row i where that is 0; 0: not so */
+#define RRB_INFO_ZERO_DIAGONALS         1409  /* rows with a zero or no entry on the diagonal */
+#define RRB_INFO_EMPTY_ROWS             1410  /* rows without entries */
+#define RRB_INFO_DUPLICATES             1411  /* entries given at a place that had one, which were added */
+#define RRB_INFO_BYTES_PER_NONZERO      1415  /* of the format in use, with x and y, which a product moves; 0 before
+                                                 the first product */
+#define RRB_INFO_LONGEST_ROW            1416  /* entries of the longest row */
+#define RRB_INFO_FILE_RHS               1417  /* right-hand sides of the file that was read */
 
 /* Choices: values of options and results. */
 #define RRB_BACKEND_AUTO                          0
@@ -249,6 +281,18 @@
 #define RRB_COARSENING_AUTO                       0
 #define RRB_COARSENING_VERTEX                     1
 #define RRB_COARSENING_CELL                       2
+#define RRB_FORMAT_AUTO                           0
+#define RRB_FORMAT_COO                            1
+#define RRB_FORMAT_CSR                            2
+#define RRB_FORMAT_CSC                            3
+#define RRB_FORMAT_BSR                            4
+#define RRB_FORMAT_DIA                            5
+#define RRB_FORMAT_ELL                            6
+#define RRB_FORMAT_SELL                           7
+#define RRB_FORMAT_JDS                            8
+#define RRB_FORMAT_TJDS                           9
+#define RRB_FORMAT_SKYLINE                       10
+#define RRB_FORMAT_DIAGONAL                      11
 #define RRB_STOP_REASON_NONE                      0
 #define RRB_STOP_REASON_CONVERGED                 1
 #define RRB_STOP_REASON_INITIAL_GUESS             2
@@ -267,6 +311,14 @@
 #define RRB_AUTO_REASON_THIN                      3
 #define RRB_AUTO_REASON_ANISOTROPIC               4
 
+/* Choices of arguments. */
+#define RRB_VECTOR_RHS          0  /* which of sparse_get_vector */
+#define RRB_VECTOR_GUESS        1  /* which of sparse_get_vector */
+#define RRB_VECTOR_SOLUTION     2  /* which of sparse_get_vector */
+#define RRB_FILE_MTX            0  /* file_format of sparse_write */
+#define RRB_FILE_HB             1  /* file_format of sparse_write */
+#define RRB_FILE_RB             2  /* file_format of sparse_write */
+
 /**
  * One matrix with its preconditioner and deflation vectors. One thread at a time; different handles are independent.
  */
@@ -281,6 +333,11 @@ typedef struct rrb_handle rrb_handle;
  * One stencil and block size, with patches. One thread at a time; different handles are independent.
  */
 typedef struct smoother_handle smoother_handle;
+
+/**
+ * A matrix. One thread at a time; different handles are independent.
+ */
+typedef struct sparse_handle sparse_handle;
 
 /**
  * Status of a call: 0 done, positive finished with a caveat, negative failed.
@@ -691,6 +748,171 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
 rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
 
 /**
+ * Makes a handle with a matrix that is given by rows: entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i are in
+ * column `col[k]` with the value `values[k]`. Pointers and columns are integers of 4 or 8 bytes (`index_bytes`) that
+ * count from `base`, 0 or 1. Any order within a row is taken; values given at one place are added, in the order given;
+ * zeros stay, as entries of the pattern. 0 rows or columns are legal. All is copied: 12 bytes an entry and 8 a row (16
+ * an entry where rows or columns are 2^31 and more), and 8 an entry where the order is another. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (pointers that do not begin with base, ascend, and end with nnz + base, a column
+ * that is not in the matrix, by its place; `index_bytes`, `base`), `RRB_ERR_DIMENSION`, `RRB_ERR_NOT_FINITE`,
+ * `RRB_ERR_MEMORY`.
+ *
+ * Required:
+ * `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
+ * point to a pointer.
+ */
+rrb_status sparse_create_csr(int64_t rows,
+                             int64_t cols,
+                             int64_t nnz,
+                             const void *row_ptr,
+                             const void *col,
+                             const double *values,
+                             int32_t index_bytes,
+                             int32_t base,
+                             sparse_handle **out);
+
+/**
+ * The same by columns: entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j are in row `row[k]`.
+ *
+ * Required:
+ * As for `sparse_create_csr`, with cols + 1 pointers.
+ */
+rrb_status sparse_create_csc(int64_t rows,
+                             int64_t cols,
+                             int64_t nnz,
+                             const void *col_ptr,
+                             const void *row,
+                             const double *values,
+                             int32_t index_bytes,
+                             int32_t base,
+                             sparse_handle **out);
+
+/**
+ * The same by entries, in any order: entry k is in row `row[k]` and column `col[k]`.
+ *
+ * Required:
+ * As for `sparse_create_csr`, with nnz rows and columns.
+ */
+rrb_status sparse_create_coo(int64_t rows,
+                             int64_t cols,
+                             int64_t nnz,
+                             const void *row,
+                             const void *col,
+                             const double *values,
+                             int32_t index_bytes,
+                             int32_t base,
+                             sparse_handle **out);
+
+/**
+ * The same from the arrays of a storage format, `RRB_FORMAT_COO` and so on, as docs/sparse.md lists them and
+ * `sparse_arrays` writes them: `sizes` has the lengths of i0, i1, i2 and values; places count from 0. What
+ * `sparse_arrays` wrote makes the same matrix again, bit for bit; only zeros of bsr, dia, ell, sell, skyline and
+ * diagonal are padding, and are no entries. Errors: as for `sparse_create_csr`; `RRB_ERR_DIMENSION` where lengths do
+ * not fit each other.
+ *
+ * Required:
+ * `sizes` must be NULL or hold four integers; the arrays must be NULL or hold that many; `out` must be NULL or point
+ * to a pointer.
+ */
+rrb_status sparse_create_from(int32_t format,
+                              int64_t rows,
+                              int64_t cols,
+                              const int64_t *sizes,
+                              const int64_t *i0,
+                              const int64_t *i1,
+                              const int64_t *i2,
+                              const double *values,
+                              sparse_handle **out);
+
+/**
+ * Makes a handle with the matrix of a file: MatrixMarket (coordinate or array; real, integer or pattern; general,
+ * symmetric or skew-symmetric), Harwell-Boeing or Rutherford-Boeing (assembled, real, integer or pattern), as it is or
+ * in gz; what it is, its first bytes say. Of a triangle the whole matrix is made. Right-hand sides, guesses and
+ * solutions of a Harwell-Boeing file are kept for `sparse_get_vector`. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`,
+ * `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_UNSUPPORTED` (complex, elemental), `RRB_ERR_MEMORY`; the sentence
+ * has the path, the line and the reason. Memory: at most 32 times the text, and 1 MB, and 8 bytes a row.
+ *
+ * Required:
+ * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
+ */
+rrb_status sparse_read(const char *path, sparse_handle **out);
+
+/**
+ * Writes the matrix to a file: `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
+ * (Rutherford-Boeing), in gz where the name ends with .gz. Values have the fewest digits that read back to the same
+ * bits; a matrix that is symmetric to the last bit is written as its lower triangle. A file of that name is replaced
+ * when the new one is whole, and stays as it is where something fails. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`,
+ * `RRB_ERR_IO`, `RRB_ERR_MEMORY`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
+ */
+rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_format);
+
+/**
+ * A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or
+ * `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that
+ * number).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
+ */
+rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, double *v);
+
+/**
+ * New values of all entries, as many and in the order in which they were given to `sparse_create_csr`,
+ * `sparse_create_csc` or `sparse_create_coo`; in the order of csr, `RRB_INFO_NONZEROS` many, where the matrix came
+ * from a file or from arrays with padding. The next product makes its format anew. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY` (values given at one place are added in an array of their own), all with the
+ * values as they were.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
+ */
+rrb_status sparse_set_values(sparse_handle *h, const double *values);
+
+/**
+ * The lengths of the arrays of a format for this matrix, `RRB_FORMAT_COO` and so on: of i0, i1, i2 and values. The
+ * options `block_size`, `slice` and `sigma` count. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (no such format, or an
+ * entry that diagonal does not have, by its place), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_MEMORY`
+ * (above `format_memory`, with the bytes).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `sizes` must be NULL or have room for four integers.
+ */
+rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
+
+/**
+ * The arrays of a format, as docs/sparse.md lists them, with places that count from 0. Errors as for `sparse_sizes`,
+ * and `RRB_ERR_ARGUMENT` where arrays overlap.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; the arrays must be NULL or have room for the lengths of `sparse_sizes`,
+ * with the options as they were then.
+ */
+rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, int64_t *i1, int64_t *i2, double *values);
+
+/**
+ * y = A x, with x of as many values as columns and y of as many as rows, by one thread. The first product, and the
+ * first after new values or another `format`, makes the format. x must not overlap y. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT` (overlap; an entry that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle),
+ * `RRB_ERR_NOT_FINITE` (x, with `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what
+ * `RRB_INFO_BYTES_PER_NONZERO` tells of memory traffic, 2 flops a stored value.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
+ */
+rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
+
+/**
+ * y = A' x, with x of as many values as rows and y of as many as columns; else as `sparse_multiply`.
+ *
+ * Required:
+ * As for `sparse_multiply`.
+ */
+rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double *y);
+
+/**
  * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
  *
  * Required:
@@ -700,7 +922,8 @@ rrb_status rrb_destroy(rrb_handle **h);
 
 /**
  * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
- * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+ * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Of `sparse_` they act
+ * with the next product, which makes its format anew. What others need is
  * made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
  * that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
  * `RRB_ERR_ARGUMENT` (out of range).
@@ -793,7 +1016,8 @@ rrb_status smoother_destroy(smoother_handle **h);
 
 /**
  * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
- * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+ * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Of `sparse_` they act
+ * with the next product, which makes its format anew. What others need is
  * made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
  * that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
  * `RRB_ERR_ARGUMENT` (out of range).
@@ -886,7 +1110,8 @@ rrb_status dpcg_destroy(dpcg_handle **h);
 
 /**
  * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
- * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+ * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Of `sparse_` they act
+ * with the next product, which makes its format anew. What others need is
  * made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
  * that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
  * `RRB_ERR_ARGUMENT` (out of range).
@@ -968,6 +1193,100 @@ rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user)
  * must be NULL or point to an `int64_t`.
  */
 rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t capacity, int64_t *count);
+
+/**
+ * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ *
+ * Required:
+ * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
+ */
+rrb_status sparse_destroy(sparse_handle **h);
+
+/**
+ * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
+ * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Of `sparse_` they act
+ * with the next product, which makes its format anew. What others need is
+ * made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
+ * that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
+ * `RRB_ERR_ARGUMENT` (out of range).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
+
+/**
+ * Sets a real option. Errors as for whole-number options.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
+
+/**
+ * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
+ * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
+ * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
+ */
+rrb_status sparse_set_options(sparse_handle *h, const char *text);
+
+/**
+ * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
+ * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
+ * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
+ */
+rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
+
+/**
+ * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
+ */
+rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
+
+/**
+ * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
+ * arrays that other streams (the default one too) still write must be synchronized by the caller before a
+ * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
+ * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
+
+/**
+ * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
+ * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
+ * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
+ * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
+ * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
+ * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
+ */
+rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *user);
+
+/**
+ * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
+ * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
+ * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
+ * must be NULL or point to an `int64_t`.
+ */
+rrb_status sparse_get_history(const sparse_handle *h, double *residuals, int64_t capacity, int64_t *count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -5,7 +5,8 @@
 //     solver.factorize(center, east, north);              // vectors, arrays, or {pointer, size}
 //     if (solver.solve(b, x) == RRB_NOT_CONVERGED) ...    // x: initial guess in, solution out
 //
-// In 3D: rrbsolver::dpcg solver(nx, ny, nz), factorize(center, east, north, top).
+// In 3D: rrbsolver::dpcg solver(nx, ny, nz), factorize(center, east, north, top). General sparse matrices:
+// rrbsolver::sparse::read("matrix.mtx"), multiply(x, y).
 //
 // Statuses: a negative one becomes an exception, rrbsolver::error; a positive one (RRB_NOT_CONVERGED, RRB_STOPPED) is
 // returned, and the outputs are usable. Threads and array order: see rrbsolver.h.
@@ -271,6 +272,7 @@ struct smoother_callbacks : callbacks {
 RRBSOLVER_FAMILY(rrb, detail::callbacks);
 RRBSOLVER_FAMILY(dpcg, detail::callbacks);
 RRBSOLVER_FAMILY(smoother, smoother_callbacks);
+RRBSOLVER_FAMILY(sparse, detail::callbacks);
 #undef RRBSOLVER_FAMILY
 
 // Those of a family that solves A x = b on a grid, and in how many dimensions.
@@ -556,6 +558,147 @@ private:
 
     std::size_t count_ = 0;
     bool known_ = false; // The last set_patches succeeded.
+};
+
+/// The arrays of a storage format, as docs/sparse.md lists them; places count from 0.
+struct format_arrays {
+    std::vector<std::int64_t> i0, i1, i2;
+    std::vector<double> values;
+};
+
+/// A general sparse matrix: its products, storage formats and files. Move only. Indices are std::int32_t or
+/// std::int64_t, counted from `base`, 0 or 1; any order within a row is taken, values given at one place are added,
+/// zeros stay.
+class sparse : public detail::family<detail::sparse_functions> {
+public:
+    /// By rows: entries row_ptr[i] .. row_ptr[i + 1] - 1 of row i are in column col[k] with values[k].
+    template <class Pointers, class Columns>
+    static sparse csr(std::int64_t rows, std::int64_t cols, const Pointers &row_ptr, const Columns &col, input values,
+                      std::int32_t base = 0) {
+        return entries(sparse_create_csr, rows, cols, {"row_ptr", rows < 0 ? 0 : rows + 1}, {"col"}, row_ptr, col,
+                       values, base);
+    }
+    /// The same by columns.
+    template <class Pointers, class Rows>
+    static sparse csc(std::int64_t rows, std::int64_t cols, const Pointers &col_ptr, const Rows &row, input values,
+                      std::int32_t base = 0) {
+        return entries(sparse_create_csc, rows, cols, {"col_ptr", cols < 0 ? 0 : cols + 1}, {"row"}, col_ptr, row,
+                       values, base);
+    }
+    /// The same by entries, in any order.
+    template <class Rows, class Columns>
+    static sparse coo(std::int64_t rows, std::int64_t cols, const Rows &row, const Columns &col, input values,
+                      std::int32_t base = 0) {
+        return entries(sparse_create_coo, rows, cols, {"row"}, {"col"}, row, col, values, base);
+    }
+    /// From the arrays of a format, such as RRB_FORMAT_ELL, as arrays() gives them.
+    static sparse from(std::int32_t format, std::int64_t rows, std::int64_t cols, const format_arrays &a) {
+        const std::array<std::size_t, 4> lengths{a.i0.size(), a.i1.size(), a.i2.size(), a.values.size()};
+        std::array<std::int64_t, 4> sizes{};
+        std::transform(lengths.begin(), lengths.end(), sizes.begin(),
+                       [](std::size_t length) { return static_cast<std::int64_t>(length); });
+        const bool as_given = format == RRB_FORMAT_COO || format == RRB_FORMAT_CSR || format == RRB_FORMAT_CSC;
+        return sparse(
+            [&](sparse_handle **out) {
+                return sparse_create_from(format, rows, cols, sizes.data(), a.i0.data(), a.i1.data(), a.i2.data(),
+                                          a.values.data(), out);
+            },
+            as_given ? sizes[3] : -1);
+    }
+    /// The matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gz.
+    static sparse read(const std::string &path) {
+        return sparse([&](sparse_handle **out) { return sparse_read(path.c_str(), out); }, -1);
+    }
+
+    /// As RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB; in gz for a name that ends with .gz.
+    void write(const std::string &path, std::int32_t file_format) const {
+        detail::check(sparse_write(handle(), path.c_str(), file_format));
+    }
+
+    std::int64_t rows() const noexcept { return rows_; }
+    std::int64_t cols() const noexcept { return cols_; }
+
+    /// New values of all entries, in the order in which they were given; of a file, row by row.
+    void set_values(input values) {
+        check_size("values", values.size(), given_);
+        detail::check(sparse_set_values(handle(), values.data()));
+    }
+
+    /// Vector k = 0, 1, ... that came with the matrix in a file: RRB_VECTOR_RHS, RRB_VECTOR_GUESS, RRB_VECTOR_SOLUTION.
+    std::vector<double> vector(std::int32_t which, std::int64_t k = 0) const {
+        std::vector<double> v(static_cast<std::size_t>(rows_));
+        detail::check(sparse_get_vector(handle(), which, k, v.data()));
+        return v;
+    }
+
+    /// The arrays of a format, such as RRB_FORMAT_ELL.
+    format_arrays arrays(std::int32_t format) const {
+        std::array<std::int64_t, 4> sizes{};
+        detail::check(sparse_sizes(handle(), format, sizes.data()));
+        const auto length = [&](int k) { return static_cast<std::size_t>(sizes[static_cast<std::size_t>(k)]); };
+        format_arrays a{std::vector<std::int64_t>(length(0)), std::vector<std::int64_t>(length(1)),
+                        std::vector<std::int64_t>(length(2)), std::vector<double>(length(3))};
+        detail::check(sparse_arrays(handle(), format, a.i0.data(), a.i1.data(), a.i2.data(), a.values.data()));
+        return a;
+    }
+
+    /// y = A x
+    void multiply(input x, output y) {
+        check_size("x", x.size(), cols_);
+        check_size("y", y.size(), rows_);
+        detail::check(sparse_multiply(handle(), x.data(), y.data()));
+    }
+    /// y = A' x
+    void multiply_transposed(input x, output y) {
+        check_size("x", x.size(), rows_);
+        check_size("y", y.size(), cols_);
+        detail::check(sparse_multiply_transposed(handle(), x.data(), y.data()));
+    }
+
+private:
+    /// Values that set_values takes are as many as were given; -1: as many as entries.
+    template <class Create>
+    sparse(Create create, std::int64_t given) {
+        own(create);
+        rows_ = get_int(RRB_INFO_ROWS);
+        cols_ = get_int(RRB_INFO_COLS);
+        given_ = given < 0 ? get_int(RRB_INFO_NONZEROS) : given;
+    }
+
+    /// An array of indices; -1: as many as values.
+    struct indices {
+        const char *name;
+        std::int64_t count = -1;
+    };
+
+    template <class Create, class First, class Second>
+    static sparse entries(Create create, std::int64_t rows, std::int64_t cols, indices of_first, indices of_second,
+                          const First &first, const Second &second, input values, std::int32_t base) {
+        using index = std::decay_t<decltype(*first.data())>;
+        static_assert(std::is_same_v<index, std::decay_t<decltype(*second.data())>>, "indices of one type");
+        static_assert(std::is_integral_v<index> && std::is_signed_v<index> && (sizeof(index) == 4 || sizeof(index) == 8),
+                      "indices are signed integers of 4 or 8 bytes");
+        const auto count = static_cast<std::int64_t>(values.size());
+        check_size(of_first.name, first.size(), of_first.count < 0 ? count : of_first.count);
+        check_size(of_second.name, second.size(), count);
+        return sparse(
+            [&](sparse_handle **out) {
+                return create(rows, cols, count, first.data(), second.data(), values.data(),
+                              static_cast<std::int32_t>(sizeof(index)), base, out);
+            },
+            count);
+    }
+
+    static void check_size(const char *name, std::size_t size, std::int64_t expected) {
+        if (size != static_cast<std::size_t>(expected)) {
+            throw error(RRB_ERR_DIMENSION, std::string(name) + " must hold " + std::to_string(expected) +
+                                               " values, got " + std::to_string(size));
+        }
+    }
+
+    std::int64_t rows_ = 0;
+    std::int64_t cols_ = 0;
+    std::int64_t given_ = 0;
 };
 
 /// What solve_once did.

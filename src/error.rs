@@ -42,7 +42,7 @@ statuses! {
     RRB_STOPPED = 2, "a callback asked to stop; x (or u) is the iterate at the stop";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";
-    RRB_ERR_DIMENSION = -3, "an extent is below 1, or their product is too large";
+    RRB_ERR_DIMENSION = -3, "an extent is too small, extents do not fit each other, or their product is too large";
     RRB_ERR_OPTION = -4, "unknown option key, option name or choice";
     RRB_ERR_STATE = -5, "calls in the wrong order: factorize (smoother_: set_patches) must come (again) first";
     RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";
@@ -269,6 +269,16 @@ pub enum Error {
     /// A file could not be written.
     #[error("{0}")]
     Io(String),
+    /// A file that cannot be read or understood.
+    #[error("{path}: {reason}")]
+    File {
+        /// The status.
+        status: i32,
+        /// Its name.
+        path: String,
+        /// What is wrong with it, and in which line.
+        reason: String,
+    },
     /// A defect of this library.
     #[error("{0}")]
     Internal(String),
@@ -318,7 +328,7 @@ impl Error {
         match self {
             Self::Null(_) => RRB_ERR_NULL,
             Self::Range { .. } | Self::Alignment(..) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
-            Self::At { status, .. } => *status,
+            Self::At { status, .. } | Self::File { status, .. } => *status,
             Self::Dimension(_) => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
             Self::State(_) => RRB_ERR_STATE,

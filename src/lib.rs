@@ -1,7 +1,7 @@
 //! Stencil solvers for simulators, behind a C ABI.
 //!
 //! The public interface is the C header, the Fortran module and the C++ header made for it; from Rust,
-//! [`ffi`] holds the same functions. Layers, from the outside in: `ffi`, `solver`, `backend`, `grid`,
+//! [`ffi`] holds the same functions. Layers, from the outside in: `ffi`, `solver`, `backend`, `grid` and `sparse`,
 //! `runtime`; `error`, `isa`, `options`, `report` and `spectrum` are leaves that every layer may use.
 
 pub mod error;
@@ -14,6 +14,7 @@ mod isa;
 mod report;
 mod runtime;
 mod solver;
+mod sparse;
 mod spectrum;
 
 /// What the benchmark needs from below the C ABI. No promise of compatibility.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::ffi::guard::entry_ok;
 use crate::ffi::handle::{Handle, get, settable, with_ok, with_ref};
 use crate::ffi::spaces::check_array;
-use crate::ffi::{dpcg_handle, rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle};
+use crate::ffi::{dpcg_handle, rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle, sparse_handle};
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 
@@ -38,7 +38,8 @@ macro_rules! entries {
         }
 
         /// Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
-        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Of `sparse_` they act
+        /// with the next product, which makes its format anew. What others need is
         /// made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
         /// that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
         /// `RRB_ERR_ARGUMENT` (out of range).
@@ -195,3 +196,6 @@ smoother_get_real smoother_set_stream smoother_set_monitor smoother_get_history 
 
 entries! { dpcg_handle dpcg_destroy dpcg_set_int dpcg_set_real dpcg_set_options dpcg_get_int dpcg_get_real
 dpcg_set_stream dpcg_set_monitor dpcg_get_history }
+
+entries! { sparse_handle sparse_destroy sparse_set_int sparse_set_real sparse_set_options sparse_get_int sparse_get_real
+sparse_set_stream sparse_set_monitor sparse_get_history }

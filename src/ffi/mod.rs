@@ -13,6 +13,7 @@ mod log;
 mod rrb;
 mod smoother;
 mod spaces;
+mod sparse;
 mod system;
 mod watch;
 
@@ -21,6 +22,7 @@ pub use crate::ffi::entries::*;
 pub use crate::ffi::library::*;
 pub use crate::ffi::rrb::*;
 pub use crate::ffi::smoother::*;
+pub use crate::ffi::sparse::*;
 
 /// Status of a call: 0 done, positive finished with a caveat, negative failed.
 #[allow(non_camel_case_types)]

@@ -107,6 +107,24 @@ choices! {
     CoarseSolver { Auto = 0 "auto", Inverse = 1 "inverse", Cholesky = 2 "cholesky", Cg = 3 "cg", }
     /// What a point of a coarse grid of multigrid is.
     Coarsening { Auto = 0 "auto", Vertex = 1 "vertex", Cell = 2 "cell", }
+    /// How a sparse matrix is stored.
+    Format {
+        /// The format that moves the fewest bytes:
+        Auto = 0 "auto",
+        Coo = 1 "coo", Csr = 2 "csr", Csc = 3 "csc", Bsr = 4 "bsr", Dia = 5 "dia", Ell = 6 "ell", Sell = 7 "sell",
+        Jds = 8 "jds", Tjds = 9 "tjds", Skyline = 10 "skyline", Diagonal = 11 "diagonal",
+    }
+    /// What else a file holds beside a matrix.
+    Vector { Rhs = 0 "rhs", Guess = 1 "guess", Solution = 2 "solution", }
+    /// How a file holds a matrix.
+    FileFormat {
+        /// MatrixMarket:
+        Mtx = 0 "mtx",
+        /// Harwell-Boeing:
+        Hb = 1 "hb",
+        /// Rutherford-Boeing:
+        Rb = 2 "rb",
+    }
     /// Why `auto` took what is in use.
     AutoReason {
         /// Nothing was left to choose:

@@ -2,11 +2,13 @@
 //! documentation are made from it.
 //!
 //! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options
-//! 300, `dpcg` options 400, common results 1000, `rrb` results 1100, `smoother` results 1200, `dpcg` results 1300.
+//! 300, `dpcg` options 400, `sparse` options 500, common results 1000, `rrb` results 1100, `smoother` results 1200,
+//! `dpcg` results 1300, `sparse` results 1400.
 
 use super::choices::{
-    AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, Fusion, Lumping,
-    Memory, Method, Norm, NullSpace, Parallel, Precision, Preconditioner, Reference, Remainder, StopReason, Transfer,
+    AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, FileFormat, Format,
+    Fusion, Lumping, Memory, Method, Norm, NullSpace, Parallel, Precision, Preconditioner, Reference, Remainder,
+    StopReason, Transfer, Vector,
 };
 use crate::error::Error;
 
@@ -19,16 +21,26 @@ pub enum Family {
     Smoother,
     /// `dpcg_`: 3D stencils.
     Dpcg,
+    /// `sparse_`: general sparse matrices.
+    Sparse,
 }
 
 /// Families that share options or results.
 pub type Families = &'static [Family];
-const ALL: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
+const ALL: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg, Family::Sparse];
+/// Those that work on grids.
+const GRIDS: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
 /// Those that solve to a tolerance.
 const SOLVERS: Families = &[Family::Rrb, Family::Dpcg];
 const RRB: Families = &[Family::Rrb];
 const SMOOTHER: Families = &[Family::Smoother];
 const DPCG: Families = &[Family::Dpcg];
+const SPARSE: Families = &[Family::Sparse];
+
+/// Rows and columns of a block of format bsr at most.
+pub const MOST_BLOCK: usize = 32;
+/// Rows of a slice of format sell at most.
+pub const MOST_SLICE: usize = 256;
 
 impl Family {
     /// As functions begin.
@@ -38,6 +50,7 @@ impl Family {
             Self::Rrb => "rrb_",
             Self::Smoother => "smoother_",
             Self::Dpcg => "dpcg_",
+            Self::Sparse => "sparse_",
         }
     }
 
@@ -46,6 +59,7 @@ impl Family {
         match self {
             Self::Rrb => "it solves on 2D grids to a tolerance",
             Self::Dpcg => "it solves on 3D grids to a tolerance",
+            Self::Sparse => "it holds matrices, multiplies with them, and reads and writes them",
             Self::Smoother => "it solves to no tolerance, but does the sweeps that smoother_apply is told",
         }
     }
@@ -57,6 +71,7 @@ impl Family {
             200..300 | 1100..1200 => Some(Self::Rrb),
             300..400 | 1200..1300 => Some(Self::Smoother),
             400..500 | 1300..1400 => Some(Self::Dpcg),
+            500..600 | 1400..1500 => Some(Self::Sparse),
             _ => None,
         }
     }
@@ -91,6 +106,7 @@ fn meaning(key: i32, families: impl Fn(Family) -> bool, doc: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// At the next `factorize` (`smoother_set_patches`); until then `solve` (`smoother_apply`) answers `RRB_ERR_STATE`.
+    /// Of `sparse_`, at the next product.
     Factorize,
     /// At once.
     Now,
@@ -236,14 +252,14 @@ const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
 }
 
 options! {
-    BACKEND = 100 "backend" Factorize ALL Kind::Choice(Backend::NAMES);
+    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES);
         "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory \
          = device), else cpu";
-    DEVICE = 101 "device" Factorize ALL int(0, 0, 1023); "CUDA ordinal";
-    THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
+    DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "CUDA ordinal";
+    THREADS = 102 "threads" Factorize GRIDS int(0, 0, 4096);
         "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity \
          mask, in that order";
-    MEMORY = 103 "memory" Now ALL Kind::Choice(Memory::NAMES);
+    MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
         "where the caller's arrays are; auto asks the driver";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
         "stop when norm(r) <= max(rel_tol * reference, abs_tol)";
@@ -259,11 +275,12 @@ options! {
          1e-6 * center";
     CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
         "1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at \
-         factorize; 2: refuse those too (smoother_: as 1)";
+         factorize; 2: refuse those too (smoother_, sparse_: as 1; entries of a sparse matrix are finite always)";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Now SOLVERS SWITCH_OFF;
         "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
-        "0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)";
+        "0: silent; 1: a line a solve (smoother_: an apply; sparse_: a format that is made); 2: a line an iteration (a \
+         sweep)";
     LOG = 113 "log" Now ALL Kind::Text("callback");
         "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
 
@@ -336,32 +353,44 @@ options! {
         "layers of cells by which regions of levelset grow; -1: 1 for the caller's, 0 for those found";
     LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
         "values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many";
+
+    FORMAT = 502 "format" Factorize SPARSE Kind::Choice(Format::NAMES);
+        "how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the \
+         fewest bytes";
+    BLOCK_SIZE = 506 "block_size" Factorize SPARSE int(0, 0, MOST_BLOCK as i64);
+        "rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes";
+    SLICE = 507 "slice" Factorize SPARSE int(0, 0, MOST_SLICE as i64); "rows of a slice of sell (C); 0: 8";
+    SIGMA = 508 "sigma" Factorize SPARSE int(0, 0, 2_147_483_647);
+        "rows of sell that are sorted by length together; 0: 256 where that saves bytes, else 1, unsorted";
+    FORMAT_MEMORY = 516 "format_memory" Factorize SPARSE int(17_179_869_184, 0, i64::MAX);
+        "bytes that the arrays of a format other than csr may take";
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" ALL false &[],
+    ITERATIONS = 1000 "iterations" GRIDS false &[],
         "iterations of the last solve (smoother_: sweeps of the last apply)";
-    STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
+    STOP_REASON = 1001 "stop_reason" GRIDS false StopReason::NAMES,
         "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
-    INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
+    INITIAL_RESIDUAL = 1002 "initial_residual" GRIDS true &[],
         "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else \
          refused";
-    FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
+    FINAL_RESIDUAL = 1003 "final_residual" GRIDS true &[],
         "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that \
          stays; smoother_: as the monitor was told last, refused where the last apply had none";
-    SECONDS_SETUP = 1004 "seconds_setup" ALL true &[], "wall time of the last factorize (smoother_: set_patches)";
-    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time of the last solve (smoother_: apply)";
-    SECONDS_TRANSFER = 1006 "seconds_transfer" ALL true &[], "of that, copies between host and device";
+    SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
+        "wall time of the last factorize (smoother_: set_patches; sparse_: making of a format)";
+    SECONDS_SOLVE = 1005 "seconds_solve" GRIDS true &[], "wall time of the last solve (smoother_: apply)";
+    SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[], "of that, copies between host and device";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle";
-    BYTES_DEVICE = 1008 "bytes_device" ALL false &[], "device memory of the handle";
+    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
         "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
     LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
         "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
-    BACKEND = 1011 "backend" ALL false Backend::NAMES, "the one in use";
-    DEVICE = 1012 "device" ALL false &[], "CUDA ordinal in use, -1: none";
-    THREADS = 1013 "threads" ALL false &[], "threads in use";
-    CUDA_KERNELS = 1014 "cuda_kernels" ALL false &[],
+    BACKEND = 1011 "backend" GRIDS false Backend::NAMES, "the one in use";
+    DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use, -1: none";
+    THREADS = 1013 "threads" GRIDS false &[], "threads in use";
+    CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
         "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" RRB false &[], "red eliminations in use";
@@ -394,7 +423,38 @@ results! {
         "of the last factorize: regions, coarse matrix and its factor";
     SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "of the last solve: systems with the coarse matrix";
     SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "of the last solve: iterations of CG";
+    ROWS = 1400 "rows" SPARSE false &[], "rows of the matrix";
+    COLS = 1401 "cols" SPARSE false &[], "columns of the matrix";
+    NONZEROS = 1402 "nonzeros" SPARSE false &[], "entries of the matrix, given zeros too";
+    STORED = 1403 "stored" SPARSE false &[], "values of the format in use, padding too; 0 before the first product";
+    FORMAT = 1404 "format" SPARSE false Format::NAMES, "the one in use; auto: no product yet";
+    SYMMETRIC = 1407 "symmetric" SPARSE false &[],
+        "1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of row i where that is 0; 0: not so";
+    ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "rows with a zero or no entry on the diagonal";
+    EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "rows without entries";
+    DUPLICATES = 1411 "duplicates" SPARSE false &[], "entries given at a place that had one, which were added";
+    BYTES_PER_NONZERO = 1415 "bytes_per_nonzero" SPARSE true &[],
+        "of the format in use, with x and y, which a product moves; 0 before the first product";
+    LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "entries of the longest row";
+    FILE_RHS = 1417 "file_rhs" SPARSE false &[], "right-hand sides of the file that was read";
 }
+
+/// An argument of a function that is one of a list of names.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgumentEntry {
+    /// As its constants begin in C and Fortran, after `RRB_`.
+    pub prefix: &'static str,
+    /// Names and numbers.
+    pub choices: &'static [(&'static str, i64)],
+    /// Which argument of which function.
+    pub doc: &'static str,
+}
+
+/// Every such argument.
+pub static ARGUMENTS: &[ArgumentEntry] = &[
+    ArgumentEntry { prefix: "VECTOR", choices: Vector::NAMES, doc: "which of sparse_get_vector" },
+    ArgumentEntry { prefix: "FILE", choices: FileFormat::NAMES, doc: "file_format of sparse_write" },
+];
 
 pub(super) fn choice_list(names: &[(&str, i64)]) -> String {
     let all: Vec<&str> = names.iter().map(|&(n, _)| n).collect();

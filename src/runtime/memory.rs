@@ -136,6 +136,29 @@ impl Drop for Block {
     }
 }
 
+/// An error where a large array is more than the machine has left: the system promises what it does not have, and ends
+/// the process that writes to it.
+pub fn check_there(bytes: u128, what: &'static str) -> Result<()> {
+    const LARGE: u128 = 1 << 30;
+    if bytes > LARGE && left().is_some_and(|left| bytes > left.into()) {
+        return Err(Error::NoMemory(Refused { bytes, what }));
+    }
+    Ok(())
+}
+
+/// Bytes that this process can have, as far as the system tells: those of the machine, and those of its control group.
+fn left() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let number = |text: String| text.trim().parse::<u64>().ok();
+    let of_machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+    });
+    let group = |name: &str| read(&format!("/sys/fs/cgroup/memory.{name}")).and_then(number);
+    let of_group = group("max").zip(group("current")).map(|(max, current)| max.saturating_sub(current));
+    of_machine.into_iter().chain(of_group).min()
+}
+
 /// Whether whole lines are written from the first value on. They go past the caches: a line that is not fetched first.
 #[cfg(target_arch = "x86_64")]
 fn are_lines<T>(values: &[T]) -> bool {
@@ -289,6 +312,12 @@ mod tests {
 
     #[test]
     fn too_much_is_an_error() {
+        assert!(check_there(1 << 20, "a test").is_ok());
+        if cfg!(target_os = "linux") {
+            assert!(left().is_some_and(|bytes| bytes > 1 << 20));
+            let error = check_there(1 << 60, "a test").unwrap_err().to_string();
+            assert_eq!(error, "no memory for 1152921504606846976 bytes of a test");
+        }
         assert!(Memory::zeroed(1 << 62).is_err());
         assert!(Memory::zeroed(u128::MAX).is_err());
     }

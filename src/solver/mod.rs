@@ -6,3 +6,4 @@ pub mod machine;
 pub mod rrb;
 pub mod smoother;
 pub mod solve;
+pub mod sparse;

@@ -5,6 +5,7 @@
 pub mod dense;
 pub mod dpcg;
 pub mod smoother;
+pub mod sparse;
 
 pub use rrbsolver_problems as problems;
 pub use rrbsolver_problems::golden::{PAPERS, PAPERS_NORM};
@@ -39,6 +40,8 @@ pub mod status {
     pub const MEMORY: i32 = -30;
     pub const NO_DEVICE: i32 = -40;
     pub const DEVICE: i32 = -41;
+    pub const IO: i32 = -50;
+    pub const PARSE: i32 = -51;
     pub const INTERNAL: i32 = -99;
 }
 

@@ -17,7 +17,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_ERR_NULL         = -1_c_int32_t
    ! a value is out of range, or arrays overlap
    integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT     = -2_c_int32_t
-   ! an extent is below 1, or their product is too large
+   ! an extent is too small, extents do not fit each other, or their product is too large
    integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION    = -3_c_int32_t
    ! unknown option key, option name or choice
    integer(c_int32_t), parameter, public :: RRB_ERR_OPTION       = -4_c_int32_t
@@ -50,35 +50,37 @@ module rrbsolver_constants
 
    ! Options: keys of set and get.
    ! where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory =
-   ! device), else cpu
+   ! device), else cpu (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
-   ! CUDA ordinal
+   ! CUDA ordinal (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
    ! threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in
-   ! that order
+   ! that order (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
-   ! where the caller's arrays are; auto asks the driver
+   ! where the caller's arrays are; auto asks the driver (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
-   ! stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_)
+   ! stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REL_TOL             = 104_c_int32_t
-   ! see rel_tol; unit of the tested norm (not smoother_)
+   ! see rel_tol; unit of the tested norm (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
-   ! iterations at most; 0 only evaluates the residual (not smoother_)
+   ! iterations at most; 0 only evaluates the residual (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
-   ! true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers (not smoother_)
+   ! true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers (not smoother_,
+   ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
    ! rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0 (not
-   ! smoother_)
+   ! smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REFERENCE           = 108_c_int32_t
    ! auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 *
-   ! center (not smoother_)
+   ! center (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NULL_SPACE          = 109_c_int32_t
    ! 1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at factorize;
-   ! 2: refuse those too (smoother_: as 1)
+   ! 2: refuse those too (smoother_, sparse_: as 1; entries of a sparse matrix are finite always)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
-   ! refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it (not smoother_)
+   ! refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
-   ! 0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)
+   ! 0: silent; 1: a line a solve (smoother_: an apply; sparse_: a format that is made); 2: a line an iteration (a
+   ! sweep)
    integer(c_int32_t), parameter, public :: RRB_OPT_VERBOSITY           = 112_c_int32_t
    ! where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to
    integer(c_int32_t), parameter, public :: RRB_OPT_LOG                 = 113_c_int32_t
@@ -159,38 +161,50 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_DILATION            = 412_c_int32_t
    ! values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_PLANE       = 413_c_int32_t
+   ! how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the fewest
+   ! bytes
+   integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT              = 502_c_int32_t
+   ! rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes
+   integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
+   ! rows of a slice of sell (C); 0: 8
+   integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
+   ! rows of sell that are sorted by length together; 0: 256 where that saves bytes, else 1, unsorted
+   integer(c_int32_t), parameter, public :: RRB_OPT_SIGMA               = 508_c_int32_t
+   ! bytes that the arrays of a format other than csr may take
+   integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
 
    ! Results: keys of get.
-   ! iterations of the last solve (smoother_: sweeps of the last apply)
+   ! iterations of the last solve (smoother_: sweeps of the last apply) (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_ITERATIONS            = 1000_c_int32_t
-   ! why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none
+   ! why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_STOP_REASON           = 1001_c_int32_t
    ! relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else refused
+   ! (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_INITIAL_RESIDUAL      = 1002_c_int32_t
    ! relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that stays;
-   ! smoother_: as the monitor was told last, refused where the last apply had none
+   ! smoother_: as the monitor was told last, refused where the last apply had none (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_FINAL_RESIDUAL        = 1003_c_int32_t
-   ! wall time of the last factorize (smoother_: set_patches)
+   ! wall time of the last factorize (smoother_: set_patches; sparse_: making of a format)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
-   ! wall time of the last solve (smoother_: apply)
+   ! wall time of the last solve (smoother_: apply) (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
-   ! of that, copies between host and device
+   ! of that, copies between host and device (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
    ! host memory of the handle
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
-   ! device memory of the handle
+   ! device memory of the handle (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations (not smoother_)
+   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
-   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations (not smoother_)
+   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
-   ! the one in use
+   ! the one in use (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
-   ! CUDA ordinal in use, -1: none
+   ! CUDA ordinal in use, -1: none (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_DEVICE                = 1012_c_int32_t
-   ! threads in use
+   ! threads in use (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
-   ! 1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off
+   ! 1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
    ! red eliminations in use
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
@@ -240,6 +254,30 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_COARSE        = 1310_c_int32_t
    ! of the last solve: iterations of CG
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_ITERATIONS    = 1311_c_int32_t
+   ! rows of the matrix
+   integer(c_int32_t), parameter, public :: RRB_INFO_ROWS                  = 1400_c_int32_t
+   ! columns of the matrix
+   integer(c_int32_t), parameter, public :: RRB_INFO_COLS                  = 1401_c_int32_t
+   ! entries of the matrix, given zeros too
+   integer(c_int32_t), parameter, public :: RRB_INFO_NONZEROS              = 1402_c_int32_t
+   ! values of the format in use, padding too; 0 before the first product
+   integer(c_int32_t), parameter, public :: RRB_INFO_STORED                = 1403_c_int32_t
+   ! the one in use; auto: no product yet
+   integer(c_int32_t), parameter, public :: RRB_INFO_FORMAT                = 1404_c_int32_t
+   ! 1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of row i where that is 0; 0: not so
+   integer(c_int32_t), parameter, public :: RRB_INFO_SYMMETRIC             = 1407_c_int32_t
+   ! rows with a zero or no entry on the diagonal
+   integer(c_int32_t), parameter, public :: RRB_INFO_ZERO_DIAGONALS        = 1409_c_int32_t
+   ! rows without entries
+   integer(c_int32_t), parameter, public :: RRB_INFO_EMPTY_ROWS            = 1410_c_int32_t
+   ! entries given at a place that had one, which were added
+   integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
+   ! of the format in use, with x and y, which a product moves; 0 before the first product
+   integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_PER_NONZERO     = 1415_c_int32_t
+   ! entries of the longest row
+   integer(c_int32_t), parameter, public :: RRB_INFO_LONGEST_ROW           = 1416_c_int32_t
+   ! right-hand sides of the file that was read
+   integer(c_int32_t), parameter, public :: RRB_INFO_FILE_RHS              = 1417_c_int32_t
 
    ! Choices: values of options and results.
    integer(c_int32_t), parameter, public :: RRB_BACKEND_AUTO                      = 0_c_int32_t
@@ -306,6 +344,18 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_COARSENING_AUTO                   = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_COARSENING_VERTEX                 = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_COARSENING_CELL                   = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_AUTO                       = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_COO                        = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_CSR                        = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_CSC                        = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_BSR                        = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_DIA                        = 5_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_ELL                        = 6_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_SELL                       = 7_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_JDS                        = 8_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_TJDS                       = 9_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_SKYLINE                    = 10_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FORMAT_DIAGONAL                   = 11_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_NONE                  = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_CONVERGED             = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_INITIAL_GUESS         = 2_c_int32_t
@@ -323,6 +373,20 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_CONTRAST              = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_THIN                  = 3_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_ANISOTROPIC           = 4_c_int32_t
+
+   ! Choices of arguments.
+   ! which of sparse_get_vector
+   integer(c_int32_t), parameter, public :: RRB_VECTOR_RHS      = 0_c_int32_t
+   ! which of sparse_get_vector
+   integer(c_int32_t), parameter, public :: RRB_VECTOR_GUESS    = 1_c_int32_t
+   ! which of sparse_get_vector
+   integer(c_int32_t), parameter, public :: RRB_VECTOR_SOLUTION = 2_c_int32_t
+   ! file_format of sparse_write
+   integer(c_int32_t), parameter, public :: RRB_FILE_MTX        = 0_c_int32_t
+   ! file_format of sparse_write
+   integer(c_int32_t), parameter, public :: RRB_FILE_HB         = 1_c_int32_t
+   ! file_format of sparse_write
+   integer(c_int32_t), parameter, public :: RRB_FILE_RB         = 2_c_int32_t
 end module rrbsolver_constants
 
 module rrbsolver_dpcg_c
@@ -757,3 +821,186 @@ module rrbsolver_smoother_c
       end function c_get_history
    end interface
 end module rrbsolver_smoother_c
+
+module rrbsolver_sparse_c
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
+   implicit none
+   private :: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
+
+   interface
+      function c_create_csr(rows, cols, nnz, row_ptr, col, values, index_bytes, base, out) bind(c, &
+         name="sparse_create_csr")
+         import
+         integer(c_int64_t), value :: rows
+         integer(c_int64_t), value :: cols
+         integer(c_int64_t), value :: nnz
+         type(c_ptr), value :: row_ptr
+         type(c_ptr), value :: col
+         real(c_double), intent(in), optional :: values(*)
+         integer(c_int32_t), value :: index_bytes
+         integer(c_int32_t), value :: base
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create_csr
+      end function c_create_csr
+      function c_create_csc(rows, cols, nnz, col_ptr, row, values, index_bytes, base, out) bind(c, &
+         name="sparse_create_csc")
+         import
+         integer(c_int64_t), value :: rows
+         integer(c_int64_t), value :: cols
+         integer(c_int64_t), value :: nnz
+         type(c_ptr), value :: col_ptr
+         type(c_ptr), value :: row
+         real(c_double), intent(in), optional :: values(*)
+         integer(c_int32_t), value :: index_bytes
+         integer(c_int32_t), value :: base
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create_csc
+      end function c_create_csc
+      function c_create_coo(rows, cols, nnz, row, col, values, index_bytes, base, out) bind(c, &
+         name="sparse_create_coo")
+         import
+         integer(c_int64_t), value :: rows
+         integer(c_int64_t), value :: cols
+         integer(c_int64_t), value :: nnz
+         type(c_ptr), value :: row
+         type(c_ptr), value :: col
+         real(c_double), intent(in), optional :: values(*)
+         integer(c_int32_t), value :: index_bytes
+         integer(c_int32_t), value :: base
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create_coo
+      end function c_create_coo
+      function c_create_from(format, rows, cols, sizes, i0, i1, i2, values, out) bind(c, &
+         name="sparse_create_from")
+         import
+         integer(c_int32_t), value :: format
+         integer(c_int64_t), value :: rows
+         integer(c_int64_t), value :: cols
+         integer(c_int64_t), intent(in), optional :: sizes(*)
+         integer(c_int64_t), intent(in), optional :: i0(*)
+         integer(c_int64_t), intent(in), optional :: i1(*)
+         integer(c_int64_t), intent(in), optional :: i2(*)
+         real(c_double), intent(in), optional :: values(*)
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create_from
+      end function c_create_from
+      function c_read(path, out) bind(c, name="sparse_read")
+         import
+         character(kind=c_char), intent(in), optional :: path(*)
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_read
+      end function c_read
+      function c_write(h, path, file_format) bind(c, name="sparse_write")
+         import
+         type(c_ptr), value :: h
+         character(kind=c_char), intent(in), optional :: path(*)
+         integer(c_int32_t), value :: file_format
+         integer(c_int32_t) :: c_write
+      end function c_write
+      function c_get_vector(h, which, k, v) bind(c, name="sparse_get_vector")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: which
+         integer(c_int64_t), value :: k
+         real(c_double), intent(inout), optional :: v(*)
+         integer(c_int32_t) :: c_get_vector
+      end function c_get_vector
+      function c_set_values(h, values) bind(c, name="sparse_set_values")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: values(*)
+         integer(c_int32_t) :: c_set_values
+      end function c_set_values
+      function c_sizes(h, format, sizes) bind(c, name="sparse_sizes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: format
+         integer(c_int64_t), intent(inout), optional :: sizes(*)
+         integer(c_int32_t) :: c_sizes
+      end function c_sizes
+      function c_arrays(h, format, i0, i1, i2, values) bind(c, name="sparse_arrays")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: format
+         integer(c_int64_t), intent(inout), optional :: i0(*)
+         integer(c_int64_t), intent(inout), optional :: i1(*)
+         integer(c_int64_t), intent(inout), optional :: i2(*)
+         real(c_double), intent(inout), optional :: values(*)
+         integer(c_int32_t) :: c_arrays
+      end function c_arrays
+      function c_multiply(h, x, y) bind(c, name="sparse_multiply")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: x(*)
+         real(c_double), intent(inout), optional :: y(*)
+         integer(c_int32_t) :: c_multiply
+      end function c_multiply
+      function c_multiply_transposed(h, x, y) bind(c, name="sparse_multiply_transposed")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: x(*)
+         real(c_double), intent(inout), optional :: y(*)
+         integer(c_int32_t) :: c_multiply_transposed
+      end function c_multiply_transposed
+      function c_destroy(h) bind(c, name="sparse_destroy")
+         import
+         type(c_ptr), intent(inout) :: h
+         integer(c_int32_t) :: c_destroy
+      end function c_destroy
+      function c_set_int(h, key, value) bind(c, name="sparse_set_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), value :: value
+         integer(c_int32_t) :: c_set_int
+      end function c_set_int
+      function c_set_real(h, key, value) bind(c, name="sparse_set_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), value :: value
+         integer(c_int32_t) :: c_set_real
+      end function c_set_real
+      function c_set_options(h, text) bind(c, name="sparse_set_options")
+         import
+         type(c_ptr), value :: h
+         character(kind=c_char), intent(in), optional :: text(*)
+         integer(c_int32_t) :: c_set_options
+      end function c_set_options
+      function c_get_int(h, key, value) bind(c, name="sparse_get_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_int
+      end function c_get_int
+      function c_get_real(h, key, value) bind(c, name="sparse_get_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_real
+      end function c_get_real
+      function c_set_stream(h, cuda_stream) bind(c, name="sparse_set_stream")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: cuda_stream
+         integer(c_int32_t) :: c_set_stream
+      end function c_set_stream
+      function c_set_monitor(h, callback, user) bind(c, name="sparse_set_monitor")
+         import
+         type(c_ptr), value :: h
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: c_set_monitor
+      end function c_set_monitor
+      function c_get_history(h, residuals, capacity, count) bind(c, name="sparse_get_history")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(inout), optional :: residuals(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t), intent(inout), optional :: count
+         integer(c_int32_t) :: c_get_history
+      end function c_get_history
+   end interface
+end module rrbsolver_sparse_c

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use cbindgen::{Builder, Config, DocumentationStyle, ItemType, Language, Style};
 use clap::Parser;
 use rrbsolver::error::STATUSES;
-use rrbsolver::options::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range};
+use rrbsolver::options::{
+    ARGUMENTS, ArgumentEntry, Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range,
+};
 
 /// Writes the C header, the Fortran modules below the binding and the tables of the documentation.
 #[derive(Parser)]
@@ -107,6 +109,12 @@ fn constants() -> Vec<(&'static str, Vec<Constant>)> {
             }
         }
     }
+    let of_argument = |argument: &'static ArgumentEntry| {
+        let name = |choice: &str| format!("RRB_{}_{}", argument.prefix, choice.to_uppercase());
+        let doc = argument.doc.to_owned();
+        argument.choices.iter().map(move |&(choice, value)| Constant { name: name(choice), value, doc: doc.clone() })
+    };
+    let arguments = ARGUMENTS.iter().flat_map(of_argument);
     vec![
         (
             "Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.",
@@ -115,11 +123,12 @@ fn constants() -> Vec<(&'static str, Vec<Constant>)> {
         ("Options: keys of set and get.", options),
         ("Results: keys of get.", results),
         ("Choices: values of options and results.", choices),
+        ("Choices of arguments.", arguments.collect()),
     ]
 }
 
 const BANNER: &str = "\
-/* rrbsolver.h: stencil solvers for simulators. C99 and C++.
+/* rrbsolver.h: stencil solvers for simulators, and sparse matrices. C99 and C++.
  *
  * Threads: different handles are independent; one handle is used by one thread at a time; handles may move between
  * threads. The library uses threads of its own (option threads), never a global pool. Callbacks come on the calling
@@ -130,7 +139,8 @@ const BANNER: &str = "\
  *
  * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
  * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
- * must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and sets the pointer to NULL.
+ * must overlap no other of the call. Handles: X_create (sparse_create_csr, ..., sparse_read) makes one, X_destroy frees
+ * it and sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
  *
@@ -303,8 +313,9 @@ impl Function<'_> {
     }
 }
 
-/// Pointers to one double; pointers to whole numbers that are written are to one, all others to arrays.
+/// Pointers to one double; pointers to whole numbers that are written are to one but for these, all others to arrays.
 const ONE_DOUBLE: [&str; 2] = ["value", "norm2"];
+const WHOLE_NUMBERS: [&str; 4] = ["sizes", "i0", "i1", "i2"];
 
 /// Name and Fortran declaration of an argument. A pointer to numbers or text may be left out, and C then gets NULL; a
 /// table of pointers is given by its address.
@@ -322,7 +333,8 @@ fn argument(c: &str) -> Result<(&str, String)> {
     let declaration = match (fortran_type(base), before.matches('*').count()) {
         (Some(number), 0) => format!("{number}, value :: {name}"),
         (Some(number), 1) => {
-            let one = !constant && (base.starts_with("int") || ONE_DOUBLE.contains(&name));
+            let one_whole = base.starts_with("int") && !WHOLE_NUMBERS.contains(&name);
+            let one = !constant && (one_whole || ONE_DOUBLE.contains(&name));
             let shape = if rows {
                 "(3, *)"
             } else if one {
@@ -375,16 +387,18 @@ enum Table {
 }
 
 impl Table {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Statuses,
         Self::Options(None),
         Self::Options(Some(Family::Rrb)),
         Self::Options(Some(Family::Smoother)),
         Self::Options(Some(Family::Dpcg)),
+        Self::Options(Some(Family::Sparse)),
         Self::Results(None),
         Self::Results(Some(Family::Rrb)),
         Self::Results(Some(Family::Smoother)),
         Self::Results(Some(Family::Dpcg)),
+        Self::Results(Some(Family::Sparse)),
     ];
 
     fn name(self) -> String {
@@ -442,6 +456,7 @@ fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
     let key = if matches!(first, Kind::Text(_)) { format!("{}, text only", o.key) } else { o.key.to_string() };
     let acts = match o.effect {
         Effect::Factorize if family == Some(Family::Smoother) => "at set_patches",
+        Effect::Factorize if family == Some(Family::Sparse) => "at the next product",
         Effect::Factorize => "at factorize",
         Effect::Now => "at once",
     };

@@ -1,0 +1,65 @@
+//! Arrays of the caller as slices of checked length.
+
+use crate::error::{Error, Result};
+use crate::ffi::spaces::{check_array, check_on_host, list_of};
+use crate::sparse::Indices;
+use libc::c_void;
+
+/// Values of an array at most: more cannot be addressed.
+const MOST: i64 = isize::MAX as i64 / 8;
+
+/// A count of the caller.
+pub fn count(name: &'static str, given: i64) -> Result<usize> {
+    if !(0..MOST).contains(&given) {
+        return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {given}")));
+    }
+    Ok(given as usize)
+}
+
+/// An array that is read; where it has no values it may be NULL.
+///
+/// # Safety
+/// It must be NULL or hold `count` values for as long as the call.
+pub unsafe fn read<'a, T>(name: &'static str, array: *const T, count: usize) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check_array(name, array)?;
+    check_on_host(name, array as usize)?;
+    // SAFETY: as our caller promised.
+    unsafe { list_of(name, Some(array), count) }
+}
+
+/// An array that is written; where it has no values it may be NULL.
+///
+/// # Safety
+/// As for `read`, and nothing else may use it meanwhile.
+pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) -> Result<&'a mut [T]> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    check_array(name, array)?;
+    check_on_host(name, array as usize)?;
+    // SAFETY: not NULL, aligned, on the host, and as our caller promised.
+    Ok(unsafe { std::slice::from_raw_parts_mut(array, count) })
+}
+
+/// Indices of 4 or 8 bytes.
+///
+/// # Safety
+/// As for `read`.
+pub unsafe fn indices<'a>(
+    name: &'static str,
+    array: *const c_void,
+    count: usize,
+    index_bytes: i32,
+) -> Result<Indices<'a>> {
+    // SAFETY: as our caller promised.
+    Ok(unsafe {
+        match index_bytes {
+            4 => Indices::Narrow(read(name, array.cast(), count)?),
+            8 => Indices::Wide(read(name, array.cast(), count)?),
+            other => return Err(Error::range("index_bytes", other, "be 4 or 8")),
+        }
+    })
+}

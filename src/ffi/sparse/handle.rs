@@ -1,0 +1,281 @@
+//! The handle: a matrix, what came with it, and its format for products.
+
+use super::arrays::{count, indices, read, written};
+use crate::error::{Error, Result, push};
+use crate::ffi::handle::{Base, Handle};
+use crate::ffi::spaces::{Extent, check_apart};
+use crate::ffi::watch::Words;
+use crate::options::{Choice, Family, Format, Options, ResultEntry, Vector, info, opt};
+use crate::solver::sparse::{Sparse, wanted};
+use crate::sparse::{Arrays, Entries, Given, Kind, Loaded, Matrix, Order, Places, Size, Vectors, check_values, import};
+use libc::c_void;
+
+/// A matrix. One thread at a time; different handles are independent.
+#[allow(non_camel_case_types)]
+pub struct sparse_handle {
+    base: Base<Sparse>,
+    pub(super) matrix: Box<dyn Matrix>,
+    vectors: Vectors,
+}
+
+const WORDS: Words =
+    Words { family: Family::Sparse, name: "sparse", setup: "a product", at: "the next product", step: "iteration" };
+
+/// Rows, columns and entries of a matrix as a caller gives it, with its arrays.
+pub(super) struct Matter {
+    pub extents: [i64; 3],
+    pub order: Order,
+    pub first: (&'static str, *const c_void),
+    pub second: (&'static str, *const c_void),
+    pub values: *const f64,
+    pub index_bytes: i32,
+    pub base: i32,
+}
+
+impl Matter {
+    /// # Safety
+    /// The arrays must be NULL or have the lengths that their order says, for as long as the call.
+    pub unsafe fn matrix(&self) -> Result<Box<dyn Matrix>> {
+        let [rows, cols, nnz] = self.extents;
+        let (rows, cols, nnz) = (count("rows", rows)?, count("cols", cols)?, count("nnz", nnz)?);
+        if ![0, 1].contains(&self.base) {
+            return Err(Error::range("base", self.base, "be 0 or 1"));
+        }
+        let first = match self.order {
+            Order::Coordinates => nnz,
+            Order::Rows => rows + 1,
+            Order::Columns => cols + 1,
+        };
+        // SAFETY: as our caller promised.
+        let (first, second, values) = unsafe {
+            (
+                indices(self.first.0, self.first.1, first, self.index_bytes)?,
+                indices(self.second.0, self.second.1, nnz, self.index_bytes)?,
+                read("values", self.values, nnz)?,
+            )
+        };
+        Entries { rows, cols, order: self.order, first, second, base: self.base.into() }.matrix(values)
+    }
+}
+
+/// A format by its number.
+fn format_of(number: i32) -> Result<Format> {
+    Format::of(number.into())
+        .ok_or_else(|| Error::range("format", number, "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"))
+}
+
+/// The arrays of a format as a caller gives them.
+///
+/// # Safety
+/// `sizes` must be NULL or hold four values, the arrays be NULL or have these lengths.
+pub(super) unsafe fn from_arrays(
+    format: i32,
+    [rows, cols]: [i64; 2],
+    sizes: *const i64,
+    [i0, i1, i2]: [*const i64; 3],
+    values: *const f64,
+) -> Result<Box<dyn Matrix>> {
+    let (format, rows, cols) = (format_of(format)?, count("rows", rows)?, count("cols", cols)?);
+    // SAFETY: as our caller promised.
+    unsafe {
+        let sizes = read("sizes", sizes, 4)?;
+        let given = Given {
+            i0: read("i0", i0, count("sizes[0]", sizes[0])?)?,
+            i1: read("i1", i1, count("sizes[1]", sizes[1])?)?,
+            i2: read("i2", i2, count("sizes[2]", sizes[2])?)?,
+            values: read("values", values, count("sizes[3]", sizes[3])?)?,
+        };
+        import(format, rows, cols, &given)
+    }
+}
+
+impl sparse_handle {
+    /// A handle with a matrix and no more.
+    pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Self> {
+        Self::new(Loaded::of(matrix))
+    }
+
+    pub(super) fn new(Loaded { matrix, vectors }: Loaded) -> Result<Self> {
+        let mut h = Self { base: Base::new(&WORDS), matrix, vectors };
+        h.set(|_| Ok(()))?;
+        Ok(h)
+    }
+
+    /// # Safety
+    /// `values` must be NULL or hold as many values as were given when the handle was made.
+    pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
+        // SAFETY: as our caller promised.
+        let values = unsafe { read("values", values, self.matrix.facts().given)? };
+        check_values(values)?;
+        self.matrix.set_values(values)?;
+        self.base.given("values");
+        Ok(())
+    }
+
+    /// # Safety
+    /// `v` must be NULL or have room for the rows of the matrix.
+    pub(super) unsafe fn get_vector(&self, which: i32, k: i64, v: *mut f64) -> Result<()> {
+        let Some(which) = Vector::of(which.into()) else {
+            return Err(Error::range("which", which, "be RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION"));
+        };
+        let (name, there) = (which.name(), self.vectors.count(which));
+        let Some(vector) = usize::try_from(k).ok().and_then(|k| self.vectors.get(which, k)) else {
+            let allowed = match there {
+                0 => format!("not be asked for: no {name} came with the matrix"),
+                _ => format!("lie in [0, {}], as many of {name} came with the matrix", there - 1),
+            };
+            return Err(Error::range("k", k, allowed));
+        };
+        // SAFETY: as our caller promised.
+        unsafe { written("v", v, vector.len())? }.copy_from_slice(vector);
+        Ok(())
+    }
+
+    /// Lengths of the arrays of a format.
+    ///
+    /// # Safety
+    /// `sizes` must be NULL or have room for four values.
+    pub(super) unsafe fn sizes(&self, format: i32, sizes: *mut i64) -> Result<()> {
+        let lengths = self.size_of(format_of(format)?)?.1.lengths();
+        // SAFETY: as our caller promised.
+        let sizes = unsafe { written("sizes", sizes, lengths.len())? };
+        sizes.iter_mut().zip(lengths).for_each(|(to, length)| *to = length as i64);
+        Ok(())
+    }
+
+    /// The format as the options shape it, and what it takes.
+    fn size_of(&self, format: Format) -> Result<(Kind, Size)> {
+        if format == Format::Auto {
+            return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
+        }
+        self.matrix.choose(&wanted(&self.base.options, format, false))
+    }
+
+    /// # Safety
+    /// The arrays must be NULL or have room for the lengths of `sizes`.
+    pub(super) unsafe fn arrays(&self, format: i32, [i0, i1, i2]: [*mut i64; 3], values: *mut f64) -> Result<()> {
+        let (kind, size) = self.size_of(format_of(format)?)?;
+        let lengths = size.lengths().map(|length| length as usize);
+        let all = [("i0", i0.cast()), ("i1", i1.cast()), ("i2", i2.cast()), ("values", values)];
+        let mut extents = Vec::new();
+        for ((name, array), len) in all.into_iter().zip(lengths).filter(|(_, len)| *len > 0) {
+            push(&mut extents, Extent::new(name, array, len, true)?, "addresses of arrays")?;
+        }
+        check_apart(&mut extents)?;
+        let stored = self.matrix.store(kind, &size)?;
+        // SAFETY: as our caller promised, and just seen to be apart.
+        let mut to = unsafe {
+            Arrays {
+                i0: Places(written("i0", i0, lengths[0])?),
+                i1: Places(written("i1", i1, lengths[1])?),
+                i2: Places(written("i2", i2, lengths[2])?),
+                values: written("values", values, lengths[3])?,
+            }
+        };
+        stored.as_deref().unwrap_or_else(|| self.matrix.csr()).write(&mut to);
+        Ok(())
+    }
+
+    /// y = A x, or A' x, in the format of the options, which is made where it is not there.
+    ///
+    /// # Safety
+    /// The arrays must be NULL or hold the columns (x) and rows (y) of the matrix, or of its transpose.
+    pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
+        let facts = self.matrix.facts();
+        let (rows, cols) = if transposed { (facts.cols, facts.rows) } else { (facts.rows, facts.cols) };
+        // SAFETY: as our caller promised.
+        let input = unsafe { read("x", x, cols)? };
+        if rows > 0 && cols > 0 {
+            Extent::new("x", x, cols, false)?.check_apart(&Extent::new("y", y, rows, true)?)?;
+        }
+        // SAFETY: as our caller promised, and apart from x.
+        let output = unsafe { written("y", y, rows)? };
+        self.make_format()?;
+        let check = self.base.options.on(opt::CHECK_INPUT);
+        let matrix = &*self.matrix;
+        self.base.run(|core, _, _| core.multiply(matrix, input, output, transposed, check))
+    }
+
+    /// Makes the format, unless it is there.
+    fn make_format(&mut self) -> Result<()> {
+        if self.base.is_fresh() {
+            return Ok(());
+        }
+        self.base.begin_setup();
+        let matrix = &*self.matrix;
+        self.base.set_up(|base, previous| {
+            // Two formats at once might be too much.
+            drop(previous);
+            Sparse::new(matrix, &base.options)
+        })?;
+        self.log_format();
+        Ok(())
+    }
+
+    fn log_format(&mut self) {
+        let Some(core) = &self.base.core else { return };
+        if self.base.options.int(opt::VERBOSITY) >= 1 {
+            let facts = self.matrix.facts();
+            self.base.log.line(
+                1,
+                format_args!(
+                    "sparse: {} x {}, {} entries, format {}, {} values, {:.2} bytes an entry",
+                    facts.rows,
+                    facts.cols,
+                    facts.nonzeros,
+                    core.format().name(),
+                    core.stored(),
+                    self.bytes_per_nonzero()
+                ),
+            );
+        }
+    }
+
+    /// Bytes that a product moves, for each entry.
+    fn bytes_per_nonzero(&self) -> f64 {
+        let facts = self.matrix.facts();
+        let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
+        let of_core = |core: &Sparse| (core.read() as f64 + vectors) / facts.nonzeros as f64;
+        self.base.core.as_ref().filter(|_| facts.nonzeros > 0).map_or(0.0, of_core)
+    }
+}
+
+impl Handle for sparse_handle {
+    type Core = Sparse;
+
+    fn base(&self) -> &Base<Sparse> {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut Base<Sparse> {
+        &mut self.base
+    }
+
+    fn prepare(&mut self, _: &Options, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.matrix.bytes() + self.vectors.bytes()
+    }
+
+    fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
+        let (matrix, facts) = (&self.matrix, self.matrix.facts());
+        let of_core = |get: &dyn Fn(&Sparse) -> f64| self.base.core.as_ref().map_or(0.0, get);
+        Ok(match entry.key {
+            info::ROWS => facts.rows as f64,
+            info::COLS => facts.cols as f64,
+            info::NONZEROS => facts.nonzeros as f64,
+            info::DUPLICATES => facts.duplicates as f64,
+            info::STORED => of_core(&|core| core.stored() as f64),
+            info::FORMAT => of_core(&|core| core.format().number() as f64),
+            info::BYTES_PER_NONZERO => self.bytes_per_nonzero(),
+            info::SYMMETRIC => f64::from(u8::from(matrix.is_symmetric())),
+            info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
+            info::EMPTY_ROWS => matrix.empty_rows() as f64,
+            info::LONGEST_ROW => matrix.longest_row() as f64,
+            info::FILE_RHS => self.vectors.count(Vector::Rhs) as f64,
+            _ => 0.0,
+        })
+    }
+}

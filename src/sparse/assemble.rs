@@ -1,0 +1,170 @@
+//! From entries in any order to rows of ascending columns: duplicates are summed in the order given, zeros stay.
+
+use super::csr::{Csr, ROW_POINTERS, accumulate, restart};
+use super::index::Index;
+use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
+use crate::runtime::memory::check_there;
+
+/// For errors.
+const PLACES: &str = "places of entries";
+const VALUES: &str = "values of a matrix";
+
+/// A matrix, and where the values go that its maker gives.
+pub struct Assembled<I> {
+    pub csr: Csr<I>,
+    /// Of each value given, the place of its entry; none: they are given as they lie.
+    slots: Option<Vec<usize>>,
+    /// Values that are given.
+    pub given: usize,
+}
+
+/// Hands row and column of each entry to a visitor, in the order given.
+pub trait Visit: Fn(&mut dyn FnMut(usize, usize)) {}
+impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
+
+impl<I: Index> Assembled<I> {
+    /// The pattern of `given` entries; values are zero.
+    pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit) -> Result<Self> {
+        let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
+        check_there(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
+        let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
+        let (mut last, mut ascending) = (None, true);
+        visit(&mut |i, j| {
+            ptr[i + 1] += 1;
+            ascending &= last < Some((i, j));
+            last = Some((i, j));
+        });
+        accumulate(&mut ptr);
+        let mut col = Vec::new();
+        reserve(&mut col, given, PLACES)?;
+        let slots = if ascending {
+            visit(&mut |_, j| col.push(I::of(j)));
+            None
+        } else {
+            Some(sorted(&mut ptr, &mut col, given, visit)?)
+        };
+        let val = zeroed(col.len(), VALUES)?;
+        Ok(Self { csr: Csr { cols, ptr, col, val }, slots, given })
+    }
+
+    /// A matrix as it is.
+    pub fn of_csr(csr: Csr<I>) -> Self {
+        Self { given: csr.val.len(), csr, slots: None }
+    }
+
+    /// Entries that were given at a place that had one.
+    pub fn duplicates(&self) -> usize {
+        self.given - self.csr.val.len()
+    }
+
+    /// The values of all entries, in the order given; with an error those before stay.
+    pub fn set_values(&mut self, values: impl Iterator<Item = f64>) -> Result<()> {
+        let Some(slots) = &self.slots else {
+            self.csr.val.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+            return Ok(());
+        };
+        let mut sums: Vec<f64> = zeroed(self.csr.val.len(), VALUES)?;
+        // -0 + v is v for every v, -0 too.
+        sums.fill(-0.0);
+        for (&slot, value) in slots.iter().zip(values) {
+            sums[slot] += value;
+        }
+        if self.given > sums.len()
+            && let Some(k) = sums.iter().position(|v| !v.is_finite())
+        {
+            let i = self.csr.ptr.partition_point(|&start| start <= k) - 1;
+            let before = format!("values given at one place add up to {} at ", sums[k]);
+            let place = Place::node(0, i, self.csr.col[k].at());
+            return Err(Error::at(RRB_ERR_NOT_FINITE, before, place, "; all entries must be finite"));
+        }
+        self.csr.val = sums;
+        Ok(())
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        let of = |len: usize, width: usize| len * width;
+        let slots = self.slots.as_ref().map_or(0, Vec::capacity);
+        let Csr { ptr, col, val, .. } = &self.csr;
+        of(ptr.capacity() + slots, size_of::<usize>())
+            + of(col.capacity(), size_of::<I>())
+            + of(val.capacity(), size_of::<f64>())
+    }
+
+    /// The matrix alone.
+    pub fn without_slots(self) -> Self {
+        Self::of_csr(self.csr)
+    }
+}
+
+/// Sorts the entries of each row; `ptr` are then the rows without duplicates, and the answer is where each entry is.
+fn sorted<I: Index>(ptr: &mut [usize], col: &mut Vec<I>, given: usize, visit: impl Visit) -> Result<Vec<usize>> {
+    // Column, and number in the order given.
+    let mut entries: Vec<(I, usize)> = zeroed(given, PLACES)?;
+    let mut number = 0;
+    visit(&mut |i, j| {
+        entries[ptr[i]] = (I::of(j), number);
+        (ptr[i], number) = (ptr[i] + 1, number + 1);
+    });
+    restart(ptr);
+    let mut slots = zeroed(given, PLACES)?;
+    let mut start = 0;
+    for i in 0..ptr.len() - 1 {
+        let row = &mut entries[start..ptr[i + 1]];
+        start = ptr[i + 1];
+        // Numbers are distinct: the order is that of a stable sort by columns.
+        row.sort_unstable();
+        ptr[i] = col.len();
+        for (k, &(j, number)) in row.iter().enumerate() {
+            if k == 0 || row[k - 1].0 != j {
+                col.push(j);
+            }
+            slots[number] = col.len() - 1;
+        }
+    }
+    if let Some(end) = ptr.last_mut() {
+        *end = col.len();
+    }
+    Ok(slots)
+}
+
+/// Rows, columns and values of entries, in any order.
+#[derive(Default)]
+pub struct Triplets<I> {
+    pub rows: Vec<I>,
+    pub cols: Vec<I>,
+    pub values: Vec<f64>,
+}
+
+impl<I: Index> Triplets<I> {
+    /// Room for so many.
+    pub fn with_room(count: usize) -> Result<Self> {
+        let mut triplets = Self { rows: Vec::new(), cols: Vec::new(), values: Vec::new() };
+        triplets.reserve(count)?;
+        Ok(triplets)
+    }
+
+    /// Room for so many more.
+    pub fn reserve(&mut self, count: usize) -> Result<()> {
+        reserve(&mut self.rows, count, PLACES)?;
+        reserve(&mut self.cols, count, PLACES)?;
+        reserve(&mut self.values, count, VALUES)
+    }
+
+    /// One more, for which there is room.
+    pub fn push(&mut self, i: usize, j: usize, value: f64) {
+        self.rows.push(I::of(i));
+        self.cols.push(I::of(j));
+        self.values.push(value);
+    }
+
+    /// The matrix of these entries.
+    pub fn assembled(&self, rows: usize, cols: usize) -> Result<Assembled<I>> {
+        let visit = |see: &mut dyn FnMut(usize, usize)| {
+            self.rows.iter().zip(&self.cols).for_each(|(i, j)| see(i.at(), j.at()));
+        };
+        let mut matrix = Assembled::pattern(rows, cols, self.values.len(), visit)?;
+        matrix.set_values(self.values.iter().copied())?;
+        Ok(matrix)
+    }
+}

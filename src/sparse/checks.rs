@@ -1,0 +1,58 @@
+//! Checks of arrays that a caller gives.
+
+use super::index::Indices;
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result};
+
+/// What is wrong with an entry of an array.
+pub fn wrong(name: &str, k: usize, must: impl std::fmt::Display, value: i64) -> Error {
+    Error::at(RRB_ERR_ARGUMENT, "entry ", Place::entry(k), format!(" of {name} must {must}, got {value}"))
+}
+
+/// Pointers begin with the base, ascend, and end with all entries.
+pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Result<()> {
+    let narrow = matches!(ptr, Indices::Narrow(_));
+    let last = ptr.len() - 1;
+    let wrong = |k: usize, must: String| {
+        let value = ptr.get(k);
+        let hint = if narrow && value < 0 { " (more entries than 32 bits count need index_bytes = 8)" } else { "" };
+        Err(wrong(name, k, must + hint, value))
+    };
+    if ptr.get(0) != base {
+        return wrong(0, format!("be the base, {base}"));
+    }
+    for k in 1..=last {
+        let before = ptr.get(k - 1);
+        if ptr.get(k) < before {
+            return wrong(k, format!("be at least the one before it, {before}"));
+        }
+    }
+    let end = count as i64 + base;
+    if ptr.get(last) == end { Ok(()) } else { wrong(last, format!("be the number of entries + base = {end}")) }
+}
+
+/// Rows or columns lie in the matrix.
+pub fn check_places(name: &str, places: Indices, base: i64, extent: usize) -> Result<()> {
+    let end = base + extent as i64;
+    let Some(k) = (0..places.len()).find(|&k| !(base..end).contains(&places.get(k))) else { return Ok(()) };
+    let value = places.get(k);
+    let hint = match (base, value) {
+        (0, v) if v == end => " (or is base 1?)",
+        (1, 0) => " (or is base 0?)",
+        _ => "",
+    };
+    let must = if extent == 0 { "not be there".to_owned() } else { format!("lie in [{base}, {}]{hint}", end - 1) };
+    Err(wrong(name, k, must, value))
+}
+
+/// All values are finite.
+pub fn check_values(values: &[f64]) -> Result<()> {
+    check_finite("values", values)
+}
+
+/// All values of an array are finite.
+pub fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
+    match values.iter().position(|v| !v.is_finite()) {
+        None => Ok(()),
+        Some(k) => Err(Error::not_finite(name, values[k], Place::entry(k))),
+    }
+}

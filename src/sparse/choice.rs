@@ -1,0 +1,105 @@
+//! The format that is asked for, or the one that moves the fewest bytes in a product.
+
+use super::csr::Csr;
+use super::formats::{Kind, Shape, is_diagonal, offsets};
+use super::index::Index;
+use super::stored::Size;
+use crate::error::{Error, Result};
+use crate::options::{Choice, Format};
+
+/// Diagonals of format dia at most, where it is chosen.
+const MOST_DIAGONALS: usize = 64;
+/// Rows and columns of a block, where they are chosen.
+const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
+/// Rows of a slice, where they are chosen: a vector register of the widest instruction set.
+const SLICE: usize = 8;
+/// Rows of a window, where sorting saves bytes.
+const SIGMA: usize = 256;
+
+/// What is asked for; 0: chosen here.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub format: Format,
+    pub slice: usize,
+    pub sigma: usize,
+    pub block_size: usize,
+    /// Bytes that the arrays of a format may take.
+    pub memory: u128,
+    /// For products: sell keeps long rows apart, which its arrays for a caller cannot.
+    pub product: bool,
+}
+
+impl Wanted {
+    /// The format with its parameters and what it takes.
+    pub fn kind<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
+        let kind = match self.format {
+            Format::Auto => return self.fewest(a),
+            Format::Coo => Kind::Coo,
+            Format::Csr => Kind::Csr,
+            Format::Csc => Kind::Csc,
+            Format::Bsr => return self.affordable(self.blocks(a)?),
+            Format::Dia => Kind::Dia,
+            Format::Ell => Kind::Ell,
+            Format::Sell => return self.affordable(self.slices(a)?),
+            Format::Jds => Kind::Jds,
+            Format::Tjds => Kind::Tjds,
+            Format::Skyline => Kind::Skyline,
+            Format::Diagonal => Kind::Diagonal,
+        };
+        self.affordable((kind, kind.size(a)?))
+    }
+
+    /// The one that moves the fewest bytes; of equals csr, then the one that comes first.
+    fn fewest<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
+        if is_diagonal(a) {
+            return Ok((Kind::Diagonal, Kind::Diagonal.size(a)?));
+        }
+        let mut others = [Some(self.slices(a)?), Some(self.blocks(a)?), None];
+        if offsets(a, MOST_DIAGONALS)?.is_some() {
+            others[2] = Some((Kind::Dia, Kind::Dia.size(a)?));
+        }
+        let csr = (Kind::Csr, Kind::Csr.size(a)?);
+        let affordable = others.into_iter().flatten().filter(|(_, size)| size.bytes() <= self.memory);
+        Ok(affordable.fold(csr, |best, other| if other.1.bytes() < best.1.bytes() { other } else { best }))
+    }
+
+    /// The blocks asked for, or those of the fewest bytes.
+    fn blocks<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
+        let of = |b| Kind::Bsr(b).size(a).map(|size| (Kind::Bsr(b), size));
+        if self.block_size > 0 {
+            return of(self.block_size);
+        }
+        let mut best = of(BLOCKS[0])?;
+        for b in &BLOCKS[1..] {
+            let other = of(*b)?;
+            if other.1.bytes() < best.1.bytes() {
+                best = other;
+            }
+        }
+        Ok(best)
+    }
+
+    /// The slices asked for; windows of more than a row only where they save bytes.
+    fn slices<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
+        let slice = if self.slice > 0 { self.slice } else { SLICE };
+        let of = |sigma| {
+            let kind = Kind::Sell(Shape { slice, sigma, apart: self.product });
+            kind.size(a).map(|size| (kind, size))
+        };
+        if self.sigma > 0 {
+            return of(self.sigma);
+        }
+        let (plain, sorted) = (of(1)?, of(SIGMA)?);
+        Ok(if sorted.1.bytes() < plain.1.bytes() { sorted } else { plain })
+    }
+
+    /// An error where a format takes more than it may.
+    fn affordable(&self, (kind, size): (Kind, Size)) -> Result<(Kind, Size)> {
+        let (bytes, memory) = (size.bytes(), self.memory);
+        if kind == Kind::Csr || bytes <= memory {
+            return Ok((kind, size));
+        }
+        let name = kind.format().name();
+        Err(Error::Memory(format!("format={name} would take {bytes} bytes, and format_memory allows {memory}")))
+    }
+}

@@ -1,0 +1,113 @@
+//! The matrix by rows (csr), in which a handle holds it, and its products.
+
+use super::index::Index;
+use super::stored::{Arrays, Stored};
+use crate::error::{Result, zeroed};
+
+/// For errors.
+pub const ROW_POINTERS: &str = "row pointers";
+const TRANSPOSED: &str = "a transposed matrix";
+
+/// Entries by rows, with ascending columns in a row and each place once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Csr<I> {
+    pub cols: usize,
+    /// Where rows begin, and the end.
+    pub ptr: Vec<usize>,
+    pub col: Vec<I>,
+    pub val: Vec<f64>,
+}
+
+impl<I: Index> Csr<I> {
+    pub fn rows(&self) -> usize {
+        self.ptr.len() - 1
+    }
+
+    /// Entries of row i.
+    pub fn len(&self, i: usize) -> usize {
+        self.ptr[i + 1] - self.ptr[i]
+    }
+
+    /// Columns and values of row i.
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].iter().map(|c| c.at()).zip(self.val[range].iter().copied())
+    }
+
+    /// Row, column and value of all entries, row by row.
+    pub fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+        (0..self.rows()).flat_map(|i| self.row(i).map(move |(j, a)| (i, j, a)))
+    }
+
+    pub fn longest_row(&self) -> usize {
+        (0..self.rows()).map(|i| self.len(i)).max().unwrap_or(0)
+    }
+
+    /// The value at (i, j), if there is an entry.
+    pub fn get(&self, i: usize, j: usize) -> Option<f64> {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].binary_search(&I::of(j)).ok().map(|k| self.val[range][k])
+    }
+
+    /// A', by rows.
+    pub fn transposed(&self) -> Result<Self> {
+        let mut ptr = zeroed(self.cols + 1, ROW_POINTERS)?;
+        for j in &self.col {
+            ptr[j.at() + 1] += 1;
+        }
+        accumulate(&mut ptr);
+        let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
+        for (i, j, a) in self.entries() {
+            let k = ptr[j];
+            ptr[j] += 1;
+            (col[k], val[k]) = (I::of(i), a);
+        }
+        restart(&mut ptr);
+        Ok(Self { cols: self.rows(), ptr, col, val })
+    }
+
+    /// Whether A = A' to the last bit, entry by entry.
+    pub fn is_symmetric(&self) -> bool {
+        let mirrored = |(i, j, a): (usize, usize, f64)| self.get(j, i).is_some_and(|b| a.to_bits() == b.to_bits());
+        self.rows() == self.cols && self.entries().all(mirrored)
+    }
+}
+
+/// Lengths, each behind the place of its row, become where rows begin.
+pub fn accumulate(ptr: &mut [usize]) {
+    for k in 1..ptr.len() {
+        ptr[k] += ptr[k - 1];
+    }
+}
+
+/// Where rows end becomes where they begin again.
+pub fn restart(ptr: &mut [usize]) {
+    let rows = ptr.len() - 1;
+    ptr.copy_within(..rows, 1);
+    ptr[0] = 0;
+}
+
+impl<I: Index> Stored for Csr<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        for (y, row) in y.iter_mut().zip(self.ptr.windows(2)) {
+            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
+            *y = col.iter().zip(val).fold(0.0, |sum, (j, a)| sum + a * x[j.at()]);
+        }
+    }
+
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        for (x, row) in x.iter().zip(self.ptr.windows(2)) {
+            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
+            for (j, a) in col.iter().zip(val) {
+                y[j.at()] += a * x;
+            }
+        }
+    }
+
+    fn write(&self, to: &mut Arrays) {
+        to.i0.put(self.ptr.iter().copied());
+        to.i1.put(self.col.iter().map(|j| j.at()));
+        to.values.copy_from_slice(&self.val);
+    }
+}

@@ -1,0 +1,50 @@
+//! What is wrong with a file.
+
+use crate::error::{Error, RRB_ERR_PARSE};
+
+/// What is wrong, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// In a line, from 1.
+    #[error("line {line}: {reason}")]
+    At {
+        /// The status.
+        status: i32,
+        /// The line.
+        line: usize,
+        /// The sentence.
+        reason: String,
+    },
+    /// In the whole of it.
+    #[error("{reason}")]
+    Whole {
+        /// The status.
+        status: i32,
+        /// The sentence.
+        reason: String,
+    },
+    /// Of no file: no memory.
+    #[error(transparent)]
+    Library(#[from] Error),
+}
+
+/// Of a file, or of what is made of it.
+pub type Parsed<T> = Result<T, Fault>;
+
+/// A line that cannot be understood.
+pub fn at(line: usize, reason: impl Into<String>) -> Fault {
+    status_at(RRB_ERR_PARSE, line, reason)
+}
+
+/// The same with another status.
+pub fn status_at(status: i32, line: usize, reason: impl Into<String>) -> Fault {
+    Fault::At { status, line, reason: reason.into() }
+}
+
+/// The whole file.
+pub fn whole(status: i32, reason: impl Into<String>) -> Fault {
+    Fault::Whole { status, reason: reason.into() }
+}
+
+/// Where complex numbers come.
+pub const COMPLEX: &str = "complex matrices are not offered; [Re -Im; Im Re] is real";

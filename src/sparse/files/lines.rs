@@ -1,0 +1,47 @@
+//! Lines of a text and words of a line.
+
+/// Lines with their numbers, from 1, without what ends them.
+#[derive(Clone, Copy)]
+pub struct Lines<'a> {
+    rest: &'a [u8],
+    /// Of the line that came last.
+    pub number: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { rest: text, number: 0 }
+    }
+
+    /// Bytes of the lines to come.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = self.rest.iter().position(|&c| c == b'\n');
+        let (line, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest.get(1..).unwrap_or_default();
+        self.number += 1;
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}
+
+/// Words between blanks.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// A word for a sentence, cut where it is long.
+pub fn shown(word: &[u8]) -> String {
+    const MOST: usize = 40;
+    let text = String::from_utf8_lossy(&word[..word.len().min(MOST)]).into_owned();
+    if word.len() > MOST { format!("'{text}...'") } else { format!("'{text}'") }
+}

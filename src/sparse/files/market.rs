@@ -1,0 +1,274 @@
+//! MatrixMarket: `%%MatrixMarket matrix`, `coordinate` or `array`, `real`, `integer` or `pattern`, `general`,
+//! `symmetric` or `skew-symmetric`; comments (%), a line of counts, and an entry a line.
+
+use super::fault::{COMPLEX, Parsed, at, status_at};
+use super::lines::{Lines, shown, words};
+use super::loaded::Loaded;
+use super::mirror::{Symmetry, complete};
+use super::number::{real_number, whole_number};
+use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, reserve};
+use crate::runtime::heap::boxed;
+use crate::sparse::assemble::{Assembled, Triplets};
+use crate::sparse::csr::{Csr, ROW_POINTERS};
+use crate::sparse::index::{Index, is_narrow};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Field {
+    Real,
+    Integer,
+    Pattern,
+}
+
+/// The first line.
+#[derive(Clone, Copy)]
+struct Banner {
+    coordinate: bool,
+    field: Field,
+    symmetry: Symmetry,
+}
+
+/// The matrix of a text that begins with %%.
+pub fn parse(text: &[u8]) -> Parsed<Loaded> {
+    let mut lines = Lines::new(text);
+    let banner = Banner::of(lines.next().unwrap_or_default())?;
+    let counts = counts(&mut lines, if banner.coordinate { 3 } else { 2 })?;
+    let (rows, cols) = (counts[0], counts[1]);
+    let line = lines.number;
+    if banner.symmetry != Symmetry::General && rows != cols {
+        return Err(at(line, format!("a symmetric matrix is square, got {rows} x {cols}")));
+    }
+    let announced = if banner.coordinate { counts[2].into() } else { banner.values(rows, cols) };
+    // An entry takes a row, a blank, a column and the end of a line, at least; a value a digit and the end.
+    let shortest = match (banner.coordinate, banner.field) {
+        (true, Field::Pattern) => 4,
+        (true, _) => 6,
+        (false, _) => 2,
+    };
+    // The last line may have no end.
+    if announced > (lines.left() as u128 + 1) / shortest {
+        let left = lines.left();
+        return Err(at(
+            line,
+            format!("{announced} entries are announced, for which the {left} bytes after it are too few"),
+        ));
+    }
+    let (rows, cols, announced) = (rows as usize, cols as usize, announced as usize);
+    let read = Read { banner, lines, rows, cols, announced };
+    if is_narrow(rows, cols) { read.matrix::<u32>() } else { read.matrix::<u64>() }
+}
+
+impl Banner {
+    fn of(line: &[u8]) -> Parsed<Self> {
+        let line = line.to_ascii_lowercase();
+        let mut words = words(&line);
+        let mut next = || words.next().unwrap_or_default();
+        let [mark, object, layout, field, symmetry, rest] = std::array::from_fn(|_| next());
+        let one_of =
+            |what: &str, all: &str, word: &[u8]| Err(at(1, format!("{what} must be {all}, got {}", shown(word))));
+        if mark != b"%%matrixmarket" || object != b"matrix" || !rest.is_empty() {
+            return Err(at(1, "must be such as '%%MatrixMarket matrix coordinate real general'"));
+        }
+        if field == b"complex" || symmetry == b"hermitian" {
+            return Err(status_at(RRB_ERR_UNSUPPORTED, 1, COMPLEX));
+        }
+        let coordinate = match layout {
+            b"coordinate" => true,
+            b"array" => false,
+            word => return one_of("the layout", "coordinate or array", word),
+        };
+        let field = match field {
+            b"real" | b"double" => Field::Real,
+            b"integer" | b"unsigned-integer" => Field::Integer,
+            b"pattern" => Field::Pattern,
+            word => return one_of("the field", "real, integer or pattern", word),
+        };
+        let symmetry = match symmetry {
+            b"general" => Symmetry::General,
+            b"symmetric" => Symmetry::Symmetric,
+            b"skew-symmetric" => Symmetry::Skew,
+            word => return one_of("the symmetry", "general, symmetric or skew-symmetric", word),
+        };
+        match (field, coordinate, symmetry) {
+            (Field::Pattern, false, _) => Err(at(1, "an array has values: 'array pattern' is none")),
+            (Field::Pattern, _, Symmetry::Skew) => {
+                Err(at(1, "a pattern has no signs: 'pattern skew-symmetric' is none"))
+            }
+            _ => Ok(Self { coordinate, field, symmetry }),
+        }
+    }
+
+    /// Values of an array.
+    fn values(&self, rows: u64, cols: u64) -> u128 {
+        let (rows, cols) = (u128::from(rows), u128::from(cols));
+        match self.symmetry {
+            Symmetry::General => rows * cols,
+            Symmetry::Symmetric => rows * (rows + 1) / 2,
+            Symmetry::Skew => rows * rows.saturating_sub(1) / 2,
+        }
+    }
+}
+
+/// The line of counts.
+fn counts(lines: &mut Lines, many: usize) -> Parsed<[u64; 3]> {
+    let Some(line) = lines.find(|line| is_data(line)) else {
+        return Err(at(lines.number, "the file ends before the line of rows and columns"));
+    };
+    let mut counts = [0; 3];
+    let mut words = words(line);
+    for count in &mut counts[..many] {
+        let Some(word) = words.next() else {
+            return Err(at(lines.number, format!("must have {many} counts")));
+        };
+        *count = match whole_number(word) {
+            Some(number) if number >= 0 => number as u64,
+            _ => return Err(at(lines.number, format!("{} is no count", shown(word)))),
+        };
+    }
+    match words.next() {
+        None => Ok(counts),
+        Some(word) => Err(at(lines.number, format!("has more than {many} counts: {}", shown(word)))),
+    }
+}
+
+/// Neither a comment nor blank.
+fn is_data(line: &[u8]) -> bool {
+    !matches!(line.trim_ascii_start().first(), None | Some(b'%'))
+}
+
+/// The lines after the counts.
+struct Read<'a> {
+    banner: Banner,
+    lines: Lines<'a>,
+    rows: usize,
+    cols: usize,
+    announced: usize,
+}
+
+impl Read<'_> {
+    fn matrix<I: Index>(&self) -> Parsed<Loaded> {
+        let matrix = if self.banner.coordinate { self.coordinate::<I>()? } else { self.array()? };
+        Ok(Loaded::of(boxed(matrix, "a matrix")?))
+    }
+
+    /// Hands over the words and the number of each line, as many as are announced.
+    fn each(&self, mut take: impl FnMut(&mut dyn Iterator<Item = &[u8]>, usize) -> Parsed<()>) -> Parsed<()> {
+        let (mut lines, mut count) = (self.lines, 0);
+        while let Some(line) = lines.find(|line| is_data(line)) {
+            let number = lines.number;
+            if count == self.announced {
+                return Err(at(number, format!("more than the {count} entries that are announced")));
+            }
+            let mut words = words(line);
+            take(&mut words, number)?;
+            if let Some(word) = words.next() {
+                return Err(at(number, format!("has more than an entry: {}", shown(word))));
+            }
+            count += 1;
+        }
+        if count == self.announced {
+            return Ok(());
+        }
+        let sentence = format!("the file ends after {count} of the {} entries announced", self.announced);
+        Err(at(lines.number, sentence))
+    }
+
+    fn coordinate<I: Index>(&self) -> Parsed<Assembled<I>> {
+        let Banner { field, symmetry, .. } = self.banner;
+        let mut entries = Triplets::<I>::with_room(self.announced)?;
+        self.each(|words, line| {
+            let i = place(words.next(), line, "row", self.rows)?;
+            let j = place(words.next(), line, "column", self.cols)?;
+            let value = if field == Field::Pattern { 1.0 } else { self.value(words.next(), line)? };
+            if symmetry == Symmetry::Skew && i == j && value != 0.0 {
+                return Err(at(line, format!("the diagonal of a skew-symmetric matrix is 0, got {value}")));
+            }
+            entries.push(i, j, value);
+            Ok(())
+        })?;
+        if let Some(k) = complete(&mut entries, symmetry)? {
+            let (i, j) = (entries.rows[k].at() + 1, entries.cols[k].at() + 1);
+            let (a, b) = (i.min(j), i.max(j));
+            return Err(at(self.line_of(k), format!("({a}, {b}) and ({b}, {a}) both given")));
+        }
+        Ok(entries.assembled(self.rows, self.cols)?.without_slots())
+    }
+
+    /// By columns; of a triangle the lower one, without the diagonal where it is skew.
+    fn array<I: Index>(&self) -> Parsed<Assembled<I>> {
+        const ARRAY: &str = "an array of a file";
+        let mut values = Vec::new();
+        reserve(&mut values, self.announced, ARRAY)?;
+        self.each(|words, line| {
+            values.push(self.value(words.next(), line)?);
+            Ok(())
+        })?;
+        let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
+        // In a lower triangle the columns before j leave out j (j - 1) / 2 places, without the diagonal j (j + 1) / 2.
+        let value = |i: usize, j: usize| match symmetry {
+            Symmetry::General => values[j * rows + i],
+            Symmetry::Symmetric => {
+                let (i, j) = (i.max(j), i.min(j));
+                values[j * rows - j * j.saturating_sub(1) / 2 + i - j]
+            }
+            Symmetry::Skew => {
+                let (low, high) = (i.min(j), i.max(j));
+                let value = values[low * rows - low * (low + 1) / 2 + high - low - 1];
+                if i > j { value } else { -value }
+            }
+        };
+        let left_out = |i: usize, j: usize| symmetry == Symmetry::Skew && i == j;
+        let count = if symmetry == Symmetry::Skew { rows * rows.saturating_sub(1) } else { rows * cols };
+        let mut csr = Csr { cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
+        reserve(&mut csr.ptr, rows + 1, ROW_POINTERS)?;
+        reserve(&mut csr.col, count, ARRAY)?;
+        reserve(&mut csr.val, count, ARRAY)?;
+        csr.ptr.push(0);
+        for i in 0..rows {
+            for j in (0..cols).filter(|&j| !left_out(i, j)) {
+                csr.col.push(I::of(j));
+                csr.val.push(value(i, j));
+            }
+            csr.ptr.push(csr.col.len());
+        }
+        Ok(Assembled::of_csr(csr))
+    }
+
+    fn value(&self, word: Option<&[u8]>, line: usize) -> Parsed<f64> {
+        let Some(word) = word else { return Err(at(line, "has no value")) };
+        let value = match self.banner.field {
+            Field::Integer => {
+                std::str::from_utf8(word).ok().and_then(|word| word.parse::<i128>().ok()).map(|n| n as f64)
+            }
+            _ => real_number(word),
+        };
+        match value {
+            Some(value) if value.is_finite() => Ok(value),
+            Some(_) => {
+                Err(status_at(RRB_ERR_NOT_FINITE, line, format!("{} is not finite in double precision", shown(word))))
+            }
+            None => Err(at(line, format!("{} is no {}number", shown(word), self.whole()))),
+        }
+    }
+
+    fn whole(&self) -> &'static str {
+        if self.banner.field == Field::Integer { "whole " } else { "" }
+    }
+
+    /// The line of entry k.
+    fn line_of(&self, k: usize) -> usize {
+        let mut lines = self.lines;
+        (0..=k).for_each(|_| _ = lines.find(|line| is_data(line)));
+        lines.number
+    }
+}
+
+/// A row or a column, from 1, as an index from 0.
+fn place(word: Option<&[u8]>, line: usize, what: &str, extent: usize) -> Parsed<usize> {
+    let Some(word) = word else { return Err(at(line, format!("has no {what}"))) };
+    match whole_number(word) {
+        Some(number) if number < 1 => Err(at(line, format!("{what} {number} is below 1"))),
+        Some(number) if number as u64 > extent as u64 => Err(at(line, format!("{what} {number} is above {extent}"))),
+        Some(number) => Ok(number as usize - 1),
+        None => Err(at(line, format!("{} is no {what}", shown(word)))),
+    }
+}

@@ -1,0 +1,63 @@
+//! Files that give one triangle: the other is made of it.
+
+use crate::error::{Result, reserve};
+use crate::sparse::assemble::Triplets;
+use crate::sparse::index::Index;
+
+/// How a file gives the triangle that it leaves out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Symmetry {
+    /// None is left out.
+    General,
+    Symmetric,
+    /// With the other sign; the diagonal is 0.
+    Skew,
+}
+
+/// For errors.
+const TRIANGLE: &str = "entries of a triangle";
+
+/// Adds the mirror of each entry beside the diagonal. Entries of either triangle are taken; an entry, by its number,
+/// whose mirror was given before it is the answer, and nothing is added then.
+pub fn complete<I: Index>(entries: &mut Triplets<I>, symmetry: Symmetry) -> Result<Option<usize>> {
+    if symmetry == Symmetry::General {
+        return Ok(None);
+    }
+    let count = entries.values.len();
+    let upper = |k: usize| entries.rows[k] < entries.cols[k];
+    let mut beside = 0;
+    let mut both = [false; 2];
+    for k in (0..count).filter(|&k| entries.rows[k] != entries.cols[k]) {
+        beside += 1;
+        both[usize::from(upper(k))] = true;
+    }
+    if both == [true; 2]
+        && let Some(twice) = given_twice(entries, beside)?
+    {
+        return Ok(Some(twice));
+    }
+    entries.reserve(beside)?;
+    for k in 0..count {
+        let (i, j, value) = (entries.rows[k].at(), entries.cols[k].at(), entries.values[k]);
+        if i != j {
+            entries.push(j, i, if symmetry == Symmetry::Skew { -value } else { value });
+        }
+    }
+    Ok(None)
+}
+
+/// The first entry whose mirror was given before it.
+fn given_twice<I: Index>(entries: &Triplets<I>, beside: usize) -> Result<Option<usize>> {
+    let place = |k: usize| {
+        let (i, j) = (entries.rows[k], entries.cols[k]);
+        (i.max(j), i.min(j))
+    };
+    let mut order = Vec::new();
+    reserve(&mut order, beside, TRIANGLE)?;
+    order.extend((0..entries.values.len()).filter(|&k| entries.rows[k] != entries.cols[k]));
+    // Numbers are distinct: this is stable.
+    order.sort_unstable_by_key(|&k| (place(k), k));
+    let of_one_place = order.chunk_by(|&a, &b| place(a) == place(b));
+    let twice = of_one_place.filter_map(|all| all.iter().find(|&&k| entries.rows[k] != entries.rows[all[0]]));
+    Ok(twice.min().copied())
+}

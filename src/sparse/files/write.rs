@@ -1,0 +1,163 @@
+//! Writers. Values have the fewest digits that read back; a symmetric matrix, equal to the last bit, is written as its
+//! lower triangle.
+
+use crate::error::Error;
+use crate::options::FileFormat;
+use crate::sparse::csr::Csr;
+use crate::sparse::index::Index;
+use std::io::{self, Write};
+
+/// Why nothing is written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// By the system.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// No memory.
+    #[error(transparent)]
+    Library(#[from] Error),
+}
+
+/// Of a writer.
+pub type WriteResult = std::result::Result<(), WriteError>;
+
+/// Writes the matrix.
+pub fn write<I: Index>(a: &Csr<I>, format: FileFormat, to: &mut dyn Write) -> WriteResult {
+    let symmetric = a.is_symmetric();
+    match format {
+        FileFormat::Mtx => Ok(market(a, symmetric, to)?),
+        FileFormat::Hb | FileFormat::Rb => {
+            // By columns: the upper triangle by rows is the lower one by columns.
+            let transposed = if symmetric { None } else { Some(a.transposed()?) };
+            let by_columns = transposed.as_ref().unwrap_or(a);
+            Ok(Cards::of(by_columns, symmetric).write(format, to)?)
+        }
+    }
+}
+
+fn market<I: Index>(a: &Csr<I>, symmetric: bool, to: &mut dyn Write) -> io::Result<()> {
+    let kept = |i: usize, j: usize| !symmetric || j <= i;
+    let count = a.entries().filter(|&(i, j, _)| kept(i, j)).count();
+    writeln!(to, "%%MatrixMarket matrix coordinate real {}", if symmetric { "symmetric" } else { "general" })?;
+    writeln!(to, "{} {} {count}", a.rows(), a.cols)?;
+    for (i, j, value) in a.entries().filter(|&(i, j, _)| kept(i, j)) {
+        writeln!(to, "{} {} {}", i + 1, j + 1, shortest(value))?;
+    }
+    Ok(())
+}
+
+/// The fewest digits that read back as the same value.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:?}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// The same with a point, for a field whose format would set one.
+fn with_point(value: f64) -> String {
+    let text = format!("{value:E}");
+    if text.contains('.') { text } else { text.replace('E', ".0E") }
+}
+
+/// A matrix by columns as cards are laid out.
+struct Cards<'a, I> {
+    a: &'a Csr<I>,
+    symmetric: bool,
+    count: usize,
+    /// Width and number on a card of pointers, rows and values.
+    layout: [(usize, usize); 3],
+    decimals: usize,
+}
+
+/// Columns of a card.
+const CARD: usize = 80;
+
+impl<'a, I: Index> Cards<'a, I> {
+    fn of(a: &'a Csr<I>, symmetric: bool) -> Self {
+        let mut cards = Self { a, symmetric, count: 0, layout: [(0, 0); 3], decimals: 1 };
+        let (mut width, mut count, mut most) = (0, 0, 1);
+        for (.., value) in cards.entries() {
+            let text = with_point(value);
+            width = text.len().max(width);
+            most = text.split(['.', 'E']).nth(1).map_or(0, str::len).max(most);
+            count += 1;
+        }
+        (cards.count, cards.decimals) = (count, most);
+        let digits = |number: usize| number.to_string().len() + 1;
+        let layout = |width: usize| (width, (CARD / width).max(1));
+        cards.layout = [layout(digits(count + 1)), layout(digits(a.cols)), layout(width + 1)];
+        cards
+    }
+
+    /// Column, row and value of all entries, column by column.
+    fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+        let symmetric = self.symmetric;
+        self.a.entries().filter(move |&(j, i, _)| !symmetric || i >= j)
+    }
+
+    fn write(&self, format: FileFormat, to: &mut dyn Write) -> io::Result<()> {
+        let (rows, cols) = (self.a.cols, self.a.rows());
+        let [ptr, row, val] = self.layout;
+        let cards = |count: usize, per_card: usize| count.div_ceil(per_card);
+        let counts = [cards(cols + 1, ptr.1), cards(self.count, row.1), cards(self.count, val.1)];
+        let total: usize = counts.iter().sum();
+        let [pointers, places, values] = counts;
+        writeln!(to, "{:<72}{:<8}", "written by rrbsolver", "RRBSOLVE")?;
+        write!(to, "{total:14}{pointers:14}{places:14}{values:14}")?;
+        let kind = match (self.symmetric, rows == cols) {
+            (true, _) => "rsa",
+            (false, true) => "rua",
+            (false, false) => "rra",
+        };
+        let hb = format == FileFormat::Hb;
+        if hb {
+            write!(to, "{:14}", 0)?;
+        }
+        let kind = if hb { kind.to_uppercase() } else { kind.to_owned() };
+        writeln!(to, "\n{kind:<14}{rows:14}{cols:14}{:14}{:14}", self.count, 0)?;
+        let int = |(width, per_card)| format!("({per_card}I{width})");
+        let real = format!("({}E{}.{})", val.1, val.0, self.decimals);
+        writeln!(to, "{:<16}{:<16}{real:<20}", int(ptr), int(row))?;
+        let mut ends = Card::new(to, ptr);
+        ends.put("1")?;
+        let mut end = 1;
+        for j in 0..cols {
+            end += self.a.row(j).filter(|&(i, _)| !self.symmetric || i >= j).count();
+            ends.put(&end.to_string())?;
+        }
+        ends.finish()?;
+        let mut places = Card::new(to, row);
+        self.entries().try_for_each(|(_, i, _)| places.put(&(i + 1).to_string()))?;
+        places.finish()?;
+        let mut values = Card::new(to, val);
+        self.entries().try_for_each(|(.., value)| values.put(&with_point(value)))?;
+        values.finish()
+    }
+}
+
+/// Fields of equal width, several to a card.
+struct Card<'a> {
+    to: &'a mut dyn Write,
+    width: usize,
+    per_card: usize,
+    filled: usize,
+}
+
+impl<'a> Card<'a> {
+    fn new(to: &'a mut dyn Write, (width, per_card): (usize, usize)) -> Self {
+        Self { to, width, per_card, filled: 0 }
+    }
+
+    fn put(&mut self, text: &str) -> io::Result<()> {
+        write!(self.to, "{text:>0$}", self.width)?;
+        self.filled += 1;
+        if self.filled == self.per_card {
+            self.filled = 0;
+            self.to.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> io::Result<()> {
+        if self.filled > 0 { self.to.write_all(b"\n") } else { Ok(()) }
+    }
+}

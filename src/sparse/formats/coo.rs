@@ -1,0 +1,53 @@
+//! Coordinates (coo): a row, a column and a value for each entry.
+
+use crate::error::{Result, collected};
+use crate::sparse::csr::Csr;
+use crate::sparse::index::Index;
+use crate::sparse::stored::{Arrays, Size, Stored};
+
+/// For errors.
+const COO: &str = "a matrix in format coo";
+
+pub struct Coo<I> {
+    row: Vec<I>,
+    col: Vec<I>,
+    val: Vec<f64>,
+}
+
+pub fn size<I>(a: &Csr<I>) -> Size {
+    let count = a.val.len();
+    Size::new([(count, size_of::<I>()), (count, size_of::<I>())], count as u128)
+}
+
+impl<I: Index> Coo<I> {
+    pub fn of(a: &Csr<I>) -> Result<Self> {
+        Ok(Self {
+            row: collected(a.entries().map(|(i, ..)| I::of(i)), COO)?,
+            col: collected(a.col.iter().copied(), COO)?,
+            val: collected(a.val.iter().copied(), COO)?,
+        })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+        let places = self.row.iter().zip(&self.col);
+        places.zip(&self.val).map(|((i, j), &a)| (i.at(), j.at(), a))
+    }
+}
+
+impl<I: Index> Stored for Coo<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
+    }
+
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
+    }
+
+    fn write(&self, to: &mut Arrays) {
+        to.i0.put(self.row.iter().map(|i| i.at()));
+        to.i1.put(self.col.iter().map(|j| j.at()));
+        to.values.copy_from_slice(&self.val);
+    }
+}

@@ -1,0 +1,107 @@
+//! Diagonals (dia): val[d][i] = a(i, i + offset[d]), offsets ascending; zeros where a diagonal leaves the matrix.
+
+use crate::error::{Result, collected, insert, zeroed};
+use crate::sparse::csr::Csr;
+use crate::sparse::index::Index;
+use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// For errors.
+const DIA: &str = "a matrix in format dia";
+/// Rows whose sums stay in the first-level cache while all diagonals add to them.
+const ROWS: usize = 1024;
+
+pub struct Dia {
+    rows: usize,
+    cols: usize,
+    offset: Vec<i64>,
+    val: Vec<f64>,
+}
+
+/// Offsets of all diagonals with an entry, ascending; none where they are more than `most`.
+pub fn offsets<I: Index>(a: &Csr<I>, most: usize) -> Result<Option<Vec<i64>>> {
+    let mut found = HashMap::new();
+    // Rows of many matrices repeat the offsets of the row before.
+    let mut row_before: Vec<i64> = Vec::new();
+    for i in 0..a.rows() {
+        let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
+        if row_before.len() == a.len(i) && a.row(i).map(offset).eq(row_before.iter().copied()) {
+            continue;
+        }
+        row_before.clear();
+        for offset in a.row(i).map(offset) {
+            row_before.push(offset);
+            insert(&mut found, offset, (), DIA)?;
+        }
+        if found.len() > most {
+            return Ok(None);
+        }
+    }
+    let mut offsets = collected(found.into_keys(), DIA)?;
+    offsets.sort_unstable();
+    Ok(Some(offsets))
+}
+
+pub fn size<I>(a: &Csr<I>, diagonals: usize) -> Size {
+    Size::new([(diagonals, POINTER)], diagonals as u128 * (a.ptr.len() - 1) as u128)
+}
+
+impl Dia {
+    pub fn of<I: Index>(a: &Csr<I>, offset: Vec<i64>) -> Result<Self> {
+        let rows = a.rows();
+        let mut val = zeroed(offset.len() * rows, DIA)?;
+        for i in 0..rows {
+            let mut d = 0;
+            for (j, value) in a.row(i) {
+                // Both ascend.
+                d += offset[d..].partition_point(|&o| o < j as i64 - i as i64);
+                val[d * rows + i] = value;
+            }
+        }
+        Ok(Self { rows, cols: a.cols, offset, val })
+    }
+
+    /// Rows of `among` in which a diagonal lies inside the matrix, and its values there.
+    fn part(&self, d: usize, among: Range<usize>) -> (Range<usize>, &[f64]) {
+        let offset = self.offset[d];
+        let first = among.start.max(usize::try_from(-offset).unwrap_or(0));
+        let end = usize::try_from(self.cols as i64 - offset).unwrap_or(0).min(among.end).max(first);
+        (first..end, &self.val[d * self.rows..][first..end])
+    }
+
+    /// Columns of a diagonal in these rows.
+    fn columns(&self, d: usize, rows: &Range<usize>) -> Range<usize> {
+        let column = |i: usize| (i as i64 + self.offset[d]) as usize;
+        if rows.is_empty() { 0..0 } else { column(rows.start)..column(rows.end) }
+    }
+}
+
+impl Stored for Dia {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        for start in (0..self.rows).step_by(ROWS) {
+            for d in 0..self.offset.len() {
+                let (rows, val) = self.part(d, start..self.rows.min(start + ROWS));
+                let x = &x[self.columns(d, &rows)];
+                y[rows].iter_mut().zip(val).zip(x).for_each(|((y, a), x)| *y += a * x);
+            }
+        }
+    }
+
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        for start in (0..self.rows).step_by(ROWS) {
+            for d in 0..self.offset.len() {
+                let (rows, val) = self.part(d, start..self.rows.min(start + ROWS));
+                let y = &mut y[self.columns(d, &rows)];
+                y.iter_mut().zip(val).zip(&x[rows]).for_each(|((y, a), x)| *y += a * x);
+            }
+        }
+    }
+
+    fn write(&self, to: &mut Arrays) {
+        to.i0.put_signed(self.offset.iter().copied());
+        to.values.copy_from_slice(&self.val);
+    }
+}

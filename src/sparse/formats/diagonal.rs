@@ -1,0 +1,57 @@
+//! A diagonal matrix (diagonal): its diagonal alone.
+
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
+use crate::sparse::csr::Csr;
+use crate::sparse::index::Index;
+use crate::sparse::stored::{Arrays, Size, Stored};
+
+pub struct Diagonal {
+    val: Vec<f64>,
+}
+
+/// Whether there is no other entry.
+pub fn is_diagonal<I: Index>(a: &Csr<I>) -> bool {
+    other(a).is_none()
+}
+
+/// The first entry beside the diagonal.
+fn other<I: Index>(a: &Csr<I>) -> Option<(usize, usize, f64)> {
+    a.entries().find(|(i, j, _)| i != j)
+}
+
+pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
+    match other(a) {
+        None => Ok(Size::new([], a.rows().min(a.cols) as u128)),
+        Some((i, j, value)) => {
+            let after = format!(" holds {value}: take format=auto");
+            Err(Error::at(
+                RRB_ERR_ARGUMENT,
+                "format=diagonal has no entries beside the diagonal: ",
+                Place::node(0, i, j),
+                after,
+            ))
+        }
+    }
+}
+
+impl Diagonal {
+    pub fn of<I: Index>(a: &Csr<I>) -> Result<Self> {
+        let diagonal = (0..a.rows().min(a.cols)).map(|i| a.get(i, i).unwrap_or(0.0));
+        Ok(Self { val: collected(diagonal, "a diagonal matrix")? })
+    }
+}
+
+impl Stored for Diagonal {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        y.iter_mut().zip(&self.val).zip(x).for_each(|((y, a), x)| *y = a * x);
+    }
+
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
+        self.multiply(x, y);
+    }
+
+    fn write(&self, to: &mut Arrays) {
+        to.values.copy_from_slice(&self.val);
+    }
+}

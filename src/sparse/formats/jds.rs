@@ -1,0 +1,71 @@
+//! Jagged diagonals (jds): rows by length, longest first; the first entries of all rows, then the second ones, ...
+
+use super::order::by_length;
+use crate::error::{Result, collected, push, reserve};
+use crate::sparse::csr::Csr;
+use crate::sparse::index::Index;
+use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+
+/// For errors.
+const JDS: &str = "a matrix in jagged diagonals";
+
+pub struct Jds<I> {
+    /// Rows in the order of their lengths.
+    perm: Vec<I>,
+    /// Where jagged diagonals begin, and the end.
+    ptr: Vec<usize>,
+    col: Vec<I>,
+    val: Vec<f64>,
+}
+
+/// With the longest row.
+pub fn size<I>(rows: usize, longest: usize, count: usize) -> Size {
+    let width = size_of::<I>();
+    Size::new([(rows, width), (longest + 1, POINTER), (count, width)], count as u128)
+}
+
+impl<I: Index> Jds<I> {
+    pub fn of(a: &Csr<I>) -> Result<Self> {
+        let perm = by_length(a.rows(), a.rows(), |i| a.len(i), JDS)?;
+        let (mut ptr, mut col, mut val) = (Vec::new(), Vec::new(), Vec::new());
+        reserve(&mut col, a.col.len(), JDS)?;
+        reserve(&mut val, a.val.len(), JDS)?;
+        push(&mut ptr, 0, JDS)?;
+        for diagonal in 0..a.longest_row() {
+            for &i in perm.iter().take_while(|&&i| a.len(i) > diagonal) {
+                col.push(a.col[a.ptr[i] + diagonal]);
+                val.push(a.val[a.ptr[i] + diagonal]);
+            }
+            push(&mut ptr, col.len(), JDS)?;
+        }
+        Ok(Self { perm: collected(perm.into_iter().map(I::of), JDS)?, ptr, col, val })
+    }
+
+    /// Rows, columns and values, diagonal by diagonal.
+    fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+        let of_diagonal = |range: &[usize]| {
+            let range = range[0]..range[1];
+            self.perm.iter().zip(&self.col[range.clone()]).zip(&self.val[range])
+        };
+        self.ptr.windows(2).flat_map(of_diagonal).map(|((i, j), &a)| (i.at(), j.at(), a))
+    }
+}
+
+impl<I: Index> Stored for Jds<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
+    }
+
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
+    }
+
+    fn write(&self, to: &mut Arrays) {
+        to.i0.put(self.perm.iter().map(|i| i.at()));
+        to.i1.put(self.ptr.iter().copied());
+        to.i2.put(self.col.iter().map(|j| j.at()));
+        to.values.copy_from_slice(&self.val);
+    }
+}

@@ -1,0 +1,180 @@
+//! Sliced ELLPACK (sell-C-sigma): rows by length, longest first, in windows of sigma rows; slices of C of them, each as
+//! long as its longest row, slot by slot. Padding: value 0, column min(i, cols - 1).
+//!
+//! For products, rows far longer than the others are kept apart, by rows: one of them would pad its whole slice.
+
+use super::order::by_length;
+use crate::error::{Result, collected, push, reserve, zeroed};
+use crate::options::MOST_SLICE;
+use crate::sparse::csr::Csr;
+use crate::sparse::index::Index;
+use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+
+/// For errors.
+const SELL: &str = "a matrix in format sell";
+
+/// Parameters of the format.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Rows of a slice (C).
+    pub slice: usize,
+    /// Rows of a window; 1: rows stay where they are.
+    pub sigma: usize,
+    /// Whether long rows are kept apart.
+    pub apart: bool,
+}
+
+impl Shape {
+    /// Entries of the longest row that is not kept apart.
+    fn longest<I: Index>(&self, a: &Csr<I>) -> usize {
+        if self.apart { (8 * a.val.len() / a.rows().max(1)).max(64) } else { usize::MAX }
+    }
+
+    /// Rows in the order of their slots.
+    fn order<I: Index>(&self, a: &Csr<I>) -> Result<Vec<usize>> {
+        let longest = self.longest(a);
+        let length = |i: usize| Some(a.len(i)).filter(|&n| n <= longest).unwrap_or(0);
+        by_length(a.rows(), self.sigma, length, SELL)
+    }
+}
+
+pub struct Sell<I> {
+    slice: usize,
+    /// Rows in the order of their slots; none: they stay where they are.
+    perm: Option<Vec<I>>,
+    /// Where slices begin, and the end.
+    offset: Vec<usize>,
+    col: Vec<I>,
+    val: Vec<f64>,
+    rows: usize,
+    /// Rows that are kept apart, each a row of the matrix beside it.
+    apart: (Vec<I>, Csr<I>),
+}
+
+pub fn size<I: Index>(a: &Csr<I>, shape: Shape) -> Result<Size> {
+    let longest = shape.longest(a);
+    let kept = |i: &usize| a.len(*i) <= longest;
+    let mut values = 0;
+    for slice in shape.order(a)?.chunks(shape.slice) {
+        let width = slice.iter().filter(|i| kept(i)).map(|&i| a.len(i)).max().unwrap_or(0);
+        values += (width * shape.slice) as u128;
+    }
+    let (slices, width) = (a.rows().div_ceil(shape.slice), size_of::<I>());
+    let perm = (slices * shape.slice, if shape.sigma > 1 { width } else { 0 });
+    let mut size = Size::new([perm, (slices + 1, POINTER), (0, width)], values);
+    size.places[2].0 = values;
+    let (mut rows, mut entries) = (0, 0);
+    for i in (0..a.rows()).filter(|i| !kept(i)) {
+        (rows, entries) = (rows + 1, entries + a.len(i));
+    }
+    size.apart = (entries as u128, (rows * (width + POINTER) + entries * (width + 8)) as u128);
+    Ok(size)
+}
+
+impl<I: Index> Sell<I> {
+    pub fn of(a: &Csr<I>, shape: Shape, size: &Size) -> Result<Self> {
+        let (longest, slice) = (shape.longest(a), shape.slice);
+        let order = shape.order(a)?;
+        let (mut offset, mut col, mut val) = (Vec::new(), Vec::new(), zeroed(size.values as usize, SELL)?);
+        reserve(&mut offset, order.len().div_ceil(slice) + 1, SELL)?;
+        reserve(&mut col, size.values as usize, SELL)?;
+        offset.push(0);
+        for (s, rows) in order.chunks(slice).enumerate() {
+            let length = |i: usize| Some(a.len(i)).filter(|&n| n <= longest).unwrap_or(0);
+            let width = rows.iter().map(|&i| length(i)).max().unwrap_or(0);
+            for slot in 0..width {
+                for lane in 0..slice {
+                    // Lanes behind the last row are padding of the rows that would be there.
+                    let i = rows.get(lane).copied().unwrap_or(s * slice + lane);
+                    if lane < rows.len() && slot < length(i) {
+                        val[col.len()] = a.val[a.ptr[i] + slot];
+                        col.push(a.col[a.ptr[i] + slot]);
+                    } else {
+                        col.push(I::of(i.min(a.cols - 1)));
+                    }
+                }
+            }
+            offset.push(col.len());
+        }
+        let apart = rows_apart(a, longest)?;
+        let perm = if shape.sigma > 1 { Some(collected(order.into_iter().map(I::of), SELL)?) } else { None };
+        Ok(Self { slice, perm, offset, col, val, rows: a.rows(), apart })
+    }
+
+    /// The row in a slot; none: behind the last row.
+    fn row(&self, slot: usize) -> Option<usize> {
+        if slot >= self.rows { None } else { Some(self.perm.as_ref().map_or(slot, |perm| perm[slot].at())) }
+    }
+
+    /// Columns and values of each slice, slot by slot.
+    fn slices(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
+        self.offset.windows(2).enumerate().map(|(s, range)| {
+            let range = range[0]..range[1];
+            let slots = self.col[range.clone()].chunks_exact(self.slice);
+            (s * self.slice, slots.zip(self.val[range].chunks_exact(self.slice)))
+        })
+    }
+}
+
+/// Rows with more entries than that.
+fn rows_apart<I: Index>(a: &Csr<I>, longest: usize) -> Result<(Vec<I>, Csr<I>)> {
+    let (mut rows, mut csr) = (Vec::new(), Csr { cols: a.cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() });
+    push(&mut csr.ptr, 0, SELL)?;
+    for i in (0..a.rows()).filter(|&i| a.len(i) > longest) {
+        push(&mut rows, I::of(i), SELL)?;
+        for k in a.ptr[i]..a.ptr[i + 1] {
+            push(&mut csr.col, a.col[k], SELL)?;
+            push(&mut csr.val, a.val[k], SELL)?;
+        }
+        push(&mut csr.ptr, csr.col.len(), SELL)?;
+    }
+    Ok((rows, csr))
+}
+
+impl<I: Index> Stored for Sell<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        let mut sums = [0.0; MOST_SLICE];
+        for (first, slots) in self.slices() {
+            let sums = &mut sums[..self.slice];
+            sums.fill(0.0);
+            for (col, val) in slots {
+                sums.iter_mut().zip(col).zip(val).for_each(|((sum, j), a)| *sum += a * x[j.at()]);
+            }
+            for (lane, &sum) in sums.iter().enumerate() {
+                if let Some(i) = self.row(first + lane) {
+                    y[i] = sum;
+                }
+            }
+        }
+        let (rows, csr) = &self.apart;
+        for (k, i) in rows.iter().enumerate() {
+            y[i.at()] = csr.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
+        }
+    }
+
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        for (first, slots) in self.slices() {
+            for (col, val) in slots {
+                for (lane, (j, a)) in col.iter().zip(val).enumerate() {
+                    if let Some(i) = self.row(first + lane) {
+                        y[j.at()] += a * x[i];
+                    }
+                }
+            }
+        }
+        let (rows, csr) = &self.apart;
+        for (k, i) in rows.iter().enumerate() {
+            csr.row(k).for_each(|(j, a)| y[j] += a * x[i.at()]);
+        }
+    }
+
+    /// Lanes behind the last row are -1 in the permutation.
+    fn write(&self, to: &mut Arrays) {
+        let lanes = (self.offset.len() - 1) * self.slice;
+        to.i0.put_signed((0..lanes).map(|slot| self.row(slot).map_or(-1, |i| i as i64)));
+        to.i1.put(self.offset.iter().copied());
+        to.i2.put(self.col.iter().map(|j| j.at()));
+        to.values.copy_from_slice(&self.val);
+    }
+}

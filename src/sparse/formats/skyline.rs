@@ -1,0 +1,135 @@
+//! The envelope (skyline): of each row its part from the first entry to the diagonal, of each column its part from the
+//! first entry down to the diagonal, without it; zeros between. A symmetric matrix has rows alone.
+
+use crate::error::{Error, Result, zeroed};
+use crate::sparse::csr::Csr;
+use crate::sparse::index::Index;
+use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+
+/// For errors.
+const SKYLINE: &str = "a matrix in format skyline";
+
+pub struct Skyline {
+    /// Where rows of the lower triangle begin, and the end; the diagonal ends each.
+    lower: Vec<usize>,
+    /// The same of columns of the strict upper triangle, after the lower one; empty: it is the lower one transposed.
+    upper: Vec<usize>,
+    val: Vec<f64>,
+}
+
+pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
+    let Envelope { lower, upper, symmetric } = Envelope::of(a)?;
+    let sum = |lengths: &[usize]| lengths.iter().map(|&n| n as u128).sum::<u128>();
+    let (columns, values) = if symmetric { (0, 0) } else { (upper.len(), sum(&upper)) };
+    Ok(Size::new([(lower.len(), POINTER), (columns, POINTER)], sum(&lower) + values))
+}
+
+/// Lengths of rows and columns, each behind the place of its own.
+struct Envelope {
+    lower: Vec<usize>,
+    upper: Vec<usize>,
+    symmetric: bool,
+}
+
+impl Envelope {
+    fn of<I: Index>(a: &Csr<I>) -> Result<Self> {
+        if a.rows() != a.cols {
+            let sentence = format!("format=skyline holds square matrices, got {} x {}", a.rows(), a.cols);
+            return Err(Error::Dimension(sentence));
+        }
+        let (mut lower, mut upper): (Vec<usize>, Vec<usize>) =
+            (zeroed(a.ptr.len(), SKYLINE)?, zeroed(a.ptr.len(), SKYLINE)?);
+        for i in 0..a.rows() {
+            let first = a.row(i).next().map_or(i, |(j, _)| j.min(i));
+            lower[i + 1] = i - first + 1;
+            for (j, _) in a.row(i).filter(|&(j, _)| j > i) {
+                upper[j + 1] = upper[j + 1].max(j - i);
+            }
+        }
+        Ok(Self { lower, upper, symmetric: a.is_symmetric() })
+    }
+}
+
+impl Skyline {
+    pub fn of<I: Index>(a: &Csr<I>) -> Result<Self> {
+        let Envelope { mut lower, mut upper, symmetric } = Envelope::of(a)?;
+        sum_up(&mut lower, 0);
+        let below = lower[a.rows()];
+        if symmetric {
+            upper.clear();
+        } else {
+            sum_up(&mut upper, below);
+        }
+        let mut val = zeroed(upper.last().copied().unwrap_or(below), SKYLINE)?;
+        for (i, j, value) in a.entries() {
+            if j <= i {
+                val[lower[i + 1] - 1 - (i - j)] = value;
+            } else if !symmetric {
+                val[upper[j + 1] - (j - i)] = value;
+            }
+        }
+        Ok(Self { lower, upper, val })
+    }
+
+    /// Of row i of the lower triangle the first column and the values.
+    fn row(&self, i: usize) -> (usize, &[f64]) {
+        let val = &self.val[self.lower[i]..self.lower[i + 1]];
+        (i + 1 - val.len(), val)
+    }
+
+    /// Of column j of the strict upper triangle the first row and the values.
+    fn column(&self, j: usize) -> (usize, &[f64]) {
+        match self.upper.get(j..j + 2) {
+            Some(range) => (j + range[0] - range[1], &self.val[range[0]..range[1]]),
+            None => {
+                let (first, val) = self.row(j);
+                (first, &val[..val.len() - 1])
+            }
+        }
+    }
+}
+
+/// Lengths become where they begin, from `start` on.
+fn sum_up(lengths: &mut [usize], start: usize) {
+    lengths[0] = start;
+    crate::sparse::csr::accumulate(lengths);
+}
+
+fn dot(a: &[f64], x: &[f64]) -> f64 {
+    a.iter().zip(x).fold(0.0, |sum, (a, x)| sum + a * x)
+}
+
+fn add(y: &mut [f64], a: &[f64], x: f64) {
+    y.iter_mut().zip(a).for_each(|(y, a)| *y += a * x);
+}
+
+impl Stored for Skyline {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        for (i, y) in y.iter_mut().enumerate() {
+            let (first, val) = self.row(i);
+            *y = dot(val, &x[first..]);
+        }
+        for (j, x) in x.iter().enumerate() {
+            let (first, val) = self.column(j);
+            add(&mut y[first..], val, *x);
+        }
+    }
+
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
+        for (j, y) in y.iter_mut().enumerate() {
+            let (first, val) = self.column(j);
+            *y = dot(val, &x[first..]);
+        }
+        for (i, x) in x.iter().enumerate() {
+            let (first, val) = self.row(i);
+            add(&mut y[first..], val, *x);
+        }
+    }
+
+    fn write(&self, to: &mut Arrays) {
+        to.i0.put(self.lower.iter().copied());
+        let start = self.upper.first().copied().unwrap_or(0);
+        to.i1.put(self.upper.iter().map(|place| place - start));
+        to.values.copy_from_slice(&self.val);
+    }
+}

@@ -1,0 +1,57 @@
+//! Widths of indices: those inside, and those of a caller.
+
+/// An index as a format keeps it: 32 bits where rows and columns are fewer than 2^31, else 64.
+pub trait Index: Copy + Default + Ord + std::fmt::Debug + 'static {
+    /// The index of this place, which fits.
+    fn of(place: usize) -> Self;
+    /// Its place.
+    fn at(self) -> usize;
+}
+
+impl Index for u32 {
+    fn of(place: usize) -> Self {
+        place as Self
+    }
+
+    fn at(self) -> usize {
+        self as usize
+    }
+}
+
+impl Index for u64 {
+    fn of(place: usize) -> Self {
+        place as Self
+    }
+
+    fn at(self) -> usize {
+        self as usize
+    }
+}
+
+/// Whether 32 bits are enough for the indices of so many rows and columns.
+pub fn is_narrow(rows: usize, cols: usize) -> bool {
+    rows.max(cols) < 1 << 31
+}
+
+/// An array of indices of a caller.
+#[derive(Clone, Copy)]
+pub enum Indices<'a> {
+    Narrow(&'a [i32]),
+    Wide(&'a [i64]),
+}
+
+impl Indices<'_> {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Narrow(indices) => indices.len(),
+            Self::Wide(indices) => indices.len(),
+        }
+    }
+
+    pub fn get(&self, k: usize) -> i64 {
+        match self {
+            Self::Narrow(indices) => indices[k].into(),
+            Self::Wide(indices) => indices[k],
+        }
+    }
+}

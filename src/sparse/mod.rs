@@ -1,0 +1,26 @@
+//! General sparse matrices: how they are held, the storage formats with their products, and files.
+
+mod assemble;
+mod checks;
+mod choice;
+mod csr;
+mod files;
+mod formats;
+mod given;
+mod import;
+mod index;
+mod matrix;
+mod stored;
+
+pub use checks::{check_finite, check_values};
+pub use choice::Wanted;
+pub use files::{Loaded, Vectors, load, save};
+pub use formats::Kind;
+pub use given::{Entries, Order};
+pub use import::import;
+pub use index::Indices;
+pub use matrix::Matrix;
+pub use stored::{Arrays, Given, Places, Size, Stored};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! A matrix in a storage format: its products, each by its own arrays, and these arrays for a caller.
+
+/// A matrix in a format.
+pub trait Stored {
+    /// y = A x
+    fn multiply(&self, x: &[f64], y: &mut [f64]);
+    /// y = A' x
+    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]);
+    /// Its arrays, as docs/sparse.md lists them; `to` has the lengths of the format's [`Size`].
+    fn write(&self, to: &mut Arrays);
+}
+
+/// Arrays of a caller that are written.
+pub struct Arrays<'a> {
+    pub i0: Places<'a>,
+    pub i1: Places<'a>,
+    pub i2: Places<'a>,
+    pub values: &'a mut [f64],
+}
+
+/// An array of places.
+pub struct Places<'a>(pub &'a mut [i64]);
+
+impl Places<'_> {
+    pub fn put(&mut self, places: impl IntoIterator<Item = usize>) {
+        self.put_signed(places.into_iter().map(|place| place as i64));
+    }
+
+    pub fn put_signed(&mut self, places: impl IntoIterator<Item = i64>) {
+        self.0.iter_mut().zip(places).for_each(|(to, place)| *to = place);
+    }
+}
+
+/// Arrays of a caller that are read, with the lengths that the caller says.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    pub i0: &'a [i64],
+    pub i1: &'a [i64],
+    pub i2: &'a [i64],
+    pub values: &'a [f64],
+}
+
+/// What the arrays of a format take. Wide numbers: padding can pass every limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Size {
+    /// Lengths of the arrays of places, and bytes of each place inside.
+    pub places: [(u128, u128); 3],
+    /// Values, padding included.
+    pub values: u128,
+    /// Values and bytes of rows that are kept apart.
+    pub apart: (u128, u128),
+}
+
+impl Size {
+    /// From arrays of places, in order, and values.
+    pub fn new<const N: usize>(places: [(usize, usize); N], values: u128) -> Self {
+        let mut size = Self { values, ..Self::default() };
+        for (to, (len, width)) in size.places.iter_mut().zip(places) {
+            *to = (len as u128, width as u128);
+        }
+        size
+    }
+
+    pub fn lengths(&self) -> [u128; 4] {
+        let [i0, i1, i2] = self.places.map(|(len, _)| len);
+        [i0, i1, i2, self.values]
+    }
+
+    /// Values, padding included.
+    pub fn stored(&self) -> u128 {
+        self.values + self.apart.0
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> u128 {
+        self.places.iter().map(|(len, width)| len * width).sum::<u128>() + 8 * self.values + self.apart.1
+    }
+}
+
+/// Bytes of a pointer or an offset.
+pub const POINTER: usize = size_of::<usize>();

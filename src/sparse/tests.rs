@@ -1,0 +1,76 @@
+//! Indices of 64 bits, which no matrix that a test could multiply needs: all formats as with 32 bits.
+
+use super::assemble::Triplets;
+use super::formats::{Kind, Shape};
+use super::index::Index;
+use super::stored::{Arrays, Places};
+use super::{Matrix, Stored};
+
+const KINDS: [Kind; 12] = [
+    Kind::Coo,
+    Kind::Csr,
+    Kind::Csc,
+    Kind::Bsr(3),
+    Kind::Dia,
+    Kind::Ell,
+    Kind::Sell(Shape { slice: 4, sigma: 8, apart: false }),
+    Kind::Sell(Shape { slice: 8, sigma: 1, apart: false }),
+    Kind::Sell(Shape { slice: 8, sigma: 1, apart: true }),
+    Kind::Jds,
+    Kind::Tjds,
+    Kind::Skyline,
+];
+
+/// Both products, and the arrays but of sell that keeps rows apart, in a format.
+fn all_of<I: Index>(kind: Kind) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
+    const N: usize = 130;
+    let mut entries = Triplets::<I>::with_room(3 * N).unwrap();
+    for k in 0..2 * N {
+        entries.push((k * k) % N, (7 * k + 3) % N, 1.0 / (1 + k) as f64);
+    }
+    (0..N).for_each(|j| entries.push(5, j, j as f64));
+    let a = entries.assembled(N, N).unwrap();
+    let size = kind.size(&a.csr).unwrap();
+    let stored = kind.store(&a.csr, &size).unwrap();
+    let stored: &dyn Stored = stored.as_deref().unwrap_or_else(|| Matrix::csr(&a));
+    let x: Vec<f64> = (0..N).map(|k| (k as f64).sin()).collect();
+    let (mut y, mut z) = (vec![0.0; N], vec![0.0; N]);
+    stored.multiply(&x, &mut y);
+    stored.multiply_transposed(&x, &mut z);
+    let lengths = size.lengths().map(|length| length as usize);
+    let mut places = [0, 1, 2].map(|k| vec![0; lengths[k]]);
+    let mut values = vec![0.0; lengths[3]];
+    if !matches!(kind, Kind::Sell(Shape { apart: true, .. })) {
+        let [i0, i1, i2] = places.each_mut().map(|places| Places(places));
+        stored.write(&mut Arrays { i0, i1, i2, values: &mut values });
+    }
+    (y, z, places, values)
+}
+
+#[test]
+fn wide_indices_are_narrow_ones() {
+    let plain = all_of::<u32>(Kind::Coo);
+    for kind in KINDS {
+        let (narrow, wide) = (all_of::<u32>(kind), all_of::<u64>(kind));
+        assert_eq!(narrow, wide, "{kind:?}");
+        // 131 terms of at most 130: each sum is off by fewer than that many roundings.
+        for (a, b) in narrow.0.iter().chain(&narrow.1).zip(plain.0.iter().chain(&plain.1)) {
+            assert!((a - b).abs() <= 131.0 * 131.0 * 130.0 * f64::EPSILON, "{kind:?}: {a} {b}");
+        }
+    }
+}
+
+/// Rows far longer than the others are kept apart, and what they take is counted.
+#[test]
+fn long_rows_pad_no_slice() {
+    let mut entries = Triplets::<u32>::with_room(2000).unwrap();
+    (0..1000).for_each(|i| entries.push(i, (3 * i) % 1000, 1.0));
+    (0..1000).for_each(|j| entries.push(17, j, 2.0));
+    let a = entries.assembled(1000, 1000).unwrap().csr;
+    let of = |apart| Kind::Sell(Shape { slice: 8, sigma: 1, apart }).size(&a).unwrap();
+    let (whole, apart) = (of(false), of(true));
+    assert_eq!(whole.values, 8 * 1000 + 8 * 124);
+    // Seven other rows of its slice have an entry each, and the row its thousand (one of them was there).
+    assert_eq!((apart.values, apart.apart), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
+    assert_eq!(apart.bytes(), 12 * 1000 + 8 * 126 + 12_012);
+}

@@ -1,0 +1,493 @@
+//! Files of the `sparse_` family: what is read, what is refused with line and reason, and that what is written reads
+//! back to the same bits.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::sparse::*;
+use common::{Failure, status};
+use std::io::Write as _;
+use std::path::Path;
+
+/// The matrix of a text.
+fn of_text(folder: &Folder, text: impl AsRef<[u8]>) -> Result<Solver, Failure> {
+    Solver::read(&folder.file("matrix", text))
+}
+
+/// Triplets of a matrix, by rows.
+fn entries(s: &Solver) -> Vec<(i64, i64, f64)> {
+    let Arrays { places: [i, j, _], values } = s.arrays(COO).unwrap();
+    i.into_iter().zip(j).zip(values).map(|((i, j), a)| (i, j, a)).collect()
+}
+
+/// The collections' files, by what docs and a count of their own say: rows, entries, symmetric, and one entry.
+#[test]
+fn the_collections() {
+    for (name, rows, nonzeros, symmetric, entry) in [
+        ("bcsstm22.mtx", 138, 138, 1, (0, 0, 1.882_734_061_879e-4)),
+        ("nos4.mtx", 100, 594, 1, (0, 0, 0.171_554_18)),
+        ("fidapm05.mtx", 42, 520, 1, (0, 0, 1.955_555_555_555_5)),
+        ("bcsstk01.rsa", 48, 400, 1, (0, 0, 2_832_268.518_52)),
+        ("can_24.psa", 24, 160, 1, (23, 23, 1.0)),
+        ("west0067.rua", 67, 294, 0, (0, 0, 0.0)),
+        ("arc130.rua", 130, 1282, 0, (0, 0, 0.0)),
+    ] {
+        let s = Solver::read(&data().join(name)).expect(name);
+        let read = [key::ROWS, key::COLS, key::NONZEROS, key::SYMMETRIC].map(|k| s.int(k));
+        assert_eq!(read, [rows, rows, nonzeros, symmetric], "{name}");
+        if entry.2 != 0.0 {
+            assert!(entries(&s).contains(&entry), "{name}: {:?}", entries(&s)[0]);
+        }
+    }
+    let s = Solver::read(&data().join("fidapm05_rhs1.mtx")).unwrap();
+    assert_eq!([key::ROWS, key::COLS, key::NONZEROS].map(|k| s.int(k)), [42, 1, 42]);
+    assert_eq!(entries(&s)[0].2, 2.666_666_666_666_7e-2);
+}
+
+/// Files of the shared collection, where it is named: all can be read, and written, and read back.
+#[test]
+fn all_files_of_a_folder() {
+    let folder = std::env::var_os("RRBSOLVER_TEST_MATRICES").map_or_else(data, Into::into);
+    let scratch = Folder::new("folder");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e != "md") {
+            let s = Solver::read(&path).unwrap_or_else(|failure| panic!("{failure:?}"));
+            check_written(&scratch, &s);
+        }
+    }
+}
+
+/// In every file format, plain and packed, the same bits come back.
+#[track_caller]
+fn check_written(folder: &Folder, s: &Solver) {
+    let expected = s.arrays(CSR).unwrap();
+    for (name, number) in FILES {
+        for suffix in ["", ".gz"] {
+            let path = folder.0.join(format!("written.{name}{suffix}"));
+            s.write(&path, number).expect(name);
+            let packed = std::fs::read(&path).unwrap().starts_with(&[0x1f, 0x8b]);
+            assert_eq!(packed, !suffix.is_empty());
+            let back = Solver::read(&path).unwrap_or_else(|failure| panic!("{failure:?}"));
+            assert!(back.arrays(CSR).unwrap().same_bits(&expected), "{name}{suffix}");
+            assert_eq!([key::ROWS, key::COLS].map(|k| back.int(k)), [key::ROWS, key::COLS].map(|k| s.int(k)));
+        }
+    }
+    let left =
+        std::fs::read_dir(&folder.0).unwrap().any(|e| e.unwrap().path().extension().is_some_and(|e| e == "partial"));
+    assert!(!left, "a file that is not whole was left");
+}
+
+#[test]
+fn written_and_read_back() {
+    let folder = Folder::new("written");
+    let values = [1.0, -0.0, 0.1, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1.0 / 3.0, -1e22, 123456.0, 0.0];
+    let odd: Vec<_> = values.iter().enumerate().map(|(k, &a)| (k % 4, (k * 3) % 7, a)).collect();
+    for a in [
+        Entries::new(4, 7, &odd),
+        Entries::new(7, 4, &odd.iter().map(|&(i, j, a)| (j, i, a)).collect::<Vec<_>>()),
+        Entries::new(3, 3, &[(0, 1, 2.5), (1, 0, 2.5), (2, 2, -1.0)]),
+        // Equal values, but a given zero without its mirror: it is kept, so the file is general.
+        Entries::new(2, 2, &[(0, 1, 0.0), (0, 0, 1.0)]),
+        Entries::new(5, 5, &[]),
+        Entries::new(1, 1, &[(0, 0, 1e-300)]),
+        Entries::random(60, 50, 500, 3),
+    ] {
+        check_written(&folder, &a.solver());
+    }
+    let s = Entries::new(3, 3, &[(0, 1, 2.5), (1, 0, 2.5), (2, 2, -1e300)]).solver();
+    let text = |name: &str, number: i32| {
+        let path = folder.0.join(name);
+        s.write(&path, number).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    };
+    assert_eq!(text("s.mtx", 0), "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 2.5\n3 3 -1e300\n");
+    let cards: Vec<String> = text("s.rsa", 1).lines().skip(1).map(|card| card.trim_end().to_owned()).collect();
+    let second = "             3             1             1             1             0";
+    let third = "RSA                        3             3             2             0";
+    let formats = "(40I2)          (40I2)          (8E9.1)";
+    assert_eq!(cards, [second, third, formats, " 1 2 2 3", " 2 3", "    2.5E0 -1.0E300"]);
+}
+
+/// What is there stays where a file cannot be written.
+#[test]
+fn nothing_is_lost() {
+    let folder = Folder::new("lost");
+    let s = Entries::new(1, 1, &[(0, 0, 1.0)]).solver();
+    let missing = folder.0.join("none/a.mtx");
+    s.write(&missing, 0).unwrap_err().expect(status::IO, &["none/a.mtx", "cannot be written"]);
+    s.write(&folder.0, 0).unwrap_err().expect(status::IO, &["cannot be written"]);
+    s.write(&missing, 3).unwrap_err().expect(status::ARGUMENT, &["file_format", "RRB_FILE_RB", "got 3"]);
+    let kept = folder.file("kept.mtx", "as it was");
+    // A folder of that name is in the way of the file that would replace it.
+    std::fs::create_dir(folder.0.join(format!("kept.mtx.{}.partial", std::process::id()))).unwrap();
+    s.write(&kept, 0).unwrap_err().expect(status::IO, &["kept.mtx", "cannot be written"]);
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "as it was");
+    if Path::new("/dev/full").exists() {
+        s.write(Path::new("/dev/full"), 0).unwrap_err().expect(status::IO, &["/dev/full", "cannot be written"]);
+        s.write(Path::new("/dev/null"), 0).unwrap();
+    }
+}
+
+#[test]
+fn market_that_is_read() {
+    let folder = Folder::new("market");
+    let read = |text: &str| entries(&of_text(&folder, text).unwrap_or_else(|failure| panic!("{text}: {failure:?}")));
+    let general = "%%MatrixMarket matrix coordinate real general\n";
+    assert_eq!(read(&format!("{general}% c\n\n2 3 2\n\n1 3 1.5D2\n2 1 -2.5-1\n")), [(0, 2, 150.0), (1, 0, -0.25)]);
+    assert_eq!(read("%%MATRIXMARKET MATRIX Coordinate REAL General\r\n2 2 1\r\n2 2 1e0\r\n"), [(1, 1, 1.0)]);
+    assert_eq!(read(&format!("\u{feff}{general}1 1 1\n1 1 7")), [(0, 0, 7.0)]);
+    let unsigned = "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 18446744073709551615\n";
+    assert_eq!(read(unsigned), [(0, 0, 18_446_744_073_709_551_615.0)]);
+    // Duplicates add up; zeros stay.
+    assert_eq!(read(&format!("{general}2 2 3\n1 1 1\n1 1 2\n2 1 0\n")), [(0, 0, 3.0), (1, 0, 0.0)]);
+    assert_eq!(
+        read("%%MatrixMarket matrix coordinate integer symmetric\n3 3 3\n2 1 5\n1 3 -7\n2 2 1\n"),
+        [(0, 1, 5.0), (0, 2, -7.0), (1, 0, 5.0), (1, 1, 1.0), (2, 0, -7.0)]
+    );
+    assert_eq!(read("%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n"), [(0, 1, 1.0), (1, 0, 1.0)]);
+    assert_eq!(
+        read("%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 2\n2 1 3\n1 1 0\n"),
+        [(0, 0, 0.0), (0, 1, -3.0), (1, 0, 3.0)]
+    );
+    let array = "%%MatrixMarket matrix array real ";
+    assert_eq!(
+        read(&format!("{array}general\n2 2\n1\n2\n3\n4\n")),
+        [(0, 0, 1.0), (0, 1, 3.0), (1, 0, 2.0), (1, 1, 4.0)]
+    );
+    assert_eq!(
+        read(&format!("{array}symmetric\n2 2\n1\n2\n3\n")),
+        [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 3.0)]
+    );
+    let skew = read(&format!("{array}skew-symmetric\n3 3\n1\n2\n3\n"));
+    assert_eq!(skew, [(0, 1, -1.0), (0, 2, -2.0), (1, 0, 1.0), (1, 2, -3.0), (2, 0, 2.0), (2, 1, 3.0)]);
+    assert_eq!(read(&format!("{general}0 0 0\n")), []);
+    assert_eq!(read("%%MatrixMarket matrix coordinate real symmetric\n0 0 0"), []);
+    // Rows beyond 32 bits are legal in a file; their pointers are what they take.
+    let s = of_text(&folder, format!("{general}1 3000000000 1\n1 3000000000 2\n")).unwrap();
+    assert_eq!(entries(&s), [(0, 2_999_999_999, 2.0)]);
+}
+
+/// Line and reason of what cannot be read.
+#[test]
+fn market_that_is_refused() {
+    let folder = Folder::new("refused");
+    let general = "%%MatrixMarket matrix coordinate real general\n";
+    let symmetric = "%%MatrixMarket matrix coordinate real symmetric\n";
+    let parse = status::PARSE;
+    for (head, rest, code, words) in [
+        (general, "138 138 2\n1 1 1\n1 140 1\n", parse, &["line 4: column 140 is above 138"][..]),
+        (general, "2 2 1\n0 1 1\n", parse, &["line 3: row 0 is below 1"]),
+        (general, "2 2 1\n1 1 1 1\n", parse, &["line 3", "'1'"]),
+        (general, "2 2 1\n1 1\n# bytes\n", parse, &["line 3: has no value"]),
+        (general, "2 2 1\n1 x 1\n", parse, &["line 3: 'x' is no column"]),
+        (general, "2 2 1\n1 1 1.2.3\n", parse, &["line 3: '1.2.3' is no number"]),
+        (general, "2 2 2\n1 1 1.0000\n", parse, &["line 3", "after 1 of the 2"]),
+        (general, "2 2 1\n1 1 1\n2 2 2\n", parse, &["line 4: more than the 1 entries"]),
+        (general, "2 2\n", parse, &["line 2", "3 counts"]),
+        (general, "2 2 1 1\n1 1 1\n", parse, &["line 2", "more than 3 counts"]),
+        (general, "2 -2 1\n1 1 1\n", parse, &["line 2: '-2' is no count"]),
+        (general, "% only\n", parse, &["ends before"]),
+        (general, "9 9 1000000000000\n1 1 1\n", parse, &["line 2", "1000000000000 entries", "too few"]),
+        (general, "1 1 1\n1 1 nan\n", status::NOT_FINITE, &["line 3", "nan"]),
+        (general, "1 1 1\n1 1 1e400\n", status::NOT_FINITE, &["line 3", "1e400"]),
+        (general, "1 1 1\n1 1 -Inf\n", status::NOT_FINITE, &["line 3", "-Inf"]),
+        (symmetric, "3 3 4\n1 1 1\n3 2 1\n3 1 2\n2 3 1\n", parse, &["line 6: (2, 3) and (3, 2) both given"]),
+        (symmetric, "2 3 1\n1 1 1\n", parse, &["line 2", "square", "2 x 3"]),
+        ("%%MatrixMarket matrix coordinate real\n", "1 1 1\n1 1 1\n", parse, &["line 1", "symmetry"]),
+        ("%%MatrixMarket matrix coordinate complex general\n", "1 1 0\n", status::UNSUPPORTED, &["[Re -Im; Im Re]"]),
+        ("%%MatrixMarket matrix coordinate real hermitian\n", "1 1 0\n", status::UNSUPPORTED, &["complex"]),
+        ("%%MatrixMarket matrix array pattern general\n", "1 1\n", parse, &["line 1", "array"]),
+        ("%%MatrixMarket matrix coordinate pattern skew-symmetric\n", "1 1 0\n", parse, &["line 1", "signs"]),
+        ("%%MatrixMarket matrix coordinate real skew-symmetric\n", "2 2 1\n2 2 3\n", parse, &["line 3", "diagonal"]),
+        ("%%MatrixMarket matrix coordinate integer general\n", "1 1 1\n1 1 1.5\n", parse, &["line 3", "whole number"]),
+        ("%%MatrixMarket vector coordinate real general\n", "1 1 0\n", parse, &["line 1", "must be such as"]),
+        (
+            "%%MatrixMarket matrix array real general\n",
+            "100000 100000\n1\n",
+            parse,
+            &["line 2", "10000000000", "too few"],
+        ),
+        ("hello\n", "world\n", parse, &["neither MatrixMarket", "Harwell"]),
+        ("", "", parse, &["empty"]),
+        ("\u{fffe}", "", parse, &["neither"]),
+    ] {
+        let failure = of_text(&folder, format!("{head}{rest}")).map(|_| ()).unwrap_err();
+        failure.expect(code, words);
+        assert!(failure.sentence.contains("/matrix: "), "the path: {}", failure.sentence);
+    }
+    // Rows that no memory holds: the bytes of their pointers, and no more.
+    let failure = of_text(&folder, format!("{general}1000000000000000 1 1\n5 1 2\n")).map(|_| ()).unwrap_err();
+    failure.expect(status::MEMORY, &["8000000000000008", "row pointers"]);
+}
+
+/// What is no text of a matrix.
+#[test]
+fn other_files() {
+    let folder = Folder::new("other");
+    let refused = |text: &[u8], words: &[&str]| {
+        of_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
+    };
+    let pack = |text: &[u8]| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(text).unwrap();
+        packed.finish().unwrap()
+    };
+    let text = b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 3\n";
+    let packed = pack(text);
+    assert_eq!(entries(&of_text(&folder, &packed).unwrap()), [(0, 1, 3.0)]);
+    // Two members, as cat makes them.
+    let mut members = pack(&text[..20]);
+    members.extend(pack(&text[20..]));
+    assert_eq!(entries(&of_text(&folder, &members).unwrap()), [(0, 1, 3.0)]);
+    refused(&packed[..packed.len() - 9], &["too early", "fetch it again"]);
+    let mut broken = packed.clone();
+    let middle = broken.len() / 2;
+    broken[middle] ^= 0x55;
+    refused(&broken, &["gz data"]);
+    let mut tar = vec![0; 1024];
+    tar[..5].copy_from_slice(b"a.mtx");
+    tar[257..262].copy_from_slice(b"ustar");
+    refused(&pack(&tar), &["tar archive", "unpack"]);
+    refused(b"\xff\xfe%\0%\0", &["UTF-16"]);
+    refused(b"PK\x03\x04", &["zip"]);
+    for (path, words) in [
+        (folder.0.clone(), "is a folder"),
+        (folder.0.join("none.mtx"), "cannot be read"),
+        (Path::new("-").to_owned(), "standard input"),
+    ] {
+        Solver::read(&path).map(|_| ()).unwrap_err().expect(status::IO, &[path.to_str().unwrap(), words]);
+    }
+}
+
+/// Cards of Harwell-Boeing, with fields as wide as their formats say.
+fn cards(kind: &str, counts: [usize; 5], size: [usize; 3], formats: [&str; 4], rest: &[&str]) -> String {
+    let [a, b, c, d, e] = counts;
+    let [rows, cols, count] = size;
+    let [f, g, h, i] = formats;
+    let head = format!("{:<72}{:<8}\n{a:14}{b:14}{c:14}{d:14}{e:14}\n", "a title", "KEY");
+    let middle = format!("{kind:<14}{rows:14}{cols:14}{count:14}{:14}\n{f:<16}{g:<16}{h:<20}{i:<20}\n", 0);
+    head + &middle + &rest.join("\n") + "\n"
+}
+
+#[test]
+fn harwell_that_is_read() {
+    let folder = Folder::new("harwell");
+    let of = |text: &str| of_text(&folder, text).unwrap_or_else(|failure| panic!("{text}: {failure:?}"));
+    let square = [2, 2, 3];
+    let expected = [(0, 0, 1.5), (1, 0, -2.5), (1, 1, 4.0)];
+    let int = "(16I5)";
+    for (format, cards_of_values, values) in [
+        ("(4E20.12)", 1, &["  1.500000000000E+00 -2.500000000000D+00  4.0"][..]),
+        ("(1P,4E20.12)", 1, &["  1.500000000000E+00 -2.500000000000E+00  4.0E0"]),
+        ("(1P2D10.2)", 2, &["   1.50D+0 -2.50D+00", "   4.00+00"]),
+        ("(3(1PE10.2))", 1, &["  1.50E+00 -2.50E+00   4.0E+00"]),
+        // No point: before the last two digits. No exponent, with 1P: divided by 10.
+        ("(3F6.2)", 1, &["   150  -250   400"]),
+        ("(1P3F6.2)", 1, &[" 15.00-25.00 4000 "]),
+        ("(2X,3G5.1)", 1, &["    1.5 -2.5  4.0"]),
+        ("(10F8.3)", 1, &["   1.5    -2.5       4"]),
+    ] {
+        let values = if format == "(10F8.3)" { &["   1.500  -2.500   4.000"][..] } else { values };
+        let text = cards(
+            "RUA",
+            [2 + cards_of_values, 1, 1, cards_of_values, 0],
+            square,
+            [int, int, format, ""],
+            &[&["    1    3    4", "    1    2    2"][..], values].concat(),
+        );
+        assert_eq!(entries(&of(&text)), expected, "{format}");
+    }
+    // No blanks between numbers, pattern, small letters, four counts (Rutherford-Boeing).
+    let text = cards("psa", [2, 1, 1, 0, 0], [2, 2, 2], ["(3I1)", "(2I1)", "", ""], &["123", "12"]);
+    let four = text.replacen(&format!("{:14}\n", 0), "\n", 1);
+    for text in [text, four] {
+        assert_eq!(entries(&of(&text)), [(0, 0, 1.0), (1, 1, 1.0)]);
+    }
+    // Skew, rectangular, integer.
+    let text =
+        cards("RZA", [3, 1, 1, 1, 0], [2, 2, 1], [int, int, "(F4.1)", ""], &["    1    2    2", "    2", " 3.5"]);
+    assert_eq!(entries(&of(&text)), [(0, 1, -3.5), (1, 0, 3.5)]);
+    let text =
+        cards("IRA", [3, 1, 1, 1, 0], [3, 1, 2], [int, int, "(2I4)", ""], &["    1    3", "    1    3", "   7  -8"]);
+    assert_eq!(entries(&of(&text)), [(0, 0, 7.0), (2, 0, -8.0)]);
+    // A blank field, and what a short card lacks, is 0.
+    let text = cards(
+        "RUA",
+        [3, 1, 1, 1, 0],
+        square,
+        [int, int, "(3F5.1)", ""],
+        &["    1    3    4", "    1    2    2", "  1.5"],
+    );
+    assert_eq!(entries(&of(&text)), [(0, 0, 1.5), (1, 0, 0.0), (1, 1, 0.0)]);
+}
+
+#[test]
+fn right_hand_sides() {
+    let folder = Folder::new("rhs");
+    let matrix = ["    1    2    3", "    1    2", " 1.0 2.0"];
+    let text = |kind: &str, many: usize, count: usize, cards_of_rhs: usize, rest: &[&str]| {
+        let fifth = format!("{kind:<14}{many:14}{count:14}");
+        let rest = [&[fifth.as_str()][..], &matrix, rest].concat();
+        let counts = [3 + cards_of_rhs, 1, 1, 1, cards_of_rhs];
+        cards("RUA", counts, [2, 2, 2], ["(16I5)", "(16I5)", "(2F4.1)", "(2F4.1)"], &rest)
+    };
+    let s = of_text(
+        &folder,
+        text("FGX", 2, 0, 6, &[" 1.0 2.0", " 3.0 4.0", " 5.0 6.0", " 7.0 8.0", " 9.0 1.1", " 1.2 1.3"]),
+    );
+    let s = s.unwrap();
+    assert_eq!(s.int(key::FILE_RHS), 2);
+    let all = [(0, 1), (1, 0), (2, 1)].map(|(which, k)| s.vector(which, k).unwrap());
+    assert_eq!(all, [[3.0, 4.0], [5.0, 6.0], [1.2, 1.3]]);
+    s.vector(0, 2).unwrap_err().expect(status::ARGUMENT, &["k must lie in [0, 1]", "got 2"]);
+    s.vector(0, -1).unwrap_err().expect(status::ARGUMENT, &["[0, 1]"]);
+    s.vector(3, 0).unwrap_err().expect(status::ARGUMENT, &["which", "RRB_VECTOR_SOLUTION"]);
+    // By their entries: row 2 of the first, both of the second.
+    let rest = ["    1    2    4", "    2    1    2", " 1.5 2.5", " 3.5"];
+    let s = of_text(&folder, text("M", 2, 3, 4, &rest)).unwrap();
+    assert_eq!([0, 1].map(|k| s.vector(0, k).unwrap()), [[0.0, 1.5], [2.5, 3.5]]);
+    s.vector(1, 0).unwrap_err().expect(status::ARGUMENT, &["no guess"]);
+    let refused = |text: String, words: &[&str]| {
+        of_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
+    };
+    refused(text("Q", 1, 0, 1, &[" 1.0 2.0"]), &["line 5", "F or M"]);
+    refused(text("F", 1, 0, 2, &[" 1.0 2.0"]), &["line 2", "2 cards", "take 1"]);
+    refused(text("F", 1_000_000_000, 0, 1, &[" 1.0 2.0"]), &["line 5", "1000000000", "too few"]);
+    refused(text("F", 1, 0, 1, &[" 1.0 2.x"]), &["line 9", "2.x"]);
+}
+
+#[test]
+fn harwell_that_is_refused() {
+    let folder = Folder::new("cards");
+    let parse = status::PARSE;
+    let square = [2, 2, 3];
+    let good = ["    1    3    4", "    1    2    2", " 1.0 2.0 3.0"];
+    let int = "(16I5)";
+    let formats = [int, int, "(3F4.1)", ""];
+    let counts = [3, 1, 1, 1, 0];
+    let with = |k: usize, card: &'static str| {
+        let mut all = good;
+        all[k] = card;
+        cards("RUA", counts, square, formats, &all)
+    };
+    let kind = |kind: &str| cards(kind, counts, square, formats, &good);
+    let format = |format: &'static str| cards("RUA", counts, square, [int, int, format, ""], &good);
+    of_text(&folder, kind("RUA")).unwrap();
+    for (text, code, words) in [
+        (kind("CUA"), status::UNSUPPORTED, &["line 3", "complex", "[Re -Im; Im Re]"][..]),
+        (kind("RSE"), status::UNSUPPORTED, &["line 3", "elemental", "RSE", "assemble first"]),
+        (kind("QUA"), status::UNSUPPORTED, &["line 3", "QUA"]),
+        (kind("RHA"), status::UNSUPPORTED, &["complex"]),
+        (kind("XYZ"), parse, &["line 3", "XYZ"]),
+        (with(0, "    0    3    4"), parse, &["line 5", "begin with 1, got 0"]),
+        (with(0, "    1    5    4"), parse, &["line 5", "5 is above 4"]),
+        (with(0, "    1    3    2"), parse, &["line 5", "2 is below"]),
+        (with(0, "    1    3    3"), parse, &["line 5", "end with 4, got 3"]),
+        (with(0, "    1    x    4"), parse, &["line 5", "'    x' is no pointer"]),
+        (with(1, "    1    3    2"), parse, &["line 6", "row 3", "[1, 2]"]),
+        (with(1, "    1    2"), parse, &["line 6", "row 0", "[1, 2]"]),
+        (with(2, " 1.0 2.0 3,0"), parse, &["line 7", "3,0"]),
+        (with(2, " 1.0 NaN 3.0"), status::NOT_FINITE, &["line 7", "NaN"]),
+        (format("(3A4)"), parse, &["line 4", "(3A4)", "values"]),
+        (format(""), parse, &["line 4", "values"]),
+        (cards("RUA", counts, square, ["(4E4.1)", int, "(3F4.1)", ""], &good), parse, &["line 4", "pointers"]),
+        (cards("RUA", [4, 2, 1, 1, 0], square, formats, &good), parse, &["line 2", "2 cards of pointers", "take 1"]),
+        (cards("RUA", [4, 1, 1, 2, 0], square, formats, &good), parse, &["line 2", "2 cards of values"]),
+        (cards("RUA", counts, square, formats, &good[..2]), parse, &["ends 3 numbers too early"]),
+        (cards("RSA", counts, [2, 3, 3], formats, &good), parse, &["line 3", "square"]),
+        (cards("RUA", counts, [2, 2, 5], formats, &good), parse, &["line 3", "5 entries", "2 x 2"]),
+        (cards("RUA", counts, [2, 999_999_999, 3], formats, &good), parse, &["line 3", "999999999", "too few"]),
+        (kind("RUA") + "1.0\n", parse, &["line 8", "more cards"]),
+        ("a\n 1 1 1 1\n".to_owned(), parse, &["line 3", "ends before"]),
+    ] {
+        of_text(&folder, &text).map(|_| ()).unwrap_err().expect(code, words);
+    }
+    let both = cards("RSA", [3, 1, 1, 1, 0], [2, 2, 2], formats, &["    1    2    3", "    2    1", " 1.0 2.0"]);
+    of_text(&folder, both).map(|_| ()).unwrap_err().expect(parse, &["line 6", "(1, 2) and (2, 1) both given"]);
+    let skew = cards("RZA", [3, 1, 1, 1, 0], [2, 2, 1], formats, &["    1    2    2", "    1", " 1.0"]);
+    of_text(&folder, skew).map(|_| ()).unwrap_err().expect(parse, &["line 6", "diagonal"]);
+}
+
+/// Files with bytes changed, cut out, put in, or lines swapped: read, or refused with a sentence that names the file.
+/// RRBSOLVER_TEST_SECONDS: for so long instead of 300 of each.
+#[test]
+fn mutilated_files() {
+    let folder = Folder::new("mutilated");
+    // Rows that a changed count adds are pointers that would be filled.
+    limit_memory(1 << 31);
+    let seconds: Option<f64> = std::env::var("RRBSOLVER_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
+    let start = std::time::Instant::now();
+    let rhs =
+        "t\n 7 1 1 1 4\nRUA 2 2 2 0\n(16I5)          (16I5)          (2F4.1)             (2F4.1)\nM             2 3\n";
+    let texts: Vec<Vec<u8>> = ["west0067.rua", "bcsstk01.rsa", "can_24.psa", "nos4.mtx", "fidapm05_rhs1.mtx"]
+        .iter()
+        .map(|name| std::fs::read(data().join(name)).unwrap())
+        .chain([
+            format!("{rhs}    1    2    3\n    1    2\n 1.0 2.0\n    1    2    4\n    2    1    2\n 1.5 2.5\n 3.5\n")
+                .into(),
+            b"%%MatrixMarket matrix coordinate pattern symmetric\n4 4 4\n1 1\n2 1\n1 3\n4 4\n".to_vec(),
+            b"%%MatrixMarket matrix array real skew-symmetric\n3 3\n1\n2\n3\n".to_vec(),
+        ])
+        .collect();
+    let (mut read, mut refused) = (0, 0);
+    let mut random = SplitMix(20_261_126);
+    for round in 0.. {
+        let done = seconds.map_or(round >= 300, |seconds| start.elapsed().as_secs_f64() > seconds);
+        if done {
+            break;
+        }
+        for text in &texts {
+            let text = mutilated(text, &mut random);
+            match of_text(&folder, &text) {
+                Ok(s) => {
+                    assert!(s.int(key::NONZEROS) as usize <= 2 * text.len());
+                    read += 1;
+                }
+                Err(failure) => {
+                    let expected = [status::PARSE, status::NOT_FINITE, status::UNSUPPORTED, status::MEMORY];
+                    assert!(expected.contains(&failure.status), "{failure:?}");
+                    assert!(failure.status == status::MEMORY || failure.sentence.contains("/matrix: "), "{failure:?}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(read > 100 && refused > 1000, "{read} read, {refused} refused");
+}
+
+/// From here on the process has no more than so many bytes of addresses.
+fn limit_memory(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a limit of this process alone, from a value that outlives the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
+fn mutilated(text: &[u8], random: &mut SplitMix) -> Vec<u8> {
+    let mut text = text.to_vec();
+    let mut below = |n: usize| ((random.unit() * n as f64) as usize).min(n.max(1) - 1);
+    for _ in 0..1 + below(3) {
+        // The head of a file has most of what can go wrong.
+        let len = if below(2) == 0 { text.len() } else { text.len().min(400) };
+        if len == 0 {
+            break;
+        }
+        let at = below(len);
+        match below(6) {
+            0 => text[at] = b" 0123456789-+.eEdD%\n()IXP"[below(24)],
+            1 => text[at] = below(256) as u8,
+            2 => text.truncate(at),
+            3 => drop(text.drain(at..(at + 1 + below(30)).min(text.len()))),
+            4 => {
+                let piece: Vec<u8> = text[at..(at + 1 + below(40)).min(text.len())].to_vec();
+                let to = below(len);
+                text.splice(to..to, piece);
+            }
+            _ => {
+                let digits: Vec<u8> = (0..1 + below(12)).map(|_| b'0' + below(10) as u8).collect();
+                text.splice(at..at, digits);
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,136 @@
+//! Memory of the readers: at most 32 times the text, and 1 MB, whatever a file says; pointers to rows come on top. One
+//! test alone: it counts what the whole process takes.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::sparse::*;
+use common::status;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts bytes that are in use, and the most there were.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+fn took(bytes: usize) {
+    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MOST.fetch_max(now, Ordering::Relaxed);
+}
+
+// SAFETY: the system's allocator does the work; this counts beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: as our caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as our caller promised.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, new: usize) -> *mut u8 {
+        // Both are there while one is copied.
+        took(new);
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as our caller promised.
+        unsafe { System.realloc(at, layout, new) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Reads a file: the most bytes that were in use meanwhile beyond those before, and what came of it.
+fn most(folder: &Folder, text: &[u8]) -> (usize, Option<i64>) {
+    let path = folder.file("matrix", text);
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let read = Solver::read(&path);
+    let most = MOST.load(Ordering::Relaxed) - before;
+    (most, read.ok().map(|s| s.int(key::NONZEROS)))
+}
+
+#[test]
+fn of_the_text() {
+    let folder = Folder::new("memory");
+    let count = 400_000;
+    let lines = |line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    let head = |field: &str, symmetry: &str, counts: String| {
+        format!("%%MatrixMarket matrix coordinate {field} {symmetry}\n{counts}\n")
+    };
+    let mut cards = String::new();
+    // 900 x 900, nearly full, in fields of three and six columns.
+    let (n, per_column) = (900, 800);
+    let entries = n * per_column;
+    let cards_of = |count: usize, per_card: usize| count.div_ceil(per_card);
+    let _ = writeln!(cards, "t\n 1 {} {} 0 0", cards_of(n + 1, 12), cards_of(entries, 26));
+    let _ = writeln!(cards, "PUA {n} {n} {entries} 0\n(12I6)          (26I3)");
+    let fields = |cards: &mut String, all: Vec<usize>, width: usize, per_card: usize| {
+        for card in all.chunks(per_card) {
+            card.iter().for_each(|k| write!(cards, "{k:width$}").expect("a text"));
+            cards.push('\n');
+        }
+    };
+    fields(&mut cards, (0..=n).map(|j| 1 + j * per_column).collect(), 6, 12);
+    fields(&mut cards, (0..entries).map(|k| 1 + k % per_column).collect(), 3, 26);
+    let samples = [
+        (
+            "short lines",
+            head("pattern", "general", format!("9 9 {count}")) + &lines(&|k| format!("{} {}\n", 1 + k % 9, 1 + k % 7)),
+        ),
+        (
+            "both triangles of short lines",
+            head("pattern", "symmetric", format!("9 9 {count}")) + &lines(&|k| format!("{} {}\n", 2 + k % 8, 1)),
+        ),
+        ("one place", head("pattern", "symmetric", format!("9 9 {count}")) + &"1 1\n".repeat(count)),
+        (
+            "values",
+            head("real", "general", format!("999 999 {count}"))
+                + &lines(&|k| format!("{} {} 1\n", 1 + k % 999, 1 + (k * k) % 997)),
+        ),
+        ("an array", format!("%%MatrixMarket matrix array real general\n{count} 1\n") + &"1\n".repeat(count)),
+        (
+            "a symmetric array",
+            "%%MatrixMarket matrix array real symmetric\n900 900\n".to_owned() + &"1\n".repeat(900 * 901 / 2),
+        ),
+        ("cards", cards),
+    ];
+    for (name, text) in &samples {
+        let (most, nonzeros) = most(&folder, text.as_bytes());
+        let rows = if *name == "an array" { count } else { 1000 };
+        assert!(nonzeros.is_some(), "{name} is read");
+        assert!(
+            most <= 32 * text.len() + (1 << 20) + 8 * rows,
+            "{name}: {:.1} bytes a byte",
+            most as f64 / text.len() as f64
+        );
+        // The same where the file ends early: nothing is believed before it is seen.
+        let cut = &text.as_bytes()[..text.len() / 3];
+        let (most, nonzeros) = self::most(&folder, cut);
+        assert_eq!(nonzeros, None, "{name} ends early");
+        assert!(
+            most <= 32 * cut.len() + (1 << 20) + 8 * rows,
+            "{name}, cut: {:.1} bytes a byte",
+            most as f64 / cut.len() as f64
+        );
+    }
+    for counts in ["999999999 999999999 999999999", "3 3 999999999999", "2 2 9223372036854775807"] {
+        let (most, nonzeros) = most(&folder, (head("real", "symmetric", counts.to_owned()) + "1 1 1\n").as_bytes());
+        assert!(nonzeros.is_none() && most < 1 << 20, "{counts}: {most} bytes");
+    }
+    refused_by_what_is_there(&folder);
+}
+
+/// Pointers to more rows than the memory that is there holds are refused by their bytes, not begun.
+fn refused_by_what_is_there(folder: &Folder) {
+    let text = "%%MatrixMarket matrix coordinate real general\n900000000000 3 1\n800000000000 2 1.5\n";
+    let failure = Solver::read(&folder.file("matrix", text)).map(|_| ()).unwrap_err();
+    failure.expect(status::MEMORY, &["7200000000008 bytes of row pointers"]);
+}

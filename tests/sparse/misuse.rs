@@ -1,0 +1,208 @@
+//! Wrong calls of the `sparse_` family: each has its status and its sentence, leaves outputs and handle as documented,
+//! and the host lives.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::sparse::*;
+use common::{Failure, outcome, status};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+fn good() -> Solver {
+    Entries::new(2, 3, &[(0, 0, 1.0), (0, 2, 2.0), (1, 1, 3.0)]).solver()
+}
+
+#[track_caller]
+fn assert_alive(s: &Solver) {
+    assert_eq!(s.product(&[1.0, 10.0, 100.0], false).unwrap(), [201.0, 30.0]);
+}
+
+#[test]
+fn null_pointers() {
+    let s = good();
+    let h = s.handle;
+    let none: *mut Handle = null_mut();
+    let (ptr, col, values) = ([0i32, 1, 2], [0i32, 1], [1.0, 2.0]);
+    let [p, c] = [&ptr[..], &col].map(|a| a.as_ptr().cast::<c_void>());
+    let (x, mut y, mut sizes) = ([1.0; 3], [7.0; 3], [5i64; 4]);
+    let mut out = null_mut();
+    let refused = |status: i32, name: &str| outcome(status).unwrap_err().expect(status::NULL, &[name, "NULL"]);
+    // SAFETY: pointers are live or NULL, which is what is tested.
+    unsafe {
+        refused(sparse_create_csr(2, 2, 2, p, c, values.as_ptr(), 4, 0, null_mut()), "out");
+        refused(sparse_create_csr(2, 2, 2, null(), c, values.as_ptr(), 4, 0, &mut out), "row_ptr");
+        refused(sparse_create_csr(2, 2, 2, p, null(), values.as_ptr(), 4, 0, &mut out), "col");
+        refused(sparse_create_csr(2, 2, 2, p, c, null(), 4, 0, &mut out), "values");
+        refused(sparse_create_csc(2, 2, 2, null(), c, values.as_ptr(), 4, 0, &mut out), "col_ptr");
+        refused(sparse_create_csc(2, 2, 2, p, null(), values.as_ptr(), 4, 0, &mut out), "row");
+        refused(sparse_create_coo(2, 2, 2, null(), c, values.as_ptr(), 4, 0, &mut out), "row");
+        refused(sparse_create_from(11, 2, 2, null(), null(), null(), null(), values.as_ptr(), &mut out), "sizes");
+        let lengths = [0i64, 0, 0, 2];
+        refused(sparse_create_from(11, 2, 2, lengths.as_ptr(), null(), null(), null(), null(), &mut out), "values");
+        refused(sparse_read(null(), &mut out), "path");
+        refused(sparse_read(c"x".as_ptr(), null_mut()), "out");
+        refused(sparse_write(none, c"x".as_ptr(), 0), "handle");
+        refused(sparse_write(h, null(), 0), "path");
+        refused(sparse_get_vector(none, 0, 0, y.as_mut_ptr()), "handle");
+        refused(sparse_set_values(none, x.as_ptr()), "handle");
+        refused(sparse_set_values(h, null()), "values");
+        refused(sparse_sizes(none, 2, sizes.as_mut_ptr()), "handle");
+        refused(sparse_sizes(h, 2, null_mut()), "sizes");
+        refused(sparse_arrays(none, 2, null_mut(), null_mut(), null_mut(), null_mut()), "handle");
+        refused(sparse_arrays(h, 2, null_mut(), sizes.as_mut_ptr(), null_mut(), y.as_mut_ptr()), "i0");
+        refused(sparse_multiply(none, x.as_ptr(), y.as_mut_ptr()), "handle");
+        refused(sparse_multiply(h, null(), y.as_mut_ptr()), "x");
+        refused(sparse_multiply(h, x.as_ptr(), null_mut()), "y");
+        refused(sparse_multiply_transposed(h, null(), y.as_mut_ptr()), "x");
+        refused(sparse_set_options(h, null()), "text");
+        refused(sparse_get_int(h, key::ROWS, null_mut()), "value");
+        assert_eq!(sparse_destroy(null_mut()), status::OK);
+    }
+    assert!(out.is_null() && y == [7.0; 3] && sizes == [5; 4], "outputs of failed calls are untouched");
+    assert_alive(&s);
+}
+
+/// Pointers and indices: by name, number, value and range, and what may be meant.
+#[test]
+fn indices() {
+    let csr = |ptr: &[i32], col: &[i32], base: i32| Solver::csr(2, 3, ptr, col, &[1.0, 2.0, 3.0], base).map(|_| ());
+    let refused = |result: Result<(), Failure>, words: &[&str]| result.unwrap_err().expect(status::ARGUMENT, words);
+    csr(&[0, 2, 3], &[0, 2, 1], 0).unwrap();
+    csr(&[1, 3, 4], &[1, 3, 2], 1).unwrap();
+    refused(csr(&[0, 2, 3], &[0, 2, 1], 1), &["entry 0 of row_ptr must be the base, 1, got 0"]);
+    refused(csr(&[1, 3, 4], &[1, 3, 2], 0), &["entry 0 of row_ptr must be the base, 0, got 1"]);
+    refused(csr(&[0, 4, 3], &[0, 2, 1], 0), &["entry 2 of row_ptr must be at least the one before it, 4, got 3"]);
+    refused(csr(&[0, 2, 2], &[0, 2, 1], 0), &["entry 2 of row_ptr", "= 3, got 2"]);
+    refused(csr(&[0, -2_147_483_648, 3], &[0, 2, 1], 0), &["entry 1 of row_ptr", "index_bytes = 8", "-2147483648"]);
+    refused(csr(&[0, 2, 3], &[0, 3, 1], 0), &["entry 1 of col must lie in [0, 2] (or is base 1?), got 3"]);
+    refused(csr(&[1, 3, 4], &[1, 0, 2], 1), &["entry 1 of col must lie in [1, 3] (or is base 0?), got 0"]);
+    refused(csr(&[0, 2, 3], &[0, -1, 1], 0), &["entry 1 of col must lie in [0, 2], got -1"]);
+    let coo = |row: i32, col: i32| Solver::coo(2, 3, &[row], &[col], &[1.0], 0).map(|_| ());
+    refused(coo(2, 0), &["entry 0 of row must lie in [0, 1]"]);
+    refused(coo(0, 3), &["entry 0 of col must lie in [0, 2]"]);
+    refused(Solver::coo(0, 3, &[0], &[0], &[1.0], 0).map(|_| ()), &["entry 0 of row must not be there"]);
+    refused(Solver::csc(2, 1, &[0, 2], &[0, 2], &[1.0, 2.0], 0).map(|_| ()), &["entry 1 of row must lie in [0, 1]"]);
+    refused(Solver::coo(2, 3, &[0], &[0], &[1.0], 2).map(|_| ()), &["base must be 0 or 1, got 2"]);
+    let mut out = null_mut();
+    let (i, a) = ([0i64], [1.0]);
+    // SAFETY: arrays of one value.
+    let status =
+        unsafe { sparse_create_coo(1, 1, 1, i.as_ptr().cast(), i.as_ptr().cast(), a.as_ptr(), 2, 0, &mut out) };
+    refused(outcome(status).map(|_| ()), &["index_bytes must be 4 or 8, got 2"]);
+    // SAFETY: no array is read.
+    let status = unsafe { sparse_create_coo(-1, 1, 0, null(), null(), null(), 4, 0, &mut out) };
+    outcome(status).unwrap_err().expect(status::DIMENSION, &["rows must be at least 0", "-1"]);
+    // SAFETY: as above.
+    let status = unsafe { sparse_create_coo(1, 1, i64::MAX, i.as_ptr().cast(), null(), null(), 4, 0, &mut out) };
+    outcome(status).unwrap_err().expect(status::DIMENSION, &["nnz", "9223372036854775807"]);
+    // SAFETY: no array is needed.
+    assert_eq!(unsafe { sparse_create_coo(3, 0, 0, null(), null(), null(), 8, 1, &mut out) }, status::OK);
+    drop(Solver { handle: out });
+}
+
+#[test]
+fn values() {
+    let refused = |values: &[f64]| {
+        Solver::coo(2, 2, &[0, 1], &[0, 1], values, 0)
+            .map(|_| ())
+            .unwrap_err()
+            .expect(status::NOT_FINITE, &["values", "at 1"]);
+    };
+    refused(&[1.0, f64::NAN]);
+    refused(&[1.0, f64::INFINITY]);
+    let s = good();
+    s.set_values(&[1.0, f64::NAN, 2.0]).unwrap_err().expect(status::NOT_FINITE, &["values", "NaN at 1"]);
+    assert_alive(&s);
+    s.product(&[1.0, f64::INFINITY, 1.0], false).unwrap_err().expect(status::NOT_FINITE, &["x holds inf at 1"]);
+    s.options("check_input=0").unwrap();
+    assert!(s.product(&[1.0, f64::INFINITY, 1.0], false).unwrap()[1].is_infinite());
+    assert_alive(&s);
+}
+
+#[test]
+fn overlaps_and_addresses() {
+    let s = good();
+    let mut all = [7.0; 8];
+    let at = all.as_mut_ptr();
+    // SAFETY: parts of one array; those astray or overlapping are not read.
+    unsafe {
+        let overlap = sparse_multiply(s.handle, at, at.add(2));
+        outcome(overlap).unwrap_err().expect(status::ARGUMENT, &["x", "y", "overlap"]);
+        let astray = sparse_multiply(s.handle, at.wrapping_byte_add(4), at.add(5));
+        outcome(astray).unwrap_err().expect(status::ARGUMENT, &["x must lie at a multiple of 8 bytes"]);
+        let places: *mut i64 = at.cast();
+        let overlap = sparse_arrays(s.handle, CSR, places, places.add(2), null_mut(), at.add(5));
+        outcome(overlap).unwrap_err().expect(status::ARGUMENT, &["i0", "i1", "overlap"]);
+    }
+    assert_eq!(all, [7.0; 8]);
+    assert_alive(&s);
+}
+
+/// Arrays of formats that do not fit each other, or no matrix.
+#[test]
+fn arrays_of_formats() {
+    let refused = |format: i32, rows: usize, cols: usize, arrays: Arrays, code: i32, words: &[&str]| {
+        Solver::from(format, rows, cols, &arrays).map(|_| ()).unwrap_err().expect(code, words);
+    };
+    let (argument, dimension) = (status::ARGUMENT, status::DIMENSION);
+    let a = |i0: &[i64], i1: &[i64], i2: &[i64], count: usize| Arrays::new(i0, i1, i2, &vec![1.5; count]);
+    refused(0, 2, 2, a(&[], &[], &[], 0), argument, &["format", "auto"]);
+    refused(12, 2, 2, a(&[], &[], &[], 0), argument, &["format", "12"]);
+    refused(1, 2, 2, a(&[0], &[], &[], 1), dimension, &["format=coo", "1, 1 and 0 entries, got 1, 0 and 0"]);
+    refused(2, 2, 2, a(&[0, 1], &[0], &[], 1), dimension, &["format=csr", "3, 1 and 0"]);
+    refused(2, 2, 2, a(&[0, 1, 1], &[2], &[], 1), argument, &["entry 0 of col", "[0, 1]"]);
+    refused(4, 4, 4, a(&[0, 1, 1], &[0], &[], 3), dimension, &["format=bsr", "no b"]);
+    refused(4, 4, 4, a(&[0, 1, 1], &[2], &[], 4), argument, &["entry 0 of i1", "[0, 1]"]);
+    refused(5, 2, 2, a(&[0, 0], &[], &[], 4), argument, &["entry 1 of i0", "above the one before it"]);
+    refused(5, 2, 2, a(&[2], &[], &[], 2), argument, &["entry 0 of i0", "(-2, 2)"]);
+    refused(5, 2, 2, a(&[0], &[], &[], 3), dimension, &["format=dia", "3 values"]);
+    refused(6, 2, 2, a(&[0, 1, 0], &[], &[], 3), dimension, &["format=ell", "3 values"]);
+    refused(6, 2, 2, a(&[0, 2], &[], &[], 2), argument, &["entry 1 of i0", "[0, 1]"]);
+    refused(7, 2, 2, a(&[0, 1], &[0, 3], &[0, 0, 0], 3), argument, &["entry 1 of i1", "multiple of 2"]);
+    refused(7, 2, 2, a(&[0, 0], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "come once"]);
+    refused(7, 2, 2, a(&[0, -1], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "[0, 2)"]);
+    refused(7, 3, 2, a(&[0, 1], &[0, 2], &[0, 0], 2), dimension, &["format=sell", "3 rows"]);
+    refused(8, 2, 2, a(&[0, 1], &[0, 1, 3], &[0, 0, 0], 3), argument, &["entry 2 of i1", "at most 1"]);
+    refused(9, 2, 2, a(&[0, 5], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "[0, 2)"]);
+    refused(8, 2, 2, a(&[0, 1], &[], &[], 0), dimension, &["format=jds"]);
+    refused(10, 2, 3, a(&[0, 1, 2], &[], &[], 2), dimension, &["format=skyline", "2 x 3"]);
+    refused(10, 2, 2, a(&[0, 2, 3], &[], &[], 3), argument, &["entry 1 of i0", "1 to 1"]);
+    refused(10, 2, 2, a(&[0, 1, 2], &[0, 1, 1], &[], 3), argument, &["entry 1 of i1", "at most 0"]);
+    refused(11, 2, 3, a(&[], &[], &[], 3), dimension, &["format=diagonal", "2 values, got 3"]);
+    let nan = Arrays::new(&[], &[], &[], &[1.0, f64::NAN]);
+    refused(11, 2, 2, nan, status::NOT_FINITE, &["values", "at 1"]);
+    let s = good();
+    s.sizes(0).unwrap_err().expect(argument, &["auto"]);
+    s.sizes(99).unwrap_err().expect(argument, &["format", "99"]);
+    s.sizes(10).unwrap_err().expect(dimension, &["format=skyline", "2 x 3"]);
+    s.options("format=diagonal").unwrap();
+    s.product(&[1.0; 3], false).unwrap_err().expect(argument, &["format=diagonal", "(0, 2)", "format=auto"]);
+    s.options("format=auto").unwrap();
+    assert_alive(&s);
+}
+
+#[test]
+fn options() {
+    let s = good();
+    let refused = |text: &str, code: i32, words: &[&str]| s.options(text).unwrap_err().expect(code, words);
+    refused("format=csx", status::OPTION, &["format must be one of auto, coo, csr", "did you mean 'csr'"]);
+    refused("slice=257", status::ARGUMENT, &["slice must lie in [0, 256]"]);
+    refused("block_size=33", status::ARGUMENT, &["block_size must lie in [0, 32]"]);
+    refused("rel_tol=1e-3", status::OPTION, &["sparse_ has no option rel_tol", "multiplies"]);
+    refused("levels=3", status::OPTION, &["sparse_ has no option levels", "one of rrb_"]);
+    let mut value = 5;
+    // SAFETY: a live handle; the value outlives the calls.
+    unsafe {
+        let set = sparse_set_int(s.handle, key::ROWS, 3);
+        outcome(set).unwrap_err().expect(status::OPTION, &["rows is a result"]);
+        let get = sparse_get_int(s.handle, key::BYTES_PER_NONZERO, &mut value);
+        outcome(get).unwrap_err().expect(status::OPTION, &["bytes_per_nonzero is real"]);
+        let get = sparse_get_int(s.handle, 1000, &mut value);
+        outcome(get).unwrap_err().expect(status::OPTION, &["sparse_ has no result iterations"]);
+    }
+    assert_eq!(value, 5);
+    assert_eq!([key::FORMAT, key::BLOCK_SIZE, key::SLICE, key::SIGMA].map(|k| s.int(k)), [0; 4]);
+    assert_eq!(s.int(key::FORMAT_MEMORY), 1 << 34);
+    assert_alive(&s);
+}
