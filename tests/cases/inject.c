@@ -29,6 +29,10 @@ static int nx = NX, ny = NY;
 enum { PX = 6, PY = 5, PZ = 2, PATCHES = PX * PY * PZ, SIDE = 8, CELLS = SIDE * SIDE * SIDE };
 enum { GHOSTED = (SIDE + 2) * (SIDE + 2) * (SIDE + 2) };
 
+/* Cells of a box of two phases, as many as a team of threads wants. */
+enum { BX = 30, BY = 20, BZ = 30, BOX = BX * BY * BZ };
+static int bx = BX, by = BY, bz = BZ;
+
 /* What children hand over, in memory that all processes share. */
 static struct {
     /* Requests for memory in the phase that is watched. */
@@ -38,6 +42,8 @@ static struct {
     double solutions[4][N];
     /* The same of a smoother: u after all calls. */
     double u[PATCHES][GHOSTED];
+    /* Of a box of cells: of the first matrix, of the second one after it, and on a new handle. */
+    double pressures[3][BOX];
 } *results;
 
 /* Of the child: what is refused, and what was wrong. */
@@ -523,6 +529,166 @@ static void smooth_all(void)
     memcpy(results->u, u, sizeof u);
 }
 
+/* ---- Boxes of two phases ---- */
+
+static const char *const BOXES_ON_THE_HOST[] = {
+    "threads=3 deflation=levelset",
+    "threads=1",
+    "threads=2 preconditioner=multigrid coarsening=cell precision=f64",
+    "threads=2 preconditioner=neumann",
+    "threads=3 preconditioner=ic0 deflation=subdomain coarse_solver=cg",
+    "threads=2 preconditioner=ric deflation=levelset_subdomain coarse_solver=cholesky keep_all=1 verbosity=2",
+    "threads=2 preconditioner=neumann order=4 deflation=none fusion=off",
+    "threads=1 backend=reference preconditioner=jacobi",
+};
+static const char *const BOXES_ON_A_DEVICE[] = {
+    "backend=cuda deflation=levelset",
+    "backend=cuda preconditioner=neumann",
+    "backend=cuda preconditioner=neumann deflation=subdomain coarse_solver=cholesky",
+};
+static const char *const *boxes = BOXES_ON_THE_HOST;
+static int box_count = sizeof BOXES_ON_THE_HOST / sizeof BOXES_ON_THE_HOST[0];
+
+typedef struct {
+    double center[BOX], forward[3][BOX];
+} box_matrix;
+
+static box_matrix first_box, second_box;
+static double source[BOX], pressure[BOX];
+static int32_t labels[BOX];
+
+/* Conductances 1 and 1000: two bubbles, whose places differ by `moved`. */
+static void fill_box(box_matrix *a, int moved)
+{
+    int size[3] = {bx, by, bz}, steps[3] = {1, bx, bx * by};
+    memset(a, 0, sizeof *a);
+    for (int c = 0; c < bx * by * bz; c++) {
+        int at[3] = {c % bx, c / bx % by, c / bx / by};
+        int low = 1, high = 1;
+        for (int d = 0; d < 3; d++) {
+            low &= at[d] > 1 + moved && at[d] < size[d] / 2 - 1;
+            high &= at[d] > size[d] / 2 && at[d] < size[d] - 2;
+        }
+        labels[c] = low ? 3 : high ? 7 : -1;
+    }
+    for (int d = 0; d < 3; d++) {
+        for (int c = 0; c < bx * by * bz; c++) {
+            if (c / steps[d] % size[d] + 1 == size[d])
+                continue;
+            int next = c + steps[d];
+            double coupling = labels[c] >= 0 && labels[next] >= 0 ? 1000 : 1;
+            a->forward[d][c] = -coupling;
+            a->center[c] += coupling;
+            a->center[next] += coupling;
+        }
+    }
+}
+
+static rrb_status factorize_box(dpcg_handle *h, const box_matrix *a)
+{
+    return dpcg_factorize(h, a->center, a->forward[0], a->forward[1], a->forward[2]);
+}
+
+static dpcg_handle *box_of(const char *options)
+{
+    dpcg_handle *h = NULL;
+    must(dpcg_create(bx, by, bz, &h), RRB_OK, "create");
+    must(dpcg_set_options(h, options), RRB_OK, "set_options");
+    return h;
+}
+
+static void options_of_box(char *text, size_t room)
+{
+    snprintf(text, room, "max_iter=9000 log=/dev/null rel_tol=1e-8 %s", boxes[chosen]);
+}
+
+static void solve_box(dpcg_handle *h, double *solution)
+{
+    memset(solution, 0, sizeof pressure);
+    must(dpcg_solve(h, source, solution), RRB_OK, "solve");
+}
+
+static void same_pressure(const double *solution, const char *what)
+{
+    if (memcmp(pressure, solution, sizeof pressure) != 0)
+        complain("%s has other bits", what);
+}
+
+static void box_factorized(dpcg_handle *h, const box_matrix *a, int refused, const double *expected)
+{
+    if (refused) {
+        must(dpcg_solve(h, source, pressure), RRB_ERR_STATE, "solve after a refused factorization");
+        must(factorize_box(h, a), RRB_OK, "factorize");
+    }
+    solve_box(h, pressure);
+    same_pressure(expected, "the solution");
+}
+
+enum { BOX_CREATE, BOX_SET, BOX_REGIONS, BOX_FACTORIZE, BOX_ANOTHER, BOX_SOLVE, BOX_APPLY, BOX_PHASES };
+
+static void box_case(void)
+{
+    dpcg_handle *h = NULL;
+    char text[200];
+    options_of_box(text, sizeof text);
+    refuse(BOX_CREATE);
+    if (watched(dpcg_create(bx, by, bz, &h))) {
+        if (h)
+            complain("a handle in spite of the refusal");
+        must(dpcg_create(bx, by, bz, &h), RRB_OK, "create");
+    }
+    refuse(BOX_SET);
+    if (watched(dpcg_set_options(h, text)))
+        must(dpcg_set_options(h, text), RRB_OK, "set_options");
+    refuse(BOX_REGIONS);
+    if (watched(dpcg_set_regions(h, labels)))
+        must(dpcg_set_regions(h, labels), RRB_OK, "set_regions");
+    refuse(BOX_FACTORIZE);
+    int refused = watched(factorize_box(h, &first_box));
+    box_factorized(h, &first_box, refused, results->pressures[0]);
+    refuse(BOX_ANOTHER);
+    refused = watched(factorize_box(h, &second_box));
+    box_factorized(h, &second_box, refused, results->pressures[refused ? 2 : 1]);
+    refuse(BOX_SOLVE);
+    memset(pressure, 0, sizeof pressure);
+    if (!watched(dpcg_solve(h, source, pressure)))
+        same_pressure(results->pressures[1], "the last solution");
+    refuse(BOX_APPLY);
+    watched(dpcg_apply(h, source, pressure));
+    dpcg_destroy(&h);
+}
+
+/* A source without a part in the null space: what it has on two neighbours cancels. */
+static void prepare_box(void)
+{
+    fill_box(&second_box, 1);
+    fill_box(&first_box, 0);
+    memset(source, 0, sizeof source);
+    for (int c = 0; c + 1 < bx * by * bz; c++) {
+        double value = (c * 7919 % 1013) / 1013.0 - 0.5;
+        source[c] += value;
+        source[c + 1] -= value;
+    }
+}
+
+/* What there is without refusals. */
+static void solve_boxes(void)
+{
+    char text[200];
+    options_of_box(text, sizeof text);
+    for (int anew = 0; anew < 2; anew++) {
+        dpcg_handle *h = box_of(text);
+        must(dpcg_set_regions(h, labels), RRB_OK, "set_regions");
+        if (!anew) {
+            must(factorize_box(h, &first_box), RRB_OK, "factorize");
+            solve_box(h, results->pressures[0]);
+        }
+        must(factorize_box(h, &second_box), RRB_OK, "factorize");
+        solve_box(h, results->pressures[1 + anew]);
+        dpcg_destroy(&h);
+    }
+}
+
 int main(int count_of_arguments, char **arguments)
 {
     int device = count_of_arguments == 4 && strcmp(arguments[3], "device") == 0;
@@ -545,6 +711,11 @@ int main(int count_of_arguments, char **arguments)
         system_count = sizeof ON_A_DEVICE / sizeof ON_A_DEVICE[0];
         smoothers = BLOCKS_ON_A_DEVICE;
         smoother_count = sizeof BLOCKS_ON_A_DEVICE / sizeof BLOCKS_ON_A_DEVICE[0];
+        bx = 12;
+        by = 10;
+        bz = 12;
+        boxes = BOXES_ON_A_DEVICE;
+        box_count = sizeof BOXES_ON_A_DEVICE / sizeof BOXES_ON_A_DEVICE[0];
     } else {
         setenv("CUDA_VISIBLE_DEVICES", "", 1);
     }
@@ -567,6 +738,12 @@ int main(int count_of_arguments, char **arguments)
         prepare_smoother();
         run(smooth_all, -1);
         refuse_all(smoother_case, SMOOTHER_PHASES, device ? NONE : APPLY);
+    }
+    for (chosen = 0; chosen < box_count; chosen++) {
+        snprintf(place, sizeof place, "dpcg %s", boxes[chosen]);
+        prepare_box();
+        run(solve_boxes, -1);
+        refuse_all(box_case, BOX_PHASES, device ? NONE : BOX_SOLVE);
     }
     printf("%ld refusals: %ld answered, %ld survived without the memory, %ld wrong\n", refusals,
            refusals - survived - failures, survived, failures);
