@@ -150,7 +150,7 @@ fn paper(args: &PaperArgs) -> Result<()> {
     for (name, line) in lines {
         let line = if args.quick { quick(&line) } else { line };
         println!("\n## {name}\n\n    {PROGRAM} {line}\n");
-        if name.starts_with("slides") {
+        if line.starts_with("two-phase") {
             println!("{ASSUMED}\n");
         }
         let record = execute_line(&line)?;
@@ -161,7 +161,7 @@ fn paper(args: &PaperArgs) -> Result<()> {
     Ok(())
 }
 
-/// What the slides leave open.
+/// What the slides leave open, and all tables of `slides` assume.
 const ASSUMED: &str = "The slides have nine bubbles in 128^3 cells, contrast 1e-3, to 1e-6. Assumed are: \
     radius 0.1; centres at\n(1/4, 3/4)^3 and (1/2)^3, which their numbers of vectors ask for; a random right-hand \
     side.";

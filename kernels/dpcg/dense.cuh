@@ -171,7 +171,8 @@ struct NullArgs {
     int n, add;
 };
 
-// c k^2 is the sum of the diagonal: c u u^T is about as large as E. A lone vector has E = 0.
+// c k^2 is the sum of the diagonal: c u u^T is about as large as E. A lone vector has E = 0, and t = 0: any other c would
+// add what rounding leaves of u^T A p, whatever the size of A.
 __device__ inline void find_shifts(const NullArgs &a) {
     for (uint32_t u = 1; u <= *a.nulls; ++u) {
         double size = 0.0, sum = 0.0;
@@ -183,8 +184,8 @@ __device__ inline void find_shifts(const NullArgs &a) {
         size = block_sum(size);
         sum = block_sum(sum);
         if (threadIdx.x != 0) continue;
-        const double c = sum > 0.0 ? sum / (size * size) : 1.0;
-        a.shift[2 * u - 2] = 1.0 / (c * size * size);
+        const double c = sum / (size * size);
+        a.shift[2 * u - 2] = c > 0.0 ? 1.0 / (c * size * size) : 0.0;
         a.shift[2 * u - 1] = c;
     }
 }

@@ -395,6 +395,26 @@ fn coarse_matrices_as_the_reference() {
     rows.end();
 }
 
+/// A vector that is all of a singular component has E = 0. What rounding leaves of u^T A p must not come back through
+/// it, however large A is: nothing is deflated.
+fn lone_vectors() {
+    for scale in [1.0, 2f64.powi(100)] {
+        let mut a = TwoPhase::new("9", [12, 10, 8], 1e-3);
+        let b = a.rhs("rand");
+        a.center.iter_mut().chain(a.forward.iter_mut().flatten()).for_each(|v| *v *= scale);
+        let one = "deflation=subdomain subdomains_x=1 subdomains_y=1 subdomains_z=1 keep_all=1";
+        let [with, without] = [one, "deflation=none"].map(|deflation| {
+            let solver = Solver::of(&a, &format!("backend=cuda preconditioner=jacobi rel_tol=1e-9 {deflation}"));
+            let mut x = vec![0.0; b.len()];
+            assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK, "{deflation}, times {scale:e}");
+            (solver.int(info::DEFLATION_VECTORS), solver.int(info::ITERATIONS))
+        });
+        assert_eq!([with.0, without.0], [1, 0]);
+        // What rounding may change.
+        assert!((with.1 - without.1).abs() <= 1, "{with:?}, {without:?}");
+    }
+}
+
 /// An array on the device.
 struct There(u64);
 
@@ -622,6 +642,7 @@ device::device_tests! { devices();
     cell_multigrid_as_the_reference
     deflation_of_every_kind
     coarse_matrices_as_the_reference
+    lone_vectors
     arrays_here_and_there
     second_factorizations
     not_on_a_device
