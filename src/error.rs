@@ -192,6 +192,9 @@ pub enum Error {
         /// What is allowed, as in "rel_tol must lie in (0, 1)".
         allowed: String,
     },
+    /// Values that do not go together.
+    #[error("{0}")]
+    Argument(String),
     /// What is wrong at a place, and its status.
     #[error("{before}{place}{after}")]
     At {
@@ -327,7 +330,7 @@ impl Error {
     pub fn status(&self) -> i32 {
         match self {
             Self::Null(_) => RRB_ERR_NULL,
-            Self::Range { .. } | Self::Alignment(..) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
+            Self::Range { .. } | Self::Argument(_) | Self::Alignment(..) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
             Self::At { status, .. } | Self::File { status, .. } => *status,
             Self::Dimension(_) => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,

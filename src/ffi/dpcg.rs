@@ -47,7 +47,9 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// and act at the next `dpcg_factorize`: until then `dpcg_solve` answers `RRB_ERR_STATE`. NULL: none again, and regions
 /// are found from the strong couplings of the matrix. Errors: `RRB_ERR_NULL` (the handle), `RRB_ERR_ARGUMENT` (a label
 /// below -1, by its place; labels at no multiple of 4 bytes or on a device), `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`, all
-/// with the regions as they were; more than 65,535 distinct labels are refused by `dpcg_factorize`.
+/// with the regions as they were. How many there are is asked where they are used: a `dpcg_factorize` that deflates by
+/// labels (`deflation` auto, levelset or levelset_subdomain) refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`;
+/// one with `deflation=none` or `subdomain` leaves labels aside.
 ///
 /// # Safety
 /// `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
@@ -66,12 +68,12 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// takes by the matrix what is the same for any backend and number of threads; results such as
 /// `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in
 /// use, and why. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells,
-/// more than 65,535 distinct labels, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`,
-/// or `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not positive, a
-/// lost pivot, such as that of `ric_omega=1` on a singular matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second
-/// call reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG;
-/// van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for truncated Neumann series; Dendy, J. Comput. Phys.
-/// 48 (1982), 366-386, for multigrid.
+/// more than 65,535 deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or
+/// `ric`, or `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not
+/// positive, a lost pivot, such as that of `ric_omega=1` on a singular matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`.
+/// A second call reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370, for
+/// deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for truncated Neumann series; Dendy, J.
+/// Comput. Phys. 48 (1982), 366-386, for multigrid.
 ///
 /// # Safety
 /// `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.

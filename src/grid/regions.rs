@@ -318,14 +318,16 @@ pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
 
 /// More regions than there are numbers.
 pub fn too_many(choice: &Choice) -> Error {
-    let advice = match (choice.kind, choice.labels) {
-        (Kind::Subdomain, _) => "choose fewer subdomains",
-        (Kind::LevelSet, Some(_)) => "a label across connected components of the matrix counts once in each",
-        (Kind::LevelSet, None) => "give labels, or deflate by subdomains",
-        (Kind::LevelSetSubdomain, _) => "choose fewer subdomains or labels",
+    let (what, advice) = match (choice.kind, choice.labels) {
+        (Kind::Subdomain, _) => ("boxes", "take fewer subdomains, or deflation=none"),
+        (Kind::LevelSet, Some(_)) => ("labels", "give fewer labels, or take deflation=subdomain or none"),
+        (Kind::LevelSet, None) => ("strong couplings", "give labels, or take deflation=subdomain or none"),
+        (Kind::LevelSetSubdomain, Some(_)) => ("labels within boxes", "take fewer subdomains or labels"),
+        (Kind::LevelSetSubdomain, None) => ("strong couplings within boxes", "take fewer subdomains, or give labels"),
     };
-    let name = if choice.labels.is_some() { "distinct labels" } else { "deflation regions" };
-    Error::range(name, "more", format!("number at most {NONE}: {advice}"))
+    Error::Argument(format!(
+        "{what} make more than {NONE} deflation regions, counted in each connected component of the matrix: {advice}"
+    ))
 }
 
 #[cfg(test)]

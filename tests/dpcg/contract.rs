@@ -86,6 +86,142 @@ fn order_zero_is_jacobi() {
     );
 }
 
+/// Iterations of b of this handle, from zero.
+#[track_caller]
+fn iterations_of(solver: &Solver, b: &[f64]) -> i64 {
+    assert_eq!(solver.solve_from_zero(b).1, status::OK);
+    solver.int(common_key::INFO_ITERATIONS)
+}
+
+/// The vector that is dropped of a singular matrix is kept with `keep_all`, for the same projection.
+#[test]
+fn all_vectors_kept() {
+    let [a, regular] = systems();
+    let b = a.rhs("rand");
+    for backend in BACKENDS {
+        for (kind, found) in [("subdomain subdomains_x=2 subdomains_y=3 subdomains_z=2", 12), ("levelset", 10)] {
+            let of = |a: &TwoPhase, kept: i64| {
+                let options = format!("{backend} preconditioner=jacobi deflation={kind} keep_all={kept}");
+                let solver = Solver::of(a, &options);
+                let counts = [key::INFO_REGIONS, key::INFO_DEFLATION_VECTORS].map(|key| solver.int(key));
+                (solver, counts)
+            };
+            let ((dropped, some), (kept, all)) = (of(&a, 0), of(&a, 1));
+            assert_eq!([some, all], [[found, found - 1], [found, found]], "{backend} {kind}");
+            let counts = [dropped, kept].map(|solver| iterations_of(&solver, &b));
+            // Rounding of another E.
+            assert!((counts[0] - counts[1]).abs() <= 1, "{backend} {kind}: {counts:?}");
+        }
+        // Nothing is to be dropped where the matrix is regular.
+        let vectors = [0, 1].map(|kept| {
+            let solver = Solver::of(&regular, &format!("{backend} deflation=subdomain subdomains_x=4 keep_all={kept}"));
+            solver.int(key::INFO_REGIONS) - solver.int(key::INFO_DEFLATION_VECTORS)
+        });
+        assert_eq!(vectors, [0, 0], "{backend}");
+    }
+}
+
+/// E by its inverse, by its factor and by an inner CG: the same method, as far as `coarse_tol` goes.
+#[test]
+fn solvers_of_the_coarse_matrix() {
+    let [a, _] = systems();
+    let b = a.rhs("rand");
+    for backend in BACKENDS {
+        let of = |solver: &str| {
+            let boxes = "subdomains_x=4 subdomains_y=3 subdomains_z=3";
+            Solver::of(&a, &format!("{backend} preconditioner=jacobi deflation=subdomain {boxes} {solver}"))
+        };
+        let inverse = of("coarse_solver=inverse");
+        let (count, z) = (iterations_of(&inverse, &b), inverse.apply(&b));
+        let off = |solver: &Solver| max_difference(&solver.apply(&b), &z) / max_abs(&z);
+        for (name, number) in [("auto", 1), ("inverse", 1), ("cholesky", 2), ("cg", 3)] {
+            let solver = of(&format!("coarse_solver={name}"));
+            assert_eq!(solver.int(key::INFO_COARSE_SOLVER), number, "{backend} {name}");
+            let found = iterations_of(&solver, &b);
+            assert!((found - count).abs() <= 1, "{backend} {name}: {found} iterations, {count} with the inverse");
+        }
+        // A looser inner CG is another preconditioner, by about its tolerance.
+        let [loose, middle, tight] =
+            [1e-2, 1e-5, 1e-12].map(|tol| off(&of(&format!("coarse_solver=cg coarse_tol={tol}"))));
+        assert!(loose > 1e-4 && loose < 1.0, "{backend}: {loose:e} off");
+        assert!(middle < 1e-2 * loose, "{backend}: {middle:e} off, and {loose:e}");
+        assert!(tight < 1e-9, "{backend}: {tight:e} off");
+    }
+}
+
+/// The same phases, a face having the arithmetic mean of 1/rho of its cells.
+fn with_arithmetic_faces(mut a: TwoPhase, contrast: f64) -> TwoPhase {
+    let kappa: Vec<f64> = a.air.iter().map(|&air| if air { 1.0 / contrast } else { 1.0 }).collect();
+    let steps = [1, a.size[0], a.size[0] * a.size[1]];
+    a.center.fill(0.0);
+    for c in 0..a.cells() {
+        for (forward, step) in a.forward.iter_mut().zip(steps) {
+            // None points out of the box.
+            if !forward[c].is_nan() {
+                let face = 0.5 * (kappa[c] + kappa[c + step]);
+                forward[c] = -face;
+                a.center[c] += face;
+                a.center[c + step] += face;
+            }
+        }
+    }
+    a
+}
+
+/// The bubble of nine that a cell of the cube of 32 is nearest to.
+fn bubble(c: usize) -> i32 {
+    let at = [c % 32, c / 32 % 32, c / 1024].map(|i| (i as f64 + 0.5) / 32.0);
+    if at.iter().all(|x| (x - 0.5).abs() < 0.125) { 8 } else { (0..3).map(|d| i32::from(at[d] > 0.5) << d).sum() }
+}
+
+/// Labels grow by a layer where they are the caller's: with arithmetic faces the liquid beside a bubble is coupled as
+/// strongly as the bubble (229 iterations become 123 in a cube of 64).
+#[test]
+fn labels_grow_by_a_layer() {
+    let size = [32; 3];
+    let a = with_arithmetic_faces(TwoPhase::new("9", size, 1e-3), 1e-3);
+    let b = a.rhs("rand");
+    let labels: Vec<i32> = (0..a.cells()).map(|c| if a.air[c] { bubble(c) } else { -1 }).collect();
+    for backend in BACKENDS {
+        let count = |dilation: &str| {
+            let solver = Solver::new(size, &format!("{backend} preconditioner=jacobi deflation=levelset {dilation}"));
+            solver.regions(Some(&labels)).unwrap();
+            solver.factorize(&a).unwrap();
+            assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS), 9);
+            iterations_of(&solver, &b)
+        };
+        let [chosen, none, one] = ["", "dilation=0", "dilation=1"].map(count);
+        assert_eq!(chosen, one, "{backend}");
+        assert!(3 * one < 2 * none, "{backend}: {one} iterations with a layer, {none} without");
+    }
+}
+
+/// f32 is for multigrid, and told where it is in use; it changes M^-1 r by its rounding.
+#[test]
+fn precision_of_multigrid() {
+    const F64: i64 = 1;
+    const F32: i64 = 2;
+    let [a, _] = systems();
+    let r = a.rhs("rand");
+    for backend in BACKENDS {
+        let of = |options: &str| Solver::of(&a, &format!("{backend} {options}"));
+        for (options, expected) in [
+            ("", F32),
+            ("preconditioner=multigrid precision=f32", F32),
+            ("preconditioner=multigrid precision=f64", F64),
+            ("preconditioner=neumann", F64),
+            ("preconditioner=jacobi precision=f32", F64),
+        ] {
+            assert_eq!(of(options).int(common_key::INFO_PRECISION), expected, "{backend} {options}");
+        }
+        let [single, double] = ["f32", "f64"]
+            .map(|precision| of(&format!("preconditioner=multigrid deflation=none precision={precision}")).apply(&r));
+        let off = max_difference(&single, &double) / max_abs(&double);
+        // Rounding of f32, times the contrast.
+        assert!(off > 1e-9 && off < 1e-3, "{backend}: {off:e} off");
+    }
+}
+
 /// Rows and planes of any length, padding that is no number: the same bits, and padding as it was.
 #[test]
 fn padded_arrays() {
@@ -240,10 +376,6 @@ fn applications_of_the_preconditioner() {
 fn regions_of_the_caller() {
     let a = TwoPhase::new("9", [32; 3], 1e-3);
     let b = a.rhs("rand");
-    let bubble = |c: usize| {
-        let at = [c % 32, c / 32 % 32, c / 1024].map(|i| (i as f64 + 0.5) / 32.0);
-        if at.iter().all(|x| (x - 0.5).abs() < 0.125) { 8 } else { (0..3).map(|d| i32::from(at[d] > 0.5) << d).sum() }
-    };
     let run = |labels: Option<&dyn Fn(i32) -> i32>| {
         let solver = Solver::new(a.size, "preconditioner=jacobi deflation=levelset dilation=0");
         if let Some(number) = labels {

@@ -1,6 +1,7 @@
 //! The `cuda` backend of deflated PCG against `reference`, and what only a device has. tests/emulator makes a device of
 //! the host.
 
+mod bad_input;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/device.rs"]
@@ -507,7 +508,6 @@ fn arrays_here_and_there() {
             if x_there {
                 x = x_device.read(x.len());
             }
-            assert_eq!(bits(&x).len(), x.len());
             let wanted = wide(&expected);
             assert!(x.iter().zip(&wanted).all(|(x, w)| x.to_bits() == w.to_bits()), "{ld} {plane} {from_device}");
         }
@@ -553,6 +553,15 @@ fn not_on_a_device() {
         let failure = Solver::new(a.size, &format!("backend=cuda {options}")).factorize(&a).unwrap_err();
         failure.expect(status::UNSUPPORTED, &words);
     }
+}
+
+/// What is refused is refused as on the CPU: the same statuses, the same sentences.
+fn bad_input_as_on_the_cpu() {
+    let mut rows = Rows::default();
+    for (name, check) in bad_input::CHECKS {
+        rows.row(name, || assert_eq!(check("backend=cuda"), check("backend=reference")));
+    }
+    rows.end();
 }
 
 /// `auto` takes a device for large grids.
@@ -646,6 +655,7 @@ device::device_tests! { devices();
     arrays_here_and_there
     second_factorizations
     not_on_a_device
+    bad_input_as_on_the_cpu
     automatic_backend
     bad_values
     monitors_and_streams

@@ -1,32 +1,23 @@
 //! Wrong calls of the `dpcg_` family: each has its status and its sentence, leaves outputs and handle as documented,
 //! and the host lives.
 
+mod bad_input;
 #[path = "../common/mod.rs"]
 mod common;
 
+use bad_input::{CELLS, Check, SIZE, assert_alive, good};
 use common::dpcg::*;
 use common::{Failure, outcome, status};
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
 const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
-const SIZE: [usize; 3] = [8, 6, 7];
-const CELLS: usize = 8 * 6 * 7;
 
-/// A handle with its matrix: a bubble in a closed box.
-fn good(options: &str) -> (Solver, TwoPhase) {
-    let a = TwoPhase::new("1", SIZE, 1e-3);
-    (Solver::of(&a, options), a)
-}
-
-/// The handle still solves.
+/// A check on every backend of the CPU: the same statuses, the same sentences.
 #[track_caller]
-fn assert_alive(solver: &Solver, a: &TwoPhase) {
-    let b = a.rhs("rand");
-    solver.factorize(a).expect("factorize");
-    let (x, result) = solver.solve_from_zero(&b);
-    assert_eq!(result, status::OK);
-    assert!(a.relative_residual(&b, &x) <= 1.001e-6);
+fn on_each_backend(check: Check) {
+    let [told, others] = BACKENDS.map(check);
+    assert_eq!(told, others);
 }
 
 #[test]
@@ -202,54 +193,6 @@ fn wrong_order() {
     }
 }
 
-/// Regions act at the next factorize, whether they are given or taken back.
-#[test]
-fn regions_before_factorize() {
-    let (solver, a) = good("preconditioner=jacobi deflation=levelset");
-    let b = a.rhs("rand");
-    let mut x = vec![2.0; CELLS];
-    let labels: Vec<i32> = a.air.iter().map(|&air| if air { 0 } else { -1 }).collect();
-    for given in [Some(&labels[..]), None] {
-        solver.regions(given).unwrap();
-        let failure = solver.solve(&b, &mut x).unwrap_err();
-        failure.expect(status::STATE, &["regions came after the last dpcg_factorize: dpcg_factorize must come before"]);
-        assert!(x.iter().all(|&v| v == 2.0));
-        assert_alive(&solver, &a);
-    }
-    // Where there is no matrix the sentence says that.
-    let solver = Solver::new(SIZE, "");
-    solver.regions(Some(&labels)).unwrap();
-    solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["dpcg_factorize must come before this call"]);
-    assert_alive(&solver, &a);
-}
-
-/// Labels below -1, and too many different ones.
-#[test]
-fn labels_that_are_none() {
-    let (solver, a) = good("preconditioner=jacobi deflation=levelset");
-    for (label, [i, j, k]) in [(-2, [0, 0, 0]), (i32::MIN, [7, 5, 6]), (-3, [3, 2, 4])] {
-        let mut labels = vec![-1; CELLS];
-        labels[(k * 6 + j) * 8 + i] = label;
-        let failure = solver.regions(Some(&labels)).unwrap_err();
-        failure.expect(status::ARGUMENT, &["labels", &format!("got {label} at ({i}, {j}, {k})")]);
-        // The handle is as it was.
-        assert_eq!(solver.solve_from_zero(&a.rhs("rand")).1, status::OK);
-    }
-    // Gaps are legal, and the largest label is.
-    let mut labels = vec![5; CELLS];
-    labels[..8].fill(i32::MAX);
-    solver.regions(Some(&labels)).unwrap();
-    assert_alive(&solver, &a);
-    // One label a cell: 65,536 of them.
-    let a = TwoPhase::new("1", [64, 32, 32], 1e-3);
-    let solver = Solver::new(a.size, "preconditioner=jacobi deflation=levelset");
-    let labels: Vec<i32> = (0..a.cells() as i32).collect();
-    solver.regions(Some(&labels)).unwrap();
-    solver.factorize(&a).unwrap_err().expect(status::ARGUMENT, &["65535"]);
-    solver.regions(None).unwrap();
-    assert_alive(&solver, &a);
-}
-
 #[test]
 fn options_that_are_refused() {
     let (solver, a) = good("");
@@ -272,90 +215,6 @@ fn options_that_are_refused() {
     refused("dilation=2", status::ARGUMENT, &["dilation must lie in [-1, 1], got 2"]);
     refused("subdomains_x=-1", status::ARGUMENT, &["subdomains_x"]);
     assert_alive(&solver, &a);
-}
-
-/// More boxes than cells in a direction: whatever is deflated, so that the answer does not depend on what `auto` takes.
-#[test]
-fn more_boxes_than_cells() {
-    for backend in BACKENDS {
-        for kind in ["auto", "none", "subdomain", "levelset", "levelset_subdomain"] {
-            let (solver, a) = good(backend);
-            for (d, n) in [("x", 8), ("y", 6), ("z", 7)] {
-                let boxes = |n: usize| format!("deflation={kind} subdomains_{d}={n}");
-                solver.options(&boxes(n + 1)).unwrap();
-                let failure = solver.factorize(&a).unwrap_err();
-                let sentence =
-                    format!("subdomains_{d} must be from 1 to n{d} = {n}: each box needs a cell, got {}", n + 1);
-                failure.expect(status::ARGUMENT, &[&sentence]);
-                let state = solver.solve(&a.rhs("rand"), &mut [0.0; CELLS]).unwrap_err();
-                state.expect(status::STATE, &["dpcg_factorize", "failed"]);
-                solver.options(&boxes(n)).unwrap();
-                assert_alive(&solver, &a);
-                solver.options(&boxes(0)).unwrap();
-            }
-        }
-    }
-}
-
-#[test]
-fn rows_that_no_definite_matrix_has() {
-    for backend in BACKENDS {
-        let (solver, a) = good(backend);
-        for (center, [i, j, k]) in [(0.0, [3, 2, 1]), (-0.0, [0, 0, 0]), (-4.0, [7, 5, 6]), (1e-310, [1, 4, 2])] {
-            let mut bad = a.clone();
-            bad.center[(k * 6 + j) * 8 + i] = center;
-            let failure = solver.factorize(&bad).unwrap_err();
-            failure.expect(status::MATRIX, &["center", &format!("({i}, {j}, {k})")]);
-        }
-        // A code that stores -A and -b.
-        let mut negative = a.clone();
-        negative.center.iter_mut().chain(negative.forward.iter_mut().flatten()).for_each(|v| *v = -*v);
-        let failure = solver.factorize(&negative).unwrap_err();
-        failure.expect(status::MATRIX, &["every center is negative: do your arrays hold -A and -b?", "(0, 0, 0)"]);
-        assert_alive(&solver, &a);
-    }
-}
-
-#[test]
-fn not_a_number_and_infinity() {
-    for backend in BACKENDS {
-        let (solver, a) = good(backend);
-        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            for (array, name) in ["center", "east", "north", "top"].into_iter().enumerate() {
-                let [i, j, k] = [5, 3, 2];
-                let mut broken = a.clone();
-                let values = if array == 0 { &mut broken.center } else { &mut broken.forward[array - 1] };
-                values[(k * 6 + j) * 8 + i] = bad;
-                let failure = solver.factorize(&broken).unwrap_err();
-                failure.expect(status::NOT_FINITE, &[name, &format!("({i}, {j}, {k})")]);
-            }
-            solver.factorize(&a).unwrap();
-            let at = (4 * 6 + 1) * 8 + 6;
-            let mut vector = random(CELLS, 1);
-            vector[at] = bad;
-            vector[CELLS - 1] = bad;
-            let fine = random(CELLS, 2);
-            let mut x = fine.clone();
-            solver.solve(&vector, &mut x).unwrap_err().expect(status::NOT_FINITE, &["b ", "(6, 1, 4)"]);
-            assert_eq!(x, fine, "x is untouched");
-            let mut x = vector.clone();
-            solver.solve(&fine, &mut x).unwrap_err().expect(status::NOT_FINITE, &["x ", "(6, 1, 4)"]);
-            assert_eq!(common::bits(&x), common::bits(&vector), "x is untouched");
-            let mut z = vec![5.0; CELLS];
-            // SAFETY: a live handle and arrays of its size.
-            let applied = outcome(unsafe { dpcg_apply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) });
-            applied.unwrap_err().expect(status::NOT_FINITE, &["r ", "(6, 1, 4)"]);
-            // SAFETY: as above.
-            let multiplied = outcome(unsafe { dpcg_multiply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) });
-            multiplied.unwrap_err().expect(status::NOT_FINITE, &["x ", "(6, 1, 4)"]);
-            assert!(z.iter().all(|&v| v == 5.0));
-            // Unchecked, they must still not be called a success.
-            solver.options("check_input=0").unwrap();
-            assert_ne!(solver.solve(&vector, &mut [0.0; CELLS]), Ok(status::OK), "{backend}: {bad}");
-            solver.options("check_input=1").unwrap();
-        }
-        assert_alive(&solver, &a);
-    }
 }
 
 /// b and x, r and z, x and y may not share a value.
@@ -388,77 +247,65 @@ fn overlapping_arrays() {
     }
 }
 
-/// Couplings out of the box, of a code with periodic edges.
-#[test]
-fn couplings_that_leave_the_box() {
-    let a = TwoPhase::new("1", SIZE, 1e-3);
-    let b = a.rhs("rand");
-    for backend in BACKENDS {
-        let solver = Solver::new(SIZE, backend);
-        let expected = Solver::of(&a, backend).solve_from_zero(&b).0;
-        for (array, [i, j, k]) in [(0, [7, 2, 3]), (1, [3, 5, 1]), (2, [4, 0, 6]), (0, [7, 5, 6])] {
-            for value in [-1.0, f64::INFINITY] {
-                let mut forward = a.forward.clone();
-                forward[array][(k * 6 + j) * 8 + i] = value;
-                let factorize = || solver.factorize_arrays(&a.center, forward.each_ref().map(|f| &f[..]));
-                solver.options("check_input=2").unwrap();
-                let name = ["east", "north", "top"][array];
-                let words = [name, "periodic", &format!("({i}, {j}, {k})"), &format!("{value}")];
-                factorize().unwrap_err().expect(status::ARGUMENT, &words);
-                let state = solver.solve(&b, &mut [0.0; CELLS]).unwrap_err();
-                state.expect(status::STATE, &["dpcg_factorize"]);
-                for check in 0..=1 {
-                    solver.options(&format!("check_input={check}")).unwrap();
-                    factorize().unwrap();
-                    assert_eq!(common::bits(&solver.solve_from_zero(&b).0), common::bits(&expected));
-                }
-            }
+/// The checks of `bad_input`, which tests/dpcg/cuda.rs runs on a device.
+macro_rules! bad_input {
+    ($($check:ident)*) => {
+        $(#[test]
+        fn $check() {
+            on_each_backend(bad_input::$check);
+        })*
+
+        #[test]
+        fn every_check_is_run() {
+            assert_eq!(bad_input::CHECKS.map(|(name, _)| name), [$(stringify!($check)),*]);
         }
-        solver.options("check_input=2").unwrap();
-        assert!(solver.factorize(&a).is_ok(), "NaN marks what is not set");
-    }
+    };
 }
 
-/// A right-hand side with a part in the null space is projected, or refused where that is asked for.
+bad_input! {
+    regions_before_factorize
+    labels_that_are_none
+    too_many_labels
+    more_boxes_than_cells
+    rows_that_no_definite_matrix_has
+    not_a_number_and_infinity
+    couplings_that_leave_the_box
+    incompatible_right_hand_sides
+    all_air
+}
+
+/// 65,535 labels are not too many. On a line of cells, where E is a line too.
 #[test]
-fn incompatible_right_hand_sides() {
+fn as_many_labels_as_there_may_be() {
+    let a = TwoPhase::new("1", [65_536, 1, 1], 1e-3);
     for backend in BACKENDS {
-        let (solver, a) = good(backend);
-        let ones = vec![1000.0; CELLS];
-        let mut x = vec![3.0; CELLS];
-        solver.options("check_compatibility=1").unwrap();
-        solver.solve(&ones, &mut x).unwrap_err().expect(status::INCOMPATIBLE, &[]);
-        assert!(x.iter().all(|&v| v == 3.0), "x is untouched");
+        let solver = Solver::new(a.size, &format!("{backend} preconditioner=jacobi deflation=levelset"));
+        let labels: Vec<i32> = (0..65_536).map(|c| 3 * c.min(65_534)).collect();
+        solver.regions(Some(&labels)).unwrap();
         assert_alive(&solver, &a);
+        // They cover a singular matrix: one is dropped.
+        let counts = [key::INFO_REGIONS, key::INFO_DEFLATION_VECTORS].map(|key| solver.int(key));
+        assert_eq!(counts, [65_535, 65_534], "{backend}");
     }
 }
 
-/// All air: one phase, whatever its density. Nothing is deflated, and no method minds; labels without cells are none.
-#[test]
-fn all_air() {
-    for backend in BACKENDS {
-        for method in ["", "preconditioner=neumann deflation=levelset_subdomain", "deflation=levelset keep_all=1"] {
-            let mut a = TwoPhase::new("0", SIZE, 1.0);
-            a.center.iter_mut().chain(a.forward.iter_mut().flatten()).for_each(|v| *v *= 1e3);
-            let solver = Solver::new(SIZE, &format!("{backend} {method}"));
-            assert_alive(&solver, &a);
-            solver.regions(Some(&[-1; CELLS])).unwrap();
-            assert_alive(&solver, &a);
-            assert_eq!(solver.int(key::INFO_STRONG_COMPONENTS), 0, "{backend} {method}");
-            solver.regions(Some(&[7; CELLS])).unwrap();
-            assert_alive(&solver, &a);
-        }
-    }
-}
-
-/// The last pivot of modified incomplete Cholesky is zero where A is singular.
+/// The last pivot of modified incomplete Cholesky is zero where A is singular, and nowhere else.
 #[test]
 fn modified_incomplete_cholesky_of_a_singular_matrix() {
-    let (solver, a) = good("backend=cpu");
-    solver.options("preconditioner=ric ric_omega=1 deflation=none").unwrap();
-    solver.factorize(&a).unwrap_err().expect(status::MATRIX, &["ric_omega"]);
-    solver.options("ric_omega=0.97").unwrap();
-    assert_alive(&solver, &a);
+    for backend in BACKENDS {
+        let (solver, a) = good(backend);
+        let open = TwoPhase::new("1;dir=top", SIZE, 1e-3);
+        solver.options("preconditioner=ric ric_omega=1 deflation=none").unwrap();
+        let words = [
+            "of the incomplete factorization is not positive (center ",
+            ") at (7, 5, 6): with ric_omega = 1 the factor of a singular matrix is singular, too: use ric_omega below \
+             1, or preconditioner=neumann or multigrid",
+        ];
+        solver.factorize(&a).unwrap_err().expect(status::MATRIX, &words);
+        assert_alive(&solver, &open);
+        solver.options("ric_omega=0.97").unwrap();
+        assert_alive(&solver, &a);
+    }
 }
 
 /// No driver, no such device, or no kernels: said with the status; `auto` does without.

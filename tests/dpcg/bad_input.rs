@@ -1,0 +1,286 @@
+//! Bad input of the `dpcg_` family. A check runs on the backend that its options name, and answers what was refused, so
+//! that programs may compare backends: they refuse with the same statuses and the same sentences.
+
+use crate::common::dpcg::*;
+use crate::common::{Failure, bits, outcome, status};
+
+/// What a backend refused, in order.
+pub type Check = fn(&str) -> Vec<Failure>;
+
+pub const CHECKS: [(&str, Check); 9] = [
+    ("regions_before_factorize", regions_before_factorize),
+    ("labels_that_are_none", labels_that_are_none),
+    ("too_many_labels", too_many_labels),
+    ("more_boxes_than_cells", more_boxes_than_cells),
+    ("rows_that_no_definite_matrix_has", rows_that_no_definite_matrix_has),
+    ("not_a_number_and_infinity", not_a_number_and_infinity),
+    ("couplings_that_leave_the_box", couplings_that_leave_the_box),
+    ("incompatible_right_hand_sides", incompatible_right_hand_sides),
+    ("all_air", all_air),
+];
+
+pub const SIZE: [usize; 3] = [8, 6, 7];
+pub const CELLS: usize = 8 * 6 * 7;
+
+/// The number of a cell.
+fn cell([i, j, k]: [usize; 3]) -> usize {
+    (k * SIZE[1] + j) * SIZE[0] + i
+}
+
+/// Failures as they come.
+#[derive(Default)]
+struct Told(Vec<Failure>);
+
+impl Told {
+    #[track_caller]
+    fn refused(&mut self, result: Result<i32, Failure>, status: i32, words: &[&str]) {
+        let failure = result.expect_err("this was accepted");
+        failure.expect(status, words);
+        self.0.push(failure);
+    }
+}
+
+/// A handle with its matrix: a bubble in a closed box.
+pub fn good(options: &str) -> (Solver, TwoPhase) {
+    let a = TwoPhase::new("1", SIZE, 1e-3);
+    (Solver::of(&a, options), a)
+}
+
+/// The handle still solves.
+#[track_caller]
+pub fn assert_alive(solver: &Solver, a: &TwoPhase) {
+    let b = a.rhs("rand");
+    solver.factorize(a).expect("factorize");
+    let (x, result) = solver.solve_from_zero(&b);
+    assert_eq!(result, status::OK);
+    assert!(a.relative_residual(&b, &x) <= 1.001e-6);
+}
+
+/// Regions act at the next factorize, whether they are given or taken back.
+pub fn regions_before_factorize(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let (solver, a) = good(&format!("{backend} preconditioner=jacobi deflation=levelset"));
+    let b = a.rhs("rand");
+    let mut x = vec![2.0; CELLS];
+    let labels: Vec<i32> = a.air.iter().map(|&air| if air { 0 } else { -1 }).collect();
+    for given in [Some(&labels[..]), None] {
+        solver.regions(given).unwrap();
+        let words = "regions came after the last dpcg_factorize: dpcg_factorize must come before";
+        told.refused(solver.solve(&b, &mut x), status::STATE, &[words]);
+        assert!(x.iter().all(|&v| v == 2.0));
+        assert_alive(&solver, &a);
+    }
+    // Where there is no matrix the sentence says that.
+    let solver = Solver::new(SIZE, backend);
+    solver.regions(Some(&labels)).unwrap();
+    told.refused(solver.solve(&b, &mut x), status::STATE, &["dpcg_factorize must come before this call"]);
+    assert_alive(&solver, &a);
+    told.0
+}
+
+/// Labels below -1; gaps are legal, and the largest label is.
+pub fn labels_that_are_none(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let (solver, a) = good(&format!("{backend} preconditioner=jacobi deflation=levelset"));
+    for (label, [i, j, k]) in [(-2, [0, 0, 0]), (i32::MIN, [7, 5, 6]), (-3, [3, 2, 4])] {
+        let mut labels = vec![-1; CELLS];
+        labels[cell([i, j, k])] = label;
+        let sentence =
+            format!("labels must be -1 (in no region) or a number from 0 on, got {label} at ({i}, {j}, {k})");
+        told.refused(solver.regions(Some(&labels)), status::ARGUMENT, &[&sentence]);
+        // The handle is as it was.
+        assert_eq!(solver.solve_from_zero(&a.rhs("rand")).1, status::OK);
+    }
+    let mut labels = vec![5; CELLS];
+    labels[..8].fill(i32::MAX);
+    solver.regions(Some(&labels)).unwrap();
+    assert_alive(&solver, &a);
+    told.0
+}
+
+/// 65,536 labels, one a cell, are refused where they are deflated by, and nowhere else.
+pub fn too_many_labels(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let a = TwoPhase::new("1", [64, 32, 32], 1e-3);
+    let solver = Solver::new(a.size, backend);
+    let labels: Vec<i32> = (0..a.cells() as i32).collect();
+    solver.regions(Some(&labels)).unwrap();
+    let fewer = "give fewer labels, or take deflation=subdomain or none";
+    for (options, what, advice) in [
+        ("preconditioner=multigrid deflation=auto", "labels", fewer),
+        ("preconditioner=jacobi deflation=levelset", "labels", fewer),
+        ("deflation=auto", "labels within boxes", "take fewer subdomains or labels"),
+        ("deflation=levelset_subdomain", "labels within boxes", "take fewer subdomains or labels"),
+    ] {
+        solver.options(options).unwrap();
+        let sentence = format!(
+            "{what} make more than 65535 deflation regions, counted in each connected component of the matrix: {advice}"
+        );
+        told.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
+    }
+    for deflation in ["none", "subdomain"] {
+        solver.options(&format!("deflation={deflation} subdomains_x=2 subdomains_y=1 subdomains_z=1")).unwrap();
+        solver.factorize(&a).expect(deflation);
+        assert_eq!(solver.int(key::INFO_REGIONS), if deflation == "none" { 0 } else { 2 });
+    }
+    solver.options("preconditioner=multigrid deflation=auto").unwrap();
+    solver.regions(None).unwrap();
+    assert_alive(&solver, &a);
+    told.0
+}
+
+/// More boxes than cells in a direction: whatever is deflated, so that the answer does not depend on what `auto` takes.
+pub fn more_boxes_than_cells(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let (solver, a) = good(backend);
+    for kind in ["auto", "none", "subdomain", "levelset", "levelset_subdomain"] {
+        for (d, n) in [("x", 8), ("y", 6), ("z", 7)] {
+            let boxes = |n: usize| format!("deflation={kind} subdomains_{d}={n}");
+            solver.options(&boxes(n + 1)).unwrap();
+            let sentence = format!("subdomains_{d} must be from 1 to n{d} = {n}: each box needs a cell, got {}", n + 1);
+            told.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
+            let state = solver.solve(&a.rhs("rand"), &mut [0.0; CELLS]);
+            told.refused(state, status::STATE, &["dpcg_factorize", "failed"]);
+            solver.options(&boxes(n)).unwrap();
+            assert_alive(&solver, &a);
+            solver.options(&boxes(0)).unwrap();
+        }
+    }
+    told.0
+}
+
+/// A center that is not positive, and a code that stores -A and -b.
+pub fn rows_that_no_definite_matrix_has(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let (solver, a) = good(backend);
+    for (center, [i, j, k]) in [(0.0, [3, 2, 1]), (-0.0, [0, 0, 0]), (-4.0, [7, 5, 6]), (1e-310, [1, 4, 2])] {
+        let mut bad = a.clone();
+        bad.center[cell([i, j, k])] = center;
+        told.refused(solver.factorize(&bad), status::MATRIX, &["center", &format!("({i}, {j}, {k})")]);
+    }
+    let mut negative = a.clone();
+    negative.center.iter_mut().chain(negative.forward.iter_mut().flatten()).for_each(|v| *v = -*v);
+    let words = ["every center is negative: do your arrays hold -A and -b?", "(0, 0, 0)"];
+    told.refused(solver.factorize(&negative), status::MATRIX, &words);
+    assert_alive(&solver, &a);
+    told.0
+}
+
+/// By the place of the first one, in any array of any call.
+pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let (solver, a) = good(backend);
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for (array, name) in ["center", "east", "north", "top"].into_iter().enumerate() {
+            let [i, j, k] = [5, 3, 2];
+            let mut broken = a.clone();
+            let values = if array == 0 { &mut broken.center } else { &mut broken.forward[array - 1] };
+            values[cell([i, j, k])] = bad;
+            let sentence = format!("{name} holds {bad} at ({i}, {j}, {k}); all inputs must be finite");
+            told.refused(solver.factorize(&broken), status::NOT_FINITE, &[&sentence]);
+        }
+        solver.factorize(&a).unwrap();
+        let mut vector = random(CELLS, 1);
+        vector[cell([6, 1, 4])] = bad;
+        vector[CELLS - 1] = bad;
+        let fine = random(CELLS, 2);
+        let mut not_finite = |name: &str, result| {
+            let sentence = format!("{name} holds {bad} at (6, 1, 4); all inputs must be finite");
+            told.refused(result, status::NOT_FINITE, &[&sentence]);
+        };
+        let mut x = fine.clone();
+        not_finite("b", solver.solve(&vector, &mut x));
+        assert_eq!(x, fine, "x is untouched");
+        let mut x = vector.clone();
+        not_finite("x", solver.solve(&fine, &mut x));
+        assert_eq!(bits(&x), bits(&vector), "x is untouched");
+        let mut z = vec![5.0; CELLS];
+        // SAFETY: a live handle and arrays of its size.
+        not_finite("r", outcome(unsafe { dpcg_apply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) }));
+        // SAFETY: as above.
+        not_finite("x", outcome(unsafe { dpcg_multiply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) }));
+        assert!(z.iter().all(|&v| v == 5.0));
+        // Unchecked, they must still not be called a success.
+        solver.options("check_input=0").unwrap();
+        assert_ne!(solver.solve(&vector, &mut [0.0; CELLS]), Ok(status::OK), "{bad}");
+        solver.options("check_input=1").unwrap();
+    }
+    assert_alive(&solver, &a);
+    told.0
+}
+
+/// Couplings out of the box, of a code with periodic edges.
+pub fn couplings_that_leave_the_box(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let a = TwoPhase::new("1", SIZE, 1e-3);
+    let b = a.rhs("rand");
+    let solver = Solver::new(SIZE, backend);
+    let expected = Solver::of(&a, backend).solve_from_zero(&b).0;
+    for (array, [i, j, k]) in [(0, [7, 2, 3]), (1, [3, 5, 1]), (2, [4, 0, 6]), (0, [7, 5, 6])] {
+        for value in [-1.0, f64::INFINITY] {
+            let mut forward = a.forward.clone();
+            forward[array][cell([i, j, k])] = value;
+            let factorize = || solver.factorize_arrays(&a.center, forward.each_ref().map(|f| &f[..]));
+            solver.options("check_input=2").unwrap();
+            let name = ["east", "north", "top"][array];
+            let words = [name, "periodic", &format!("({i}, {j}, {k})"), &format!("{value}")];
+            told.refused(factorize(), status::ARGUMENT, &words);
+            told.refused(solver.solve(&b, &mut [0.0; CELLS]), status::STATE, &["dpcg_factorize"]);
+            for check in 0..=1 {
+                solver.options(&format!("check_input={check}")).unwrap();
+                factorize().unwrap();
+                assert_eq!(bits(&solver.solve_from_zero(&b).0), bits(&expected));
+            }
+        }
+    }
+    solver.options("check_input=2").unwrap();
+    assert!(solver.factorize(&a).is_ok(), "NaN marks what is not set");
+    told.0
+}
+
+/// b that does not fit one of two tanks is refused where that is asked for, by the tank, or projected.
+pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
+    let mut told = Told::default();
+    let mut a = TwoPhase::new("1", SIZE, 1e-3);
+    for c in (0..CELLS).filter(|c| c % 8 == 3) {
+        let face = std::mem::take(&mut a.forward[0][c]);
+        a.center[c] += face;
+        a.center[c + 1] += face;
+    }
+    // Sums without rounding, which backends add up in other orders: over a tank 84 values of 1 and 84 of -1.
+    let fits: Vec<f64> = (0..CELLS).map(|c| if c % 2 == 0 { 1.0 } else { -1.0 }).collect();
+    let solver = Solver::of(&a, &format!("{backend} check_compatibility=1"));
+    assert_eq!(solver.int(crate::common::key::INFO_SINGULAR_COMPONENTS), 2);
+    let mut x = vec![3.0; CELLS];
+    for (bad, first) in [(cell([5, 2, 3]), "(4, 0, 0)"), (cell([1, 4, 6]), "(0, 0, 0)")] {
+        let mut b = fits.clone();
+        assert_eq!(b[bad], -1.0);
+        b[bad] = 1.0;
+        let sentence = format!(
+            "b sums to 2e0 over the singular component of node {first}, more than 1e-10 of its sum of magnitudes 1.68e2"
+        );
+        told.refused(solver.solve(&b, &mut x), status::INCOMPATIBLE, &[&sentence]);
+        assert!(x.iter().all(|&v| v == 3.0), "x is untouched");
+        assert_eq!(solver.solve_from_zero(&fits).1, status::OK, "what fits is solved");
+        solver.options("check_compatibility=0").unwrap();
+        assert_eq!(solver.solve_from_zero(&b).1, status::OK, "projected");
+        solver.options("check_compatibility=1").unwrap();
+    }
+    told.0
+}
+
+/// All air: one phase, whatever its density. Nothing is deflated, and no method minds; labels without cells are none.
+pub fn all_air(backend: &str) -> Vec<Failure> {
+    for method in ["", "preconditioner=neumann deflation=levelset_subdomain", "deflation=levelset keep_all=1"] {
+        let mut a = TwoPhase::new("0", SIZE, 1.0);
+        a.center.iter_mut().chain(a.forward.iter_mut().flatten()).for_each(|v| *v *= 1e3);
+        let solver = Solver::new(SIZE, &format!("{backend} {method}"));
+        assert_alive(&solver, &a);
+        solver.regions(Some(&[-1; CELLS])).unwrap();
+        assert_alive(&solver, &a);
+        assert_eq!(solver.int(key::INFO_STRONG_COMPONENTS), 0, "{method}");
+        solver.regions(Some(&[7; CELLS])).unwrap();
+        assert_alive(&solver, &a);
+    }
+    Vec::new()
+}
