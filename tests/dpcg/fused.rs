@@ -22,7 +22,7 @@ const METHODS: [&str; 7] = [
 const DEFLATIONS: [&str; 4] = ["none", "subdomain", "levelset", "levelset_subdomain"];
 
 /// Boxes of more than 16,384 cells, the fewest that threads share: pieces of planes that are lines, one plane, odd sizes.
-const SHARED: [[usize; 3]; 3] = [[1, 150, 120], [150, 120, 1], [29, 31, 23]];
+const SHARED: [[usize; 3]; 3] = [[1, 150, 110], [150, 110, 1], [29, 31, 23]];
 
 /// Boxes of one thread.
 const SMALL: [[usize; 3]; 4] = [[2, 2, 2], [1, 12, 9], [13, 9, 1], [17, 12, 15]];
@@ -44,14 +44,14 @@ fn each(mut f: impl FnMut(usize, usize, &str)) {
     }
 }
 
-/// x after ten iterations, and how many there are to 1e-3.
+/// x after ten iterations, and how many there are to 1e-2.
 fn solved(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<f64>, i64) {
     let solver = Solver::of(a, &format!("{options} rel_tol=1e-14 max_iter=10"));
     let begun = solver.solve_from_zero(b).0;
-    solver.options("rel_tol=1e-3 max_iter=2000").unwrap();
+    solver.options("rel_tol=1e-2 max_iter=2000").unwrap();
     let (x, result) = solver.solve_from_zero(b);
     assert_eq!(result, status::OK, "{options}");
-    assert!(a.relative_residual(b, &x) <= 1.001e-3, "{options}");
+    assert!(a.relative_residual(b, &x) <= 1.001e-2, "{options}");
     (begun, solver.int(common_key::INFO_ITERATIONS))
 }
 
@@ -84,7 +84,7 @@ fn fused_as_the_textbook() {
     // Every method once, every deflation.
     let a = system(LARGE);
     each(|m, d, options| {
-        if d == m % DEFLATIONS.len() {
+        if d == (m + 1) % DEFLATIONS.len() {
             compare(&a, options, &[TEXTBOOK]);
         }
     });
@@ -117,7 +117,7 @@ fn threads_give_the_same_bits() {
     }
     let a = system(LARGE);
     each(|m, d, options| {
-        if d == m % DEFLATIONS.len() {
+        if d == (m + 1) % DEFLATIONS.len() {
             compare_threads(&a, options);
         }
     });
