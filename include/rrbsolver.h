@@ -186,10 +186,12 @@
 #define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
 #define RRB_INFO_CELLS                  1203  /* cells of all patches */
 #define RRB_INFO_PRECONDITIONER         1300  /* the one in use */
-#define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use; asked: nothing was left to it; plain:
-                                                 nothing of the others; contrast: couplings are too far apart; thin:
-                                                 a component of strong couplings is a few cells across; anisotropic:
-                                                 couplings of a direction are weak */
+#define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use, the first that holds; anisotropic:
+                                                 couplings of a direction are weak, coarsening is cell; labels: of
+                                                 the caller, deflated; contrast: couplings of one direction are too
+                                                 far apart; thin: a component of strong couplings is a few cells
+                                                 across; plain: nothing of these; asked: preconditioner, coarsening
+                                                 and deflation were given */
 #define RRB_INFO_DEFLATION              1302  /* the one in use */
 #define RRB_INFO_COARSENING             1303  /* the one in use; auto: no multigrid is */
 #define RRB_INFO_COARSE_SOLVER          1304  /* the one in use; auto: nothing is deflated */
@@ -310,6 +312,7 @@
 #define RRB_AUTO_REASON_CONTRAST                  2
 #define RRB_AUTO_REASON_THIN                      3
 #define RRB_AUTO_REASON_ANISOTROPIC               4
+#define RRB_AUTO_REASON_LABELS                    5
 
 /* Choices of arguments. */
 #define RRB_VECTOR_RHS          0  /* which of sparse_get_vector */

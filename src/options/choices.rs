@@ -127,16 +127,19 @@ choices! {
     }
     /// Why `auto` took what is in use.
     AutoReason {
-        /// Nothing was left to choose:
+        /// Preconditioner, coarsening and deflation were given:
         Asked = 0 "asked",
         /// Nothing of what follows:
         Plain = 1 "plain",
-        /// The smallest and the largest center of fluid cells are too far apart:
+        /// The smallest and the largest coupling of a direction are too far apart for multigrid alone, or without it
+        /// for boxes that the phases do not cut:
         Contrast = 2 "contrast",
         /// A component of strong couplings is only a few cells across:
         Thin = 3 "thin",
         /// The couplings of a direction are too weak for the finest grid to be coarsened in it:
         Anisotropic = 4 "anisotropic",
+        /// Labels of the caller are deflated:
+        Labels = 5 "labels",
     }
     /// Why a solve ended.
     StopReason {

@@ -407,9 +407,10 @@ results! {
     CELLS = 1203 "cells" SMOOTHER false &[], "cells of all patches";
     PRECONDITIONER = 1300 "preconditioner" DPCG false Preconditioner::NAMES, "the one in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
-        "why auto took what is in use; asked: nothing was left to it; plain: nothing of the others; contrast: \
-         couplings are too far apart; thin: a component of strong couplings is a few cells across; anisotropic: \
-         couplings of a direction are weak";
+        "why auto took what is in use, the first that holds; anisotropic: couplings of a direction are weak, \
+         coarsening is cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; \
+         thin: a component of strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, \
+         coarsening and deflation were given";
     DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "the one in use";
     COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "the one in use; auto: no multigrid is";
     COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "the one in use; auto: nothing is deflated";

@@ -66,6 +66,39 @@ pub fn gathered<T: Copy>(wide: &[T], [nx, ny, nz]: [usize; 3], ld: usize, plane:
     (0..ny * nz).flat_map(row).collect()
 }
 
+/// Systems for which `auto` has different reasons, the last with labels of the caller: its reason, deflation and
+/// coarsening.
+pub fn systems_for_auto() -> Vec<(TwoPhase, bool, [i64; 3])> {
+    let (none, levelset, vertex, cell) = (1, 3, 1, 2);
+    [
+        ("0", 1.0, false, [1, none, vertex]),
+        ("9", 1e-3, false, [1, none, vertex]),
+        ("surf;obs=box", 1e-3, false, [1, none, vertex]),
+        ("9", 1e-6, false, [2, levelset, vertex]),
+        ("spray", 1e-3, false, [3, levelset, vertex]),
+        ("9;asp=4", 1e-3, false, [4, levelset, cell]),
+        ("9", 1e-3, true, [5, levelset, vertex]),
+    ]
+    .map(|(set, contrast, labelled, chosen)| (TwoPhase::new(set, [32, 30, 28], contrast), labelled, chosen))
+    .into()
+}
+
+/// What a handle tells of the choices of `auto`: reason, deflation and coarsening first.
+pub fn choices(int: impl Fn(i32) -> i64) -> [i64; 9] {
+    [
+        key::INFO_AUTO_REASON,
+        key::INFO_DEFLATION,
+        key::INFO_COARSENING,
+        key::INFO_PRECONDITIONER,
+        key::INFO_COARSE_SOLVER,
+        key::INFO_DEFLATION_VECTORS,
+        key::INFO_REGIONS,
+        key::INFO_STRONG_COMPONENTS,
+        super::key::INFO_PRECISION,
+    ]
+    .map(int)
+}
+
 /// One handle.
 pub struct Solver {
     pub handle: *mut Handle,

@@ -70,20 +70,50 @@ fn variants_of_methods_solve() {
     }
 }
 
-/// A Neumann series of order 0 is Jacobi's: the same counts.
+/// A Neumann series of order 0 is Jacobi's: the same counts, whatever is deflated.
 #[test]
 fn order_zero_is_jacobi() {
-    let [a, _] = systems();
-    let b = a.rhs("rand");
-    let iterations = |options: &str| {
-        let solver = Solver::of(&a, options);
-        solver.solve_from_zero(&b);
-        solver.int(common_key::INFO_ITERATIONS)
-    };
-    assert_eq!(
-        iterations("preconditioner=neumann order=0 deflation=none"),
-        iterations("preconditioner=jacobi deflation=none")
-    );
+    for a in systems() {
+        let b = a.rhs("rand");
+        for deflation in DEFLATIONS {
+            let iterations = |preconditioner: &str| {
+                let solver = Solver::of(&a, &format!("preconditioner={preconditioner} deflation={deflation}"));
+                assert_eq!(solver.solve_from_zero(&b).1, status::OK, "{preconditioner} {deflation}");
+                solver.int(common_key::INFO_ITERATIONS)
+            };
+            assert_eq!(iterations("neumann order=0"), iterations("jacobi"), "{deflation}");
+        }
+    }
+}
+
+/// `auto` takes the same for any threads and backend; sweeps are told by what a cycle does.
+#[test]
+fn auto_chooses_by_the_matrix() {
+    for (a, labelled, expected) in systems_for_auto() {
+        let labels: Vec<i32> = a.air.iter().map(|&air| if air { 2 } else { -1 }).collect();
+        let r = a.rhs("rand");
+        let of = |options: &str| {
+            let solver = Solver::new(a.size, options);
+            solver.regions(labelled.then_some(&labels)).unwrap();
+            solver.factorize(&a).unwrap();
+            (choices(|key| solver.int(key)), solver.apply(&r))
+        };
+        for options in ["", "preconditioner=neumann"] {
+            let (told, z) = of(&format!("backend=reference {options}"));
+            if options.is_empty() {
+                assert_eq!(told[..3], expected);
+                let once = of("backend=cpu sweeps=1").1;
+                assert!(max_difference(&z, &once) > 1e-2 * max_abs(&z), "one sweep is another cycle");
+            }
+            for threads in [1, 2, 3, 7] {
+                let (other, found) = of(&format!("backend=cpu threads={threads} {options}"));
+                assert_eq!(other, told, "{expected:?} {options} with {threads} threads");
+                // Coarse grids in single precision.
+                let off = max_difference(&found, &z) / max_abs(&z);
+                assert!(off <= 1e-3, "{expected:?} {options} with {threads} threads: {off:e}");
+            }
+        }
+    }
 }
 
 /// Iterations of b of this handle, from zero.

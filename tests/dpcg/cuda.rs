@@ -7,6 +7,7 @@ mod common;
 #[path = "../common/device.rs"]
 mod device;
 
+use common::dpcg::{choices, systems_for_auto};
 use common::{bits, devices, max_abs, max_difference, outcome, status};
 use cudarc::driver::sys;
 use device::{Queue, Rows};
@@ -564,6 +565,33 @@ fn bad_input_as_on_the_cpu() {
     rows.end();
 }
 
+/// `auto` takes the same as on the host; sweeps are told by what a cycle does.
+fn auto_as_the_reference() {
+    let mut rows = Rows::default();
+    for (a, labelled, expected) in systems_for_auto() {
+        let labels: Vec<i32> = a.air.iter().map(|&air| if air { 2 } else { -1 }).collect();
+        for options in ["", "preconditioner=neumann"] {
+            rows.row(&format!("{expected:?} {options}"), || {
+                let [reference, cuda] = ["reference", "cuda"].map(|backend| {
+                    let solver = Solver::new(a.size, &format!("backend={backend} {options}"));
+                    if labelled {
+                        // SAFETY: a live handle; a label for each cell.
+                        outcome(unsafe { dpcg_set_regions(solver.h, labels.as_ptr()) }).unwrap();
+                    }
+                    solver.factorize(&a).unwrap();
+                    solver
+                });
+                let told = choices(|key| cuda.int(key));
+                assert_eq!(told, choices(|key| reference.int(key)));
+                assert!(!options.is_empty() || told[..3] == expected, "{told:?}");
+                // Coarse grids in single precision.
+                compare_products(&cuda, &reference, &a.rhs("rand"), 1e-3);
+            });
+        }
+    }
+    rows.end();
+}
+
 /// `auto` takes a device for large grids.
 fn automatic_backend() {
     let backend =
@@ -656,6 +684,7 @@ device::device_tests! { devices();
     second_factorizations
     not_on_a_device
     bad_input_as_on_the_cpu
+    auto_as_the_reference
     automatic_backend
     bad_values
     monitors_and_streams

@@ -230,9 +230,10 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
-   ! why auto took what is in use; asked: nothing was left to it; plain: nothing of the others; contrast: couplings are
-   ! too far apart; thin: a component of strong couplings is a few cells across; anisotropic: couplings of a direction
-   ! are weak
+   ! why auto took what is in use, the first that holds; anisotropic: couplings of a direction are weak, coarsening is
+   ! cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; thin: a component of
+   ! strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, coarsening and deflation
+   ! were given
    integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t
@@ -373,6 +374,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_CONTRAST              = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_THIN                  = 3_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_ANISOTROPIC           = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_LABELS                = 5_c_int32_t
 
    ! Choices of arguments.
    ! which of sparse_get_vector

@@ -124,28 +124,26 @@ pub struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// `labelled`: the caller has regions of his own.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
-        let preconditioner = match options.choice(opt::PRECONDITIONER) {
-            Preconditioner::Auto => Preconditioner::Multigrid,
-            asked => asked,
+        let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
+            Preconditioner::Auto => (Preconditioner::Multigrid, AutoReason::Plain),
+            asked => (asked, AutoReason::Asked),
         };
         if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
             return Err(Error::Unsupported(why.to_owned()));
         }
         check_boxes(options, cells)?;
-        let (mut coarsening, mut reason) = (Coarsening::Auto, AutoReason::Asked);
-        if preconditioner == Preconditioner::Multigrid {
-            (coarsening, reason) = choose_coarsening(cells, options, survey);
-        }
-        let deflation = match options.choice(opt::DEFLATION) {
-            Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
-                let (deflates, why) = worth_deflating(survey, coarsening, labelled);
-                reason = if reason == AutoReason::Anisotropic { reason } else { why };
-                if deflates { Deflation::Levelset } else { Deflation::None }
-            }
-            Deflation::Auto if survey.strong > 0 || labelled => Deflation::LevelsetSubdomain,
-            Deflation::Auto => Deflation::Subdomain,
-            asked => asked,
+        let (coarsening, flat) = match preconditioner {
+            Preconditioner::Multigrid => choose_coarsening(cells, options, survey),
+            _ => (Coarsening::Auto, AutoReason::Asked),
         };
+        let (deflation, worth) = match options.choice(opt::DEFLATION) {
+            Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
+                beside_multigrid(survey, coarsening, labelled)
+            }
+            Deflation::Auto => beside_others(survey, labelled),
+            asked => (asked, AutoReason::Asked),
+        };
+        let reason = first_reason([flat, worth, left]);
         Ok(Self { options, cells, preconditioner, coarsening, deflation, reason })
     }
 
@@ -222,7 +220,11 @@ impl<'a> Plan<'a> {
             deflation: if deflates { self.deflation } else { Deflation::None },
             coarsening: self.coarsening,
             coarse_solver: if deflates { self.coarse_solver(vectors) } else { CoarseSolver::Auto },
-            reason: self.reason,
+            reason: match self.reason {
+                // Labels of no cell, for one.
+                AutoReason::Labels | AutoReason::Contrast | AutoReason::Thin if !deflates => AutoReason::Plain,
+                reason => reason,
+            },
             precision: self.precision(),
             ..Done::default()
         }
@@ -261,19 +263,206 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
     }
 }
 
-/// Whether components of strong couplings are worth a vector each beside multigrid, and why.
-fn worth_deflating(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (bool, AutoReason) {
+/// Labels, and components of strong couplings that are worth a vector each beside multigrid; and why.
+fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
-        return (true, AutoReason::Asked);
+        return (Deflation::Levelset, AutoReason::Labels);
     }
     if !(2..=MANY).contains(&survey.strong) {
-        return (false, AutoReason::Plain);
+        return (Deflation::None, AutoReason::Plain);
     }
     if survey.contrast <= FAR_APART {
-        return (true, AutoReason::Contrast);
+        return (Deflation::Levelset, AutoReason::Contrast);
     }
     if survey.thinnest < THIN {
-        return (true, AutoReason::Thin);
+        return (Deflation::Levelset, AutoReason::Thin);
     }
-    (coarsening == Coarsening::Cell, AutoReason::Plain)
+    let deflation = if coarsening == Coarsening::Cell { Deflation::Levelset } else { Deflation::None };
+    (deflation, AutoReason::Plain)
+}
+
+/// Boxes, which the phases cut where there are two; and why.
+fn beside_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
+    if labelled {
+        return (Deflation::LevelsetSubdomain, AutoReason::Labels);
+    }
+    if survey.strong > 0 {
+        return (Deflation::LevelsetSubdomain, AutoReason::Contrast);
+    }
+    (Deflation::Subdomain, AutoReason::Plain)
+}
+
+/// The first that tells something; `Asked` where all was.
+fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
+    let tells = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
+    let left = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
+    reasons.into_iter().find(tells).unwrap_or(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::cell_survey::Found;
+    use crate::grid::cells::SevenPoints;
+
+    const CUBE: Cells = Cells { nx: 24, ny: 24, nz: 24 };
+
+    /// A cube of water with so many bubbles of so many cells across, and a contrast.
+    fn bubbly(strong: usize, thinnest: usize, contrast: f64) -> Survey {
+        Survey { coarsened: [true; 3], contrast, components: 1, strong, thinnest, ..Survey::default() }
+    }
+
+    /// What is told for the options, with vectors.
+    fn told(text: &str, cells: Cells, survey: &Survey, labelled: bool) -> Done {
+        let mut options = Options::new(crate::options::Family::Dpcg);
+        options.set_text(text).unwrap();
+        let machine = machine(&options, cells, 1, 0);
+        Plan::new(cells, &options, machine, survey, labelled).unwrap().told(9)
+    }
+
+    #[track_caller]
+    fn check(done: Done, coarsening: Coarsening, deflation: Deflation, reason: AutoReason) {
+        assert_eq!(done.preconditioner, Preconditioner::Multigrid);
+        assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
+    }
+
+    /// Rule 2: vectors beside multigrid by the number of groups, the contrast and the thinnest group.
+    #[test]
+    fn groups_that_are_worth_vectors() {
+        use AutoReason::{Contrast, Plain, Thin};
+        use Deflation::{Levelset, None};
+        for (strong, thinnest, contrast, deflation, reason) in [
+            (0, 0, 1.0, None, Plain),
+            (9, 4, 1e-3, None, Plain),
+            (9, 4, 1.01e-4, None, Plain),
+            (9, 4, 1e-4, Levelset, Contrast),
+            (9, 3, 1e-3, Levelset, Thin),
+            (9, 3, 1e-6, Levelset, Contrast),
+            (1, 1, 1e-6, None, Plain),
+            (2, 9, 1e-6, Levelset, Contrast),
+            (2, 1, 1e-3, Levelset, Thin),
+            (1000, 9, 1e-6, Levelset, Contrast),
+            (1000, 3, 1e-3, Levelset, Thin),
+            (1001, 3, 1e-6, None, Plain),
+        ] {
+            let survey = bubbly(strong, thinnest, contrast);
+            check(told("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
+            // `cell` needs vectors for groups of any kind.
+            let deflation = if (2..=1000).contains(&strong) { Levelset } else { None };
+            check(told("coarsening=cell", CUBE, &survey, false), Coarsening::Cell, deflation, reason);
+        }
+    }
+
+    /// Rule 1: `cell` where a direction of more than one cell is not coarsened. It is the first reason.
+    #[test]
+    fn flat_cells() {
+        let flat = Survey { coarsened: [false, true, true], ..bubbly(9, 3, 1e-6) };
+        check(told("", CUBE, &flat, false), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
+        check(told("", CUBE, &flat, true), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
+        check(told("deflation=none", CUBE, &flat, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
+        check(
+            told("coarsening=vertex", CUBE, &flat, false),
+            Coarsening::Vertex,
+            Deflation::Levelset,
+            AutoReason::Contrast,
+        );
+        let one = Survey { strong: 1, ..flat.clone() };
+        check(told("", CUBE, &one, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
+        let plane = Cells { nx: 1, ..CUBE };
+        check(told("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
+    }
+
+    /// Labels are deflated whatever the matrix is.
+    #[test]
+    fn labels() {
+        for survey in [bubbly(0, 0, 1.0), bubbly(9, 3, 1e-6), bubbly(1001, 1, 1e-6)] {
+            check(told("", CUBE, &survey, true), Coarsening::Vertex, Deflation::Levelset, AutoReason::Labels);
+            let done = told("preconditioner=neumann", CUBE, &survey, true);
+            assert_eq!((done.deflation, done.reason), (Deflation::LevelsetSubdomain, AutoReason::Labels));
+        }
+        // All of them -1.
+        let options = Options::new(crate::options::Family::Dpcg);
+        let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 0), &bubbly(9, 4, 1e-3), true).unwrap();
+        check(plan.told(0), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
+    }
+
+    /// Without multigrid boxes are cut by what is in the matrix.
+    #[test]
+    fn other_preconditioners() {
+        for name in ["none", "jacobi", "neumann", "ic0", "ric"] {
+            for (survey, deflation, reason) in [
+                (bubbly(0, 0, 1.0), Deflation::Subdomain, AutoReason::Plain),
+                (bubbly(1, 9, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
+                (bubbly(1001, 1, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
+            ] {
+                let done = told(&format!("preconditioner={name}"), CUBE, &survey, false);
+                assert_eq!((done.coarsening, done.deflation, done.reason), (Coarsening::Auto, deflation, reason));
+            }
+        }
+    }
+
+    /// `asked` means that preconditioner, coarsening and deflation all were.
+    #[test]
+    fn what_is_asked_for() {
+        let survey = bubbly(9, 9, 1e-3);
+        for (text, reason) in [
+            ("preconditioner=jacobi deflation=subdomain", AutoReason::Asked),
+            ("preconditioner=jacobi coarsening=auto deflation=none", AutoReason::Asked),
+            ("preconditioner=multigrid coarsening=cell deflation=none", AutoReason::Asked),
+            ("coarsening=cell deflation=levelset", AutoReason::Plain),
+            ("preconditioner=multigrid deflation=levelset", AutoReason::Plain),
+            ("preconditioner=multigrid coarsening=vertex", AutoReason::Plain),
+        ] {
+            for labelled in [false, true] {
+                let labels = labelled && !text.contains("deflation");
+                let reason = if labels { AutoReason::Labels } else { reason };
+                assert_eq!(told(text, CUBE, &survey, labelled).reason, reason, "{text}");
+            }
+        }
+    }
+
+    /// What is found in a matrix of conductances by cell, of faces that differ by direction.
+    fn survey([nx, ny, nz]: [usize; 3], faces: [f64; 3], conductance: impl Fn([usize; 3]) -> f64) -> (Cells, Survey) {
+        let cells = Cells { nx, ny, nz };
+        let mut center = vec![0.0; cells.count()];
+        let mut forward = [(); 3].map(|()| vec![0.0; cells.count()]);
+        for c in 0..cells.count() {
+            let at = cells.place(c);
+            for d in (0..3).filter(|&d| at[d] + 1 < cells.size()[d]) {
+                let mut beside = at;
+                beside[d] += 1;
+                let [a, b] = [at, beside].map(&conductance);
+                let face = faces[d] * 2.0 * a * b / (a + b);
+                forward[d][c] = -face;
+                center[c] += face;
+                center[c + cells.steps()[d]] += face;
+            }
+        }
+        let a = SevenPoints { cells, center: &center, forward: forward.each_ref().map(|f| &f[..]) };
+        (cells, Found::of(&a, ZERO_ROW_SUM).unwrap().1)
+    }
+
+    /// The same from matrices: blocks of air of `side` cells, two of them or more, in cubes of water.
+    #[test]
+    fn rules_by_matrices() {
+        let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {
+            let (cells, survey) = survey([12 * blocks, 16, 14], faces, |[i, j, k]| {
+                let air = i % 12 >= 3 && i % 12 < 3 + side && (2..10).contains(&j) && (4..11).contains(&k);
+                if air { 1.0 / contrast } else { 1.0 }
+            });
+            assert_eq!(survey.strong, if contrast < 1.0 { blocks } else { 0 });
+            let done = told("", cells, &survey, false);
+            (done.coarsening, done.deflation, done.reason)
+        };
+        use Coarsening::{Cell, Vertex};
+        let cubes = [1.0; 3];
+        assert_eq!(of(4, 2, 1.0, cubes), (Vertex, Deflation::None, AutoReason::Plain));
+        assert_eq!(of(4, 2, 1e-3, cubes), (Vertex, Deflation::None, AutoReason::Plain));
+        assert_eq!(of(3, 2, 1e-3, cubes), (Vertex, Deflation::Levelset, AutoReason::Thin));
+        assert_eq!(of(4, 2, 1e-5, cubes), (Vertex, Deflation::Levelset, AutoReason::Contrast));
+        assert_eq!(of(3, 1, 1e-5, cubes), (Vertex, Deflation::None, AutoReason::Plain));
+        // Contrast is of one direction: faces of several sizes add nothing to it.
+        assert_eq!(of(4, 2, 1e-3, [1.0, 1.0, 16.0]), (Cell, Deflation::Levelset, AutoReason::Anisotropic));
+        assert_eq!(of(4, 2, 1e-3, [0.5, 1.0, 1.0]), (Vertex, Deflation::None, AutoReason::Plain));
+    }
 }

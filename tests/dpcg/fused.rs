@@ -1,0 +1,124 @@
+//! Iterations of deflated PCG in few passes over memory against the textbook's steps (`fusion=off`) and `reference`: the
+//! same counts. Any number of threads: the same bits, either way.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::dpcg::*;
+use common::{bits, key as common_key, max_abs, max_difference, status};
+
+/// Series of several orders and preconditioners that are applied as a whole; grids in double precision, so that
+/// roundings do not count.
+const METHODS: [&str; 7] = [
+    "jacobi",
+    "neumann order=1",
+    "neumann order=2",
+    "neumann order=5",
+    "ric",
+    "multigrid coarsening=vertex precision=f64",
+    "multigrid coarsening=cell precision=f64",
+];
+
+const DEFLATIONS: [&str; 4] = ["none", "subdomain", "levelset", "levelset_subdomain"];
+
+/// Boxes of more than 16,384 cells, the fewest that threads share: pieces of planes that are lines, one plane, odd sizes.
+const SHARED: [[usize; 3]; 3] = [[1, 150, 110], [150, 110, 1], [29, 31, 23]];
+
+/// Boxes of one thread.
+const SMALL: [[usize; 3]; 4] = [[2, 2, 2], [1, 12, 9], [13, 9, 1], [17, 12, 15]];
+
+/// Many pieces for each thread.
+const LARGE: [usize; 3] = [50, 77, 63];
+
+/// Bubbles in the planes in the middle too.
+fn system(size: [usize; 3]) -> TwoPhase {
+    TwoPhase::new("27", size, 1e-2)
+}
+
+/// Each method with each deflation.
+fn each(mut f: impl FnMut(usize, usize, &str)) {
+    for (m, method) in METHODS.iter().enumerate() {
+        for (d, deflation) in DEFLATIONS.iter().enumerate() {
+            f(m, d, &format!("preconditioner={method} deflation={deflation}"));
+        }
+    }
+}
+
+/// x after ten iterations, and how many there are to 1e-2.
+fn solved(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<f64>, i64) {
+    let solver = Solver::of(a, &format!("{options} rel_tol=1e-14 max_iter=10"));
+    let begun = solver.solve_from_zero(b).0;
+    solver.options("rel_tol=1e-2 max_iter=2000").unwrap();
+    let (x, result) = solver.solve_from_zero(b);
+    assert_eq!(result, status::OK, "{options}");
+    assert!(a.relative_residual(b, &x) <= 1.001e-2, "{options}");
+    (begun, solver.int(common_key::INFO_ITERATIONS))
+}
+
+const TEXTBOOK: &str = "backend=cpu threads=2 fusion=off";
+
+/// Few passes against what `others` do.
+fn compare(a: &TwoPhase, options: &str, others: &[&str]) {
+    let b = a.rhs("rand");
+    let (x, count) = solved(a, &b, &format!("backend=cpu threads=2 fusion=on {options}"));
+    for other in others {
+        let (y, expected) = solved(a, &b, &format!("{other} {options}"));
+        let off = max_difference(&x, &y) / max_abs(&y).max(f64::MIN_POSITIVE);
+        assert_eq!(count, expected, "{:?} {options}: against {other}", a.size);
+        // Sums in another order: roundings, 1e-16 of x, times what ten iterations make of them, at most the condition of
+        // A, below 1e6 on these boxes at this contrast.
+        assert!(off <= 1e-10, "{:?} {options}: {off:e} off {other}", a.size);
+    }
+}
+
+#[test]
+fn fused_as_the_textbook() {
+    for size in SHARED {
+        let a = system(size);
+        each(|_, _, options| compare(&a, options, &[TEXTBOOK]));
+    }
+    for size in SMALL {
+        let a = system(size);
+        each(|_, _, options| compare(&a, options, &[TEXTBOOK, "backend=reference"]));
+    }
+    // Every method once, every deflation.
+    let a = system(LARGE);
+    each(|m, d, options| {
+        if d == (m + 1) % DEFLATIONS.len() {
+            compare(&a, options, &[TEXTBOOK]);
+        }
+    });
+}
+
+/// Bits of x and of the residuals after a few iterations.
+fn begun(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>) {
+    let solver = Solver::of(a, &format!("backend=cpu {options} rel_tol=1e-14 max_iter=5"));
+    let x = solver.solve_from_zero(b).0;
+    (bits(&x), bits(&solver.history()))
+}
+
+/// `options` with 1, 2, 3 and 7 threads.
+fn compare_threads(a: &TwoPhase, options: &str) {
+    let b = a.rhs("rand");
+    let one = begun(a, &b, &format!("threads=1 {options}"));
+    for threads in [2, 3, 7] {
+        let other = begun(a, &b, &format!("threads={threads} {options}"));
+        assert!(one == other, "{:?} {options}: other bits with {threads} threads", a.size);
+    }
+}
+
+#[test]
+fn threads_give_the_same_bits() {
+    for size in SHARED {
+        let a = system(size);
+        for fusion in ["on", "off"] {
+            each(|_, _, options| compare_threads(&a, &format!("fusion={fusion} {options}")));
+        }
+    }
+    let a = system(LARGE);
+    each(|m, d, options| {
+        if d == (m + 1) % DEFLATIONS.len() {
+            compare_threads(&a, options);
+        }
+    });
+}
