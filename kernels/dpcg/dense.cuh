@@ -171,8 +171,8 @@ struct NullArgs {
     int n, add;
 };
 
-// c k^2 is the sum of the diagonal: c u u^T is about as large as E. A lone vector has E = 0, and t = 0: any other c would
-// add what rounding leaves of u^T A p, whatever the size of A.
+// c k^2 is the sum of the diagonal: c u u^T is about as large as E. A lone vector has E = 0, and t = 0: any other c
+// would add what rounding leaves of u^T A p, whatever the size of A.
 __device__ inline void find_shifts(const NullArgs &a) {
     for (uint32_t u = 1; u <= *a.nulls; ++u) {
         double size = 0.0, sum = 0.0;
