@@ -1,5 +1,5 @@
-//! Iterations of deflated PCG in few passes over memory against the textbook's steps (`fusion=off`) and `reference`: the
-//! same counts. Any number of threads: the same bits, either way.
+//! Iterations of deflated PCG in few passes over memory against the textbook's steps (`fusion=off`) and `reference`:
+//! the same counts. Any number of threads: the same bits, either way.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -21,7 +21,8 @@ const METHODS: [&str; 7] = [
 
 const DEFLATIONS: [&str; 4] = ["none", "subdomain", "levelset", "levelset_subdomain"];
 
-/// Boxes of more than 16,384 cells, the fewest that threads share: pieces of planes that are lines, one plane, odd sizes.
+/// Boxes of more than 16,384 cells, the fewest that threads share: pieces of planes that are lines, one plane, odd
+/// sizes.
 const SHARED: [[usize; 3]; 3] = [[1, 150, 110], [150, 110, 1], [29, 31, 23]];
 
 /// Boxes of one thread.
@@ -65,8 +66,8 @@ fn compare(a: &TwoPhase, options: &str, others: &[&str]) {
         let (y, expected) = solved(a, &b, &format!("{other} {options}"));
         let off = max_difference(&x, &y) / max_abs(&y).max(f64::MIN_POSITIVE);
         assert_eq!(count, expected, "{:?} {options}: against {other}", a.size);
-        // Sums in another order: roundings, 1e-16 of x, times what ten iterations make of them, at most the condition of
-        // A, below 1e6 on these boxes at this contrast.
+        // Sums in another order: roundings, 1e-16 of x, times what ten iterations make of them, at most the condition
+        // of A, below 1e6 on these boxes at this contrast.
         assert!(off <= 1e-10, "{:?} {options}: {off:e} off {other}", a.size);
     }
 }

@@ -78,8 +78,8 @@ impl Row {
         Some(format!("preconditioner={preconditioner} {deflation} dilation=0 keep_all={}", i32::from(kept)))
     }
 
-    /// Whether a count is that of the row: within 1 up to 100 iterations and 1 percent above; of the vertex multigrid 1 in
-    /// double and 2 in single precision up to 20, and 15 percent above. What is in `FEWER` or `SENSITIVE` must be as it
+    /// Whether a count is that of the row: within 1 up to 100 iterations and 1 percent above; of the vertex multigrid 1
+    /// in double and 2 in single precision up to 20, and 15 percent above. What is in `FEWER` or `SENSITIVE` must be as it
     /// stands there.
     fn is_right(&self, iterations: i64) -> bool {
         if let Some([count]) = own(FEWER, &self.line) {
@@ -98,8 +98,8 @@ impl Row {
     }
 }
 
-/// Rows of gmg.csv that the library does not reproduce, and its own counts: fewer iterations, to the same true residual.
-/// The prototype takes means from a coarsest grid that is regular (tests/golden/README.md).
+/// Rows of gmg.csv that the library does not reproduce, and its own counts: fewer iterations, to the same true
+/// residual. The prototype takes means from a coarsest grid that is regular (tests/golden/README.md).
 const FEWER: &str = include_str!("../golden/fewer.csv");
 
 /// Rows whose counts depend on the order of sums, and the range of those seen: of two instruction sets and a device.
