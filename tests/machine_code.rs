@@ -93,7 +93,7 @@ fn identifiers(symbol: &str) -> Vec<&str> {
 fn kernel(symbol: &str) -> Option<(&str, &str, &str)> {
     let path = identifiers(symbol);
     let at = path.windows(2).position(|two| SOURCES.iter().any(|(module, _)| two == module))?;
-    let set = path.get(at + 3).copied().filter(|set| ["avx2", "avx512"].contains(set)).unwrap_or("portable");
+    let set = path.get(at + 3).copied().filter(|set| ["portable", "avx2", "avx512"].contains(set))?;
     Some((path[at + 1], path.get(at + 2)?, set))
 }
 
