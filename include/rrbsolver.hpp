@@ -676,7 +676,8 @@ private:
                           const First &first, const Second &second, input values, std::int32_t base) {
         using index = std::decay_t<decltype(*first.data())>;
         static_assert(std::is_same_v<index, std::decay_t<decltype(*second.data())>>, "indices of one type");
-        static_assert(std::is_integral_v<index> && std::is_signed_v<index> && (sizeof(index) == 4 || sizeof(index) == 8),
+        static_assert(std::is_integral_v<index> && std::is_signed_v<index> &&
+                          (sizeof(index) == 4 || sizeof(index) == 8),
                       "indices are signed integers of 4 or 8 bytes");
         const auto count = static_cast<std::int64_t>(values.size());
         check_size(of_first.name, first.size(), of_first.count < 0 ? count : of_first.count);

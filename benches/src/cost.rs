@@ -7,9 +7,9 @@
 //! The exact factor is not counted.
 //!
 //! ```text
-//!     first grid           descend  r rw 2 g, q g, pivots and couplings 2.5 c, handed on v/2 (kept v/2 with spacing 2)
+//!     first grid           descend  r rw 2 g, q g, pivots and couplings 2.5 c, for the next v/2 (kept v/2 with spacing 2)
 //!                          ascend   from below v/2, r g/2, M 2.5 c, p rw 2 g, x rw 2, S1 5 g (f64: 3, 2 are of M), q g
-//!     node of a coarse     descend  3.75 c, red v/2, b1 and b2 rw v, and handed on v/4: 1.75 v
+//!     node of a coarse     descend  3.75 c, red v/2, b1 and b2 rw v, and for the next v/4: 1.75 v
 //!     grid, 2 / 4^q        ascend   3.75 c, from below v/4, b1 rw v/2, red rw v, kept v/4: 2 v
 //!     node of a recursion  right-hand side 2 v, each step: direction 2 v (later 3 v), solution 2 v (later 3 v), A 5 c
 //!     grid, a visit        and 2 v and r, z 4 v (AMLI: not in the last), products of K 4 v (later 6 v), result 2 v;
@@ -190,7 +190,7 @@ impl Model {
                 });
             }
             "residual_from_rhs" => (count.double, count.vectors, count.flops) = (1.0, 1.0, 2.0),
-            // r to z; b1 over d, kept, handed on; back, b1; r'z.
+            // r to z; b1 over d, kept, for the next grid; back, b1; r'z.
             "precondition" => {
                 (count.vectors, count.flops) = (1.0 + 1.0, 2.0);
                 count.add(1.0, 0.5 + 2.0, 1.0 + (1.0 + 1.5 + 1.0) + 1.0, 0.5 + 4.0);

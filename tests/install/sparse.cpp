@@ -1,4 +1,5 @@
-// Sparse matrices by class sparse, as a user of the installed package would hold them. Exit status 0: all as documented.
+// Sparse matrices by class sparse, as a user of the installed package would hold them. Exit status 0: all as
+// documented.
 #include <rrbsolver.hpp>
 
 #include <cstdint>
@@ -66,7 +67,8 @@ int main() {
 
     CHECK(code_of([&] { e.multiply(short_one, y); }, "x must hold 3 values, got 2") == RRB_ERR_DIMENSION);
     CHECK(code_of([&] { e.set_values(short_one); }, "values must hold 4 values, got 2") == RRB_ERR_DIMENSION);
-    CHECK(code_of([&] { sparse::coo(3, 3, row, col, short_one); }, "row must hold 2 values, got 4") == RRB_ERR_DIMENSION);
+    CHECK(code_of([&] { sparse::coo(3, 3, row, col, short_one); }, "row must hold 2 values, got 4") ==
+          RRB_ERR_DIMENSION);
     CHECK(code_of([&] { sparse::coo(2, 3, row, col, std::vector<double>(4)); }, "entry 1 of row") == RRB_ERR_ARGUMENT);
     CHECK(code_of([&] { sparse::read("none.mtx"); }, "none.mtx") == RRB_ERR_IO);
     CHECK(code_of([&] { d.vector(RRB_VECTOR_RHS); }, "no rhs came with the matrix") == RRB_ERR_ARGUMENT);

@@ -50,7 +50,7 @@ impl<I: Index> Bsr<I> {
         reserve(&mut ptr, a.rows().div_ceil(b) + 1, BSR)?;
         reserve(&mut col, size.places[1].0 as usize, BSR)?;
         let mut val = zeroed(size.values as usize, BSR)?;
-        // Where the block of a block column lies in the block row at hand, which begins at the last of `ptr`.
+        // Where the block of a block column lies in this block row, which begins at the last of `ptr`.
         let mut place: Vec<usize> = zeroed(a.cols.div_ceil(b), BSR)?;
         ptr.push(0);
         for block_row in 0..a.rows().div_ceil(b) {
