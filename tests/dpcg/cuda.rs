@@ -385,12 +385,12 @@ fn coarse_matrices_as_the_reference() {
                     .map(|backend| Solver::of(&a, &format!("backend={backend} preconditioner=jacobi {text}")));
                 assert_eq!(cuda.int(info::DEFLATION_VECTORS), reference.int(info::DEFLATION_VECTORS));
                 assert_eq!(cuda.int(info::COARSE_SOLVER), solver);
-                let r = a.rhs("rand");
+                // With a mean: of an r without one z would be what rounding leaves of its sum, over a row sum of 2e-12.
+                let r: Vec<f64> = a.rhs("rand").iter().map(|v| v + 1.0).collect();
                 let (z, expected) = (cuda.apply(&r), reference.apply(&r));
                 let off = max_difference(&z, &expected) / max_abs(&expected);
-                // Rounding times the condition of E. With a row sum of 2e-12 z has sum(r) / 6e-12 everywhere, and
-                // sum(r) is rounding: z of the reference moves by up to 4e-3 where each r is off by its last bit.
-                assert!(off <= if solver == CHOLESKY { 1e-2 } else { 1e-9 }, "{off:e} off");
+                // Rounding times the condition of E, that of a row sum of 2e-12 and that of others.
+                assert!(off <= if solver == CHOLESKY { 1e-3 } else { 1e-9 }, "{off:e} off");
             });
         }
     }

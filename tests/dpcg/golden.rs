@@ -79,14 +79,10 @@ impl Row {
     }
 
     /// Whether a count is that of the row: within 1 up to 100 iterations and 1 percent above; of the vertex multigrid 1
-    /// in double and 2 in single precision up to 20, and 15 percent above. What is in `FEWER` or `SENSITIVE` must be as
-    /// it stands there.
+    /// in double and 2 in single precision up to 20, and 15 percent above. What is in `FEWER` must be as it stands there.
     fn is_right(&self, iterations: i64) -> bool {
-        if let Some([count]) = own(FEWER, &self.line) {
+        if let Some(count) = fewer(&self.line) {
             return (iterations - count).abs() <= 1;
-        }
-        if let Some([least, most]) = own(SENSITIVE, &self.line) {
-            return (least..=most).contains(&iterations);
         }
         let allowed = match self.iterations {
             n if self.preconditioner.starts_with("gmg") && n > 20 => (n * 15 + 50) / 100,
@@ -102,20 +98,13 @@ impl Row {
 /// residual. The prototype takes means from a coarsest grid that is regular (tests/golden/README.md).
 const FEWER: &str = include_str!("../golden/fewer.csv");
 
-/// Rows whose counts depend on the order of sums, and the range of those seen: of two instruction sets and a device.
-const SENSITIVE: &str = include_str!("../golden/sensitive.csv");
-
-/// The numbers that a table has for a row.
-fn own<const N: usize>(table: &str, line: &str) -> Option<[i64; N]> {
+/// The library's own count, where it is another.
+fn fewer(line: &str) -> Option<i64> {
     let of = |row: &str| {
-        let mut parts = row.rsplitn(N + 1, ',');
-        let mut numbers = [0; N];
-        for number in numbers.iter_mut().rev() {
-            *number = parts.next()?.parse().ok()?;
-        }
-        line.strip_prefix(parts.next()?)?.starts_with(',').then_some(numbers)
+        let (system, count) = row.rsplit_once(',')?;
+        line.strip_prefix(system)?.starts_with(',').then(|| count.parse().ok())?
     };
-    table.lines().skip(1).find_map(of)
+    FEWER.lines().skip(1).find_map(of)
 }
 
 /// Iterations, deflation vectors and |b - A x| / |b| of a solve.
