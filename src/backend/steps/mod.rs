@@ -6,3 +6,4 @@ pub mod pcg;
 pub mod rrb;
 pub mod smoother;
 pub mod solve;
+pub mod vectors;
