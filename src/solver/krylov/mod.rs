@@ -2,21 +2,39 @@
 //!
 //! The loop is [`pcg`], where it stands is in `state`, its decisions are those of `decisions`. Beside them stand its
 //! policies, each in a file of its own: residual replacement, restarts, confirmation, the best iterate, and which
-//! squares are rounding.
+//! squares are rounding. The methods for general matrices are in files of their own names, over `VectorSteps`.
 
 mod best;
+mod bicg;
+mod bicgstab;
 mod confirmation;
 mod decisions;
+mod gmres;
+mod idr;
+mod minres;
+mod progress;
 mod replacement;
 mod restarts;
 mod rounding;
 mod state;
+mod sweeps;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors_tests;
 
 pub use best::BestIterate;
 pub use restarts::Restarts;
 pub use state::{PcgEnd, Start, Test};
+#[allow(unused_imports)] // solver::sparse takes them.
+pub use {
+    bicg::{BICG_VECTORS, bicg},
+    bicgstab::{BICGSTAB_VECTORS, bicgstab},
+    gmres::{GmresRoom, gmres, gmres_vectors},
+    idr::{IdrRoom, idr, idr_vectors},
+    minres::{MINRES_VECTORS, minres},
+    sweeps::{SWEEPS_VECTORS, sweeps},
+};
 
 use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
 use crate::error::{Error, Result};
