@@ -10,8 +10,10 @@ use crate::error::{Result, reserve, zeroed};
 
 /// omega is made larger where t and r are nearly orthogonal, |cos| below this (Sleijpen and van der Vorst 1995).
 const KAPPA: f64 = 0.7;
-/// Of the shadow vectors.
+/// State of SplitMix64 before the first shadow vector; the vectors are drawn one after the other.
 const SEED: u64 = 42;
+/// What a draw adds to that state (Steele, Lea and Flood 2014).
+const DRAW: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Vectors beside x, b and r: P, G, U, and two of work.
 pub const fn idr_vectors(shadow: usize) -> usize {
@@ -143,7 +145,8 @@ fn prepare<S: VectorSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
     room.m.fill(0.0);
     for k in 0..n {
         let p = room.p(k);
-        s.fill_random(p, SEED + k as u64);
+        let drawn_before = (k as u64).wrapping_mul(s.rows() as u64);
+        s.fill_random(p, SEED.wrapping_add(drawn_before.wrapping_mul(DRAW)));
         let drawn = s.inner(p, p);
         let mut norm2 = drawn;
         for _ in 0..2 {

@@ -141,6 +141,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl VectorSteps for System {
+    fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
     fn product(&mut self, from: VectorId, to: VectorId) {
         self.vectors[to.0] = self.times(&self.vectors[from.0]);
     }
