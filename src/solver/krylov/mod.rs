@@ -5,18 +5,25 @@
 //! squares are rounding. The methods for general matrices are in files of their own names, over `VectorSteps`.
 
 mod best;
+#[allow(dead_code)] // solver::sparse takes it.
 mod bicg;
+#[allow(dead_code)] // solver::sparse takes it.
 mod bicgstab;
 mod confirmation;
 mod decisions;
+#[allow(dead_code)] // solver::sparse takes it.
 mod gmres;
+#[allow(dead_code)] // solver::sparse takes it.
 mod idr;
+#[allow(dead_code)] // solver::sparse takes it.
 mod minres;
+#[allow(dead_code)] // solver::sparse takes it.
 mod progress;
 mod replacement;
 mod restarts;
 mod rounding;
 mod state;
+#[allow(dead_code)] // solver::sparse takes it.
 mod sweeps;
 #[cfg(test)]
 mod tests;

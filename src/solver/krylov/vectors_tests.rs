@@ -241,7 +241,10 @@ fn compare(name: &str, rows: &[Vec<(usize, f64)>], expected: &[(&str, Counts)]) 
             let norm = s.true_residual().sqrt();
             // A recurred residual drifts from the true one by rounding of the largest residual met.
             let met = norm <= 1.01 * s.test().threshold;
-            if end.reason != StopReason::Converged || !met || !(low..=high).contains(&end.iterations) {
+            // The table's rule: one less is right where the residual there is within 5 % of the tolerance.
+            let close = end.iterations + 1 == low && s.told[end.iterations - 1] >= 0.95e-6;
+            let counted = (low..=high).contains(&end.iterations) || close;
+            if end.reason != StopReason::Converged || !met || !counted {
                 let relative = norm / s.test().reference;
                 wrong.push(format!("{name} {method} jacobi={jacobi}: {end:?}, true {relative:e}, not {low}-{high}"));
             }
