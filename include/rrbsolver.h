@@ -303,6 +303,7 @@
 #define RRB_STOP_REASON_MONITOR                   5
 #define RRB_STOP_REASON_STAGNATED                 6
 #define RRB_STOP_REASON_BREAKDOWN                 7
+#define RRB_STOP_REASON_DIVERGED                  8
 #define RRB_PRECONDITIONER_AMG                    7
 #define RRB_PRECONDITIONER_SSOR                   8
 #define RRB_PRECONDITIONER_ILU0                   9

@@ -184,7 +184,7 @@ impl<C: Core> System<C> {
         self.outcome = result?;
         self.log_line(in_use);
         Ok(match self.outcome.reason {
-            StopReason::MaxIter | StopReason::Stagnated => RRB_NOT_CONVERGED,
+            StopReason::MaxIter | StopReason::Stagnated | StopReason::Diverged => RRB_NOT_CONVERGED,
             StopReason::Monitor => RRB_STOPPED,
             _ => RRB_OK,
         })

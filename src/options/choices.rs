@@ -159,5 +159,7 @@ choices! {
         Stagnated = 6 "stagnated",
         /// A positive quantity was not:
         Breakdown = 7 "breakdown",
+        /// The residual grew beyond `divergence_limit`, or is not finite; x is the guess:
+        Diverged = 8 "diverged",
     }
 }

@@ -365,6 +365,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_MONITOR               = 5_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_STAGNATED             = 6_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_BREAKDOWN             = 7_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_DIVERGED              = 8_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_AMG                = 7_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_SSOR               = 8_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_ILU0               = 9_c_int32_t

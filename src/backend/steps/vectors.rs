@@ -22,6 +22,8 @@ impl VectorId {
 /// The steps. Every member of a team calls them in the same order; scalars have the same bits on every member and for
 /// any number of members. No step reads a vector that it writes, but for `combine`, whose `to` is both.
 pub trait VectorSteps {
+    /// Values of a vector, those of all members.
+    fn rows(&self) -> usize;
     /// to = A from.
     fn product(&mut self, from: VectorId, to: VectorId);
     /// to = A' from.

@@ -164,6 +164,7 @@ mod tests {
                 center_max: 1.0,
                 definite: true,
                 confirms: false,
+                divergence: f64::INFINITY,
             };
             let mut at = Iteration::new(Start { norm2: numbers.size(), iterations: (numbers.next() % 3) as usize });
             (at.rho, at.alpha, at.beta) = (numbers.size(), numbers.real(), numbers.real());

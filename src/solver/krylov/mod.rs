@@ -2,21 +2,46 @@
 //!
 //! The loop is [`pcg`], where it stands is in `state`, its decisions are those of `decisions`. Beside them stand its
 //! policies, each in a file of its own: residual replacement, restarts, confirmation, the best iterate, and which
-//! squares are rounding.
+//! squares are rounding. The methods for general matrices are in files of their own names, over `VectorSteps`.
 
 mod best;
+#[allow(dead_code)] // solver::sparse takes it.
+mod bicg;
+#[allow(dead_code)] // solver::sparse takes it.
+mod bicgstab;
 mod confirmation;
 mod decisions;
+#[allow(dead_code)] // solver::sparse takes it.
+mod gmres;
+#[allow(dead_code)] // solver::sparse takes it.
+mod idr;
+#[allow(dead_code)] // solver::sparse takes it.
+mod minres;
+#[allow(dead_code)] // solver::sparse takes it.
+mod progress;
 mod replacement;
 mod restarts;
 mod rounding;
 mod state;
+#[allow(dead_code)] // solver::sparse takes it.
+mod sweeps;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors_tests;
 
 pub use best::BestIterate;
 pub use restarts::Restarts;
 pub use state::{PcgEnd, Start, Test};
+#[allow(unused_imports)] // solver::sparse takes them.
+pub use {
+    bicg::{BICG_VECTORS, bicg},
+    bicgstab::{BICGSTAB_VECTORS, bicgstab},
+    gmres::{GmresRoom, gmres, gmres_vectors},
+    idr::{IdrRoom, idr, idr_vectors},
+    minres::{MINRES_VECTORS, minres},
+    sweeps::{SWEEPS_VECTORS, sweeps},
+};
 
 use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
 use crate::error::{Error, Result};

@@ -25,6 +25,9 @@ pub struct Test {
     pub definite: bool,
     /// Convergence seen on the recurred residual is confirmed on a recomputed one here; else the caller does it.
     pub confirms: bool,
+    /// A norm above this, or one that is not finite, ends the run as diverged; infinity in the families of CG, where
+    /// p'Ap tells.
+    pub divergence: f64,
 }
 
 /// Where PCG begins: x, r = b - A x, and iterations done before.

@@ -96,6 +96,7 @@ impl Line {
             center_max: 4.0,
             definite: true,
             confirms: true,
+            divergence: f64::INFINITY,
         }
     }
 

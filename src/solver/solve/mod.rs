@@ -110,6 +110,7 @@ impl<'c> Solve<'c> {
             confirms: !checks,
             center_max: c.seen.center_max,
             definite: c.definite,
+            divergence: f64::INFINITY,
         };
         // On a singular system rounding leaves the recurred residual a constant, too.
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };

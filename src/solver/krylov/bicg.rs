@@ -1,0 +1,64 @@
+//! Biconjugate gradients: two residuals, of A and of A', each orthogonal to the other's past.
+//!
+//! Source: Fletcher, Conjugate gradient methods for indefinite systems, 1976; the 2008 thesis, (3.21) to (3.23).
+
+use super::progress::{Progress, divides};
+use super::state::{PcgEnd, Start, Test};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::error::Result;
+
+const SHADOW: VectorId = VectorId::own(0);
+const P: VectorId = VectorId::own(1);
+const SHADOW_P: VectorId = VectorId::own(2);
+const Q: VectorId = VectorId::own(3);
+const SHADOW_Q: VectorId = VectorId::own(4);
+const Z: VectorId = VectorId::own(5);
+const SHADOW_Z: VectorId = VectorId::own(6);
+
+/// Vectors beside x, b and r.
+pub const BICG_VECTORS: usize = 7;
+
+/// BiCG from x and r = b - A x; r~ = r at the start. An iteration, with z = M^-1 r, z~ = M^-T r~, rho = <r~, z>:
+///
+/// p = z + beta p, p~ = z~ + beta p~, beta = rho / rho_old (0 at first);
+/// alpha = rho / <p~, A p>; x = x + alpha p, r = r - alpha A p, r~ = r~ - alpha A' p~.
+///
+/// A product with A and one with A', M^-1 and M^-T, three inner products. Where rho or <p~, A p> vanishes it ends as
+/// stagnated.
+pub fn bicg<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
+    let (mut at, end) = Progress::begin(test, start);
+    if let Some(end) = end {
+        return Ok(end);
+    }
+    let identity = s.is_unpreconditioned();
+    let (z, shadow_z) = if identity { (VectorId::R, SHADOW) } else { (Z, SHADOW_Z) };
+    s.copy(VectorId::R, SHADOW);
+    let mut rho_old = None;
+    loop {
+        if !identity {
+            s.precondition_vector(VectorId::R, z);
+            s.precondition_transposed(SHADOW, shadow_z);
+        }
+        let rho = s.inner(SHADOW, z);
+        if !divides(rho) {
+            return Ok(at.broken());
+        }
+        let beta = rho_old.map_or(0.0, |rho_old| rho / rho_old);
+        rho_old = Some(rho);
+        s.combine(P, beta, &[(1.0, z)]);
+        s.combine(SHADOW_P, beta, &[(1.0, shadow_z)]);
+        s.product(P, Q);
+        s.transposed_product(SHADOW_P, SHADOW_Q);
+        let energy = s.inner(SHADOW_P, Q);
+        if !divides(energy) {
+            return Ok(at.broken());
+        }
+        let alpha = rho / energy;
+        s.combine(VectorId::X, 1.0, &[(alpha, P)]);
+        let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]);
+        if let Some(end) = at.check(s, norm2.sqrt()) {
+            return Ok(end);
+        }
+        s.combine(SHADOW, 1.0, &[(-alpha, SHADOW_Q)]);
+    }
+}

@@ -1,0 +1,126 @@
+//! MINRES: the least residual over the Krylov space of a symmetric matrix, which may be indefinite.
+//!
+//! Source: Paige and Saunders, Solution of sparse indefinite systems of linear equations, SIAM J. Numer. Anal. 12
+//! (1975), with a symmetric positive definite M.
+
+use super::progress::{Progress, divides};
+use super::state::{PcgEnd, Start, Test};
+use crate::backend::steps::pcg::SQUARE;
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::error::{Error, Result};
+
+/// u_k-1, u_k and u_k+1 of the Lanczos process, in turns.
+const U: usize = 0;
+/// w_k-1 and w_k, in turns.
+const W: usize = 3;
+/// M^-1 u_k and M^-1 u_k+1, in turns.
+const Y: usize = 5;
+
+/// Vectors beside x, b and r.
+pub const MINRES_VECTORS: usize = 7;
+
+/// The last rotation, and what it leaves of the next column of T.
+struct Rotation {
+    cosine: f64,
+    sine: f64,
+    /// Of row k - 1 in column k + 1.
+    epsilon: f64,
+    /// Of row k in column k + 1, before rotation k.
+    delta: f64,
+    /// The part of the right-hand side that is left: the norm of M^-1/2 r.
+    phi: f64,
+}
+
+/// MINRES from x and r = b - A x, u_1 = r, u_0 = 0, w_0 = w_-1 = 0. With y_k = M^-1 u_k, beta_k = <u_k, y_k>^1/2:
+///
+/// u_k+1 = A y_k / beta_k - (alpha_k / beta_k) u_k - (beta_k / beta_k-1) u_k-1, alpha_k = <y_k, A y_k> / beta_k^2;
+/// Givens rotations take the tridiagonal T of alpha and beta to R: gamma_k = (gammabar_k^2 + beta_k+1^2)^1/2;
+/// w_k = (y_k / beta_k - delta_k w_k-1 - epsilon_k w_k-2) / gamma_k, x = x + phi_k w_k;
+/// r = s_k^2 r - phibar_k c_k u_k+1 / beta_k+1, whose 2-norm is tested: that of M^-1/2 r alone is least.
+///
+/// A product, M^-1, three inner products. Ends as stagnated where gamma_k vanishes: A is singular.
+///
+/// # Errors
+/// `Error::Breakdown` where <u, M^-1 u> is negative: M is indefinite.
+pub fn minres<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
+    let (mut at, end) = Progress::begin(test, start);
+    if let Some(end) = end {
+        return Ok(end);
+    }
+    s.copy(VectorId::R, VectorId::own(U));
+    let mut beta = lanczos_norm(s, 0, at.iterations)?;
+    let (mut beta_old, mut k) = (0.0, 0);
+    let mut last = Rotation { cosine: -1.0, sine: 0.0, epsilon: 0.0, delta: 0.0, phi: beta };
+    loop {
+        if !divides(beta) {
+            return Ok(at.broken());
+        }
+        let alpha = next_lanczos_vector(s, k, beta, beta_old);
+        let beta_next = lanczos_norm(s, k + 1, at.iterations)?;
+        let epsilon = last.epsilon;
+        // Rotation k - 1 of column k; rotation k makes its last entry gamma.
+        let delta = last.cosine * last.delta + last.sine * alpha;
+        let gamma_bar = last.sine * last.delta - last.cosine * alpha;
+        let gamma = gamma_bar.hypot(beta_next);
+        if !divides(gamma) {
+            return Ok(at.broken());
+        }
+        let (cosine, sine) = (gamma_bar / gamma, beta_next / gamma);
+        let phi = cosine * last.phi;
+        let (w, w_old) = (VectorId::own(W + k % 2), VectorId::own(W + (k + 1) % 2));
+        // w_k in the place of w_k-2; neither it nor w_k-1 counts before it is there.
+        let scale = if k >= 2 { -epsilon / gamma } else { 0.0 };
+        let terms = [(1.0 / (beta * gamma), y(s, k)), (-delta / gamma, w_old)];
+        s.combine(w, scale, &terms[..if k >= 1 { 2 } else { 1 }]);
+        s.combine(VectorId::X, 1.0, &[(phi, w)]);
+        let new = if beta_next > 0.0 { -last.phi * sine * cosine / beta_next } else { 0.0 };
+        let norm2 = s.combine_norm2(VectorId::R, sine * sine, &[(new, u(k + 1))]);
+        if let Some(end) = at.check(s, norm2.sqrt()) {
+            return Ok(end);
+        }
+        last = Rotation {
+            cosine,
+            sine,
+            epsilon: last.sine * beta_next,
+            delta: -last.cosine * beta_next,
+            phi: sine * last.phi,
+        };
+        (beta_old, beta, k) = (beta, beta_next, k + 1);
+    }
+}
+
+fn u(k: usize) -> VectorId {
+    VectorId::own(U + k % 3)
+}
+
+/// M^-1 u_k.
+fn y<S: VectorSteps + ?Sized>(s: &S, k: usize) -> VectorId {
+    if s.is_unpreconditioned() { u(k) } else { VectorId::own(Y + k % 2) }
+}
+
+/// u_k+1, orthogonal in M^-1 to those before. Returns alpha_k, which is taken after u_k-1 is out.
+fn next_lanczos_vector<S: VectorSteps + ?Sized>(s: &mut S, k: usize, beta: f64, beta_old: f64) -> f64 {
+    let (y, next) = (y(s, k), u(k + 1));
+    s.product(y, next);
+    if k >= 1 {
+        s.combine(next, 1.0 / beta, &[(-beta / beta_old, u(k + 2))]);
+    } else {
+        s.combine(next, 1.0 / beta, &[]);
+    }
+    let alpha = s.inner(y, next) / beta;
+    s.combine(next, 1.0, &[(-alpha / beta, u(k))]);
+    alpha
+}
+
+/// y_k = M^-1 u_k, and beta_k = <u_k, y_k>^1/2.
+fn lanczos_norm<S: VectorSteps + ?Sized>(s: &mut S, k: usize, iteration: usize) -> Result<f64> {
+    let y = y(s, k);
+    if !s.is_unpreconditioned() {
+        s.precondition_vector(u(k), y);
+    }
+    let square = s.inner(u(k), y);
+    if square < 0.0 {
+        return Err(Error::Breakdown { quantity: SQUARE, value: square, iteration });
+    }
+    Ok(square.sqrt())
+}

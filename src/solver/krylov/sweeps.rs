@@ -1,0 +1,25 @@
+//! Relaxation as a solver: Jacobi, Gauss-Seidel and SOR in any order of the rows.
+//!
+//! Source: the 2008 thesis, algorithms 1 and 2, (3.8) to (3.12); the sweep itself is a step.
+
+use super::progress::Progress;
+use super::state::{PcgEnd, Start, Test};
+use crate::backend::steps::vectors::VectorSteps;
+use crate::error::Result;
+
+/// Vectors beside x, b and r.
+pub const SWEEPS_VECTORS: usize = 0;
+
+/// x = x + N (b - A x), N that of the method, until norm(b - A x) <= threshold: the residual of every sweep is computed
+/// from x. A sweep and a product an iteration.
+pub fn sweeps<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
+    let (mut at, mut end) = Progress::begin(test, start);
+    loop {
+        if let Some(end) = end {
+            return Ok(end);
+        }
+        s.sweep(at.iterations);
+        let norm = s.true_residual().sqrt();
+        end = at.check(s, norm);
+    }
+}
