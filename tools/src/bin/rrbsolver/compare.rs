@@ -27,7 +27,7 @@ pub fn run(options: &Compare) -> Result<End> {
     let head = format!("{}: {}", options.file.display(), shape_of(&matrix));
     ensure!(rows == cols, "{head}: the matrix is not square; rrbsolver info shows it");
     let (b, rhs) = right_hand_side(options.rhs.as_deref(), own_rhs, &options.file, rows)?;
-    println!("{head}; right-hand side {rhs}");
+    say!("{head}; right-hand side {rhs}");
     let progress = spinner(String::new());
     let formats = compare_formats(&mut matrix, &progress)?;
     let methods = compare_methods(&mut matrix, &options.options, &b, &progress)?;
@@ -211,40 +211,51 @@ fn product(matrix: &mut Matrix) -> Result<Product> {
 
 fn print_methods(methods: &[Method]) {
     if methods.is_empty() {
-        println!("\nThis library multiplies with general matrices, but does not solve with them: no methods.");
+        say!("\nThis library multiplies with general matrices, but does not solve with them: no methods.");
         return;
     }
-    println!("\nmethod        with          iterations  residual   setup s    solve s    outcome");
+    say!("\nmethod        with          iterations  residual   setup s    solve s    outcome");
     for m in methods {
         match &m.outcome {
-            Ok(s) => println!(
+            Ok(s) => say!(
                 "{:<14}{:<14}{:>10}  {:<9.2e}  {:<9.2e}  {:<9.2e}  {}",
-                m.solver, m.with, s.iterations, s.residual, s.setup, s.solve, s.reason
+                m.solver,
+                m.with,
+                s.iterations,
+                s.residual,
+                s.setup,
+                s.solve,
+                s.reason
             ),
-            Err(sentence) => println!("{:<14}{:<14}{sentence}", m.solver, m.with),
+            Err(sentence) => say!("{:<14}{:<14}{sentence}", m.solver, m.with),
         }
     }
     let total = |m: &&Method| m.outcome.as_ref().map_or(f64::INFINITY, |s| s.setup + s.solve);
     let fastest = methods.iter().filter(|m| m.converged()).min_by(|a, b| total(a).total_cmp(&total(b)));
     match fastest {
-        Some(m) => println!("Fastest: {} {}, {:.2e} s in all.", m.solver, m.with, total(&m)),
-        None => println!("No method converged: give more iterations (--options \"max_iter=...\")."),
+        Some(m) => say!("Fastest: {} {}, {:.2e} s in all.", m.solver, m.with, total(&m)),
+        None => say!("No method converged: give more iterations (--options \"max_iter=...\")."),
     }
 }
 
 fn print_formats(formats: &[Stored]) {
-    println!("\nformat     values stored  bytes an entry   making s  product s  ns an entry");
+    say!("\nformat     values stored  bytes an entry   making s  product s  ns an entry");
     for f in formats {
         let mark = if f.chosen { "*" } else { "" };
         match &f.outcome {
-            Ok(p) => println!(
+            Ok(p) => say!(
                 "{:<10} {:>13}  {:>14.1}  {:>9.2e}  {:>9.2e}  {:>11.3}{mark}",
-                f.format, p.values, p.bytes, p.setup, p.seconds, p.nanoseconds
+                f.format,
+                p.values,
+                p.bytes,
+                p.setup,
+                p.seconds,
+                p.nanoseconds
             ),
-            Err(sentence) => println!("{:<10} {sentence}", f.format),
+            Err(sentence) => say!("{:<10} {sentence}", f.format),
         }
     }
-    println!("* taken by auto");
+    say!("* taken by auto");
 }
 
 fn method_bars(methods: &[Method]) -> Panel {

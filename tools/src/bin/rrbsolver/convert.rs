@@ -20,7 +20,7 @@ pub fn run(options: &Convert) -> Result<End> {
     let progress = spinner(format!("writing {}", options.to.display()));
     matrix.write(&options.to, format.number() as i32)?;
     progress.finish_and_clear();
-    println!("{}: {}", options.to.display(), shape_of(&matrix));
+    say!("{}: {}", options.to.display(), shape_of(&matrix));
     if own_rhs.is_some() {
         eprintln!("rrbsolver: {}: its right-hand side is not written, only the matrix", options.from.display());
     }

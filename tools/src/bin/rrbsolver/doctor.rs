@@ -3,11 +3,12 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
+use rrbsolver::options::Format;
 use rrbsolver_benches::machine::Machine;
 use rrbsolver_benches::{device, stream};
 
 use crate::args::Doctor;
-use crate::library::{Plane, Space, System, relative_residual, version};
+use crate::library::{Matrix, Plane, Space, System, relative_residual, version};
 use crate::raw::Stencil;
 use crate::{End, spinner};
 
@@ -20,18 +21,18 @@ const ROUNDING: f64 = 1.0 + 1e-6;
 
 pub fn run(options: &Doctor) -> Result<End> {
     let machine = Machine::this();
-    println!("library       rrbsolver {}", version());
-    println!("processor     {}, {} cores for this process", machine.processor, machine.cores);
-    println!("instructions  {}", instructions(&machine.vectors));
+    say!("library       rrbsolver {}", version());
+    say!("processor     {}, {} cores for this process", machine.processor, machine.cores);
+    say!("instructions  {}", instructions(&machine.vectors));
     for name in ["RRBSOLVER_OPTIONS", "RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"] {
         if let Some(value) = std::env::var_os(name) {
-            println!("environment   {name}={}", value.display());
+            say!("environment   {name}={}", value.display());
         }
     }
     let threads = threads()?;
-    println!("threads       {threads}, taken by threads=0");
+    say!("threads       {threads}, taken by threads=0");
     if threads < machine.cores as i64 {
-        println!("              fewer than the cores: the environment says so");
+        say!("              fewer than the cores: the environment says so");
     }
     if !options.quick {
         bandwidth(threads);
@@ -41,21 +42,28 @@ pub fn run(options: &Doctor) -> Result<End> {
     let mut failed = false;
     for backend in ["reference", "cpu", "cuda"] {
         if backend == "cuda" && devices == 0 {
-            println!("self-test     cuda: not made, no device");
+            say!("self-test     cuda: not made, no device");
             continue;
         }
         for (family, stencil) in [("rrb_", Stencil::poisson([65, 49, 1])), ("dpcg_", Stencil::poisson([17, 13, 11]))] {
             match self_test(backend, stencil) {
-                Ok(residual) => println!("self-test     {backend}, {family}: passed, residual {residual:.1e}"),
+                Ok(residual) => say!("self-test     {backend}, {family}: passed, residual {residual:.1e}"),
                 Err(sentence) => {
                     failed = true;
-                    println!("self-test     {backend}, {family}: FAILED: {sentence:#}");
+                    say!("self-test     {backend}, {family}: FAILED: {sentence:#}");
                 }
             }
         }
     }
+    match products() {
+        Ok(()) => say!("self-test     cpu, sparse_: passed, products in all formats are exact"),
+        Err(sentence) => {
+            failed = true;
+            say!("self-test     cpu, sparse_: FAILED: {sentence:#}");
+        }
+    }
     if failed {
-        println!("A self-test failed: solve with backend=cpu or reference where those passed, and report this page.");
+        say!("A self-test failed: solve with backend=cpu or reference where those passed, and report this page.");
     }
     Ok(if failed { End::Short } else { End::Well })
 }
@@ -87,7 +95,7 @@ fn bandwidth(threads: i64) {
     progress.finish_and_clear();
     for one in measured.iter().filter(|one| one.kernel == "triad") {
         let plural = if one.threads == 1 { "" } else { "s" };
-        println!("bandwidth     {:.1} GB/s with {} thread{plural} (triad)", one.median, one.threads);
+        say!("bandwidth     {:.1} GB/s with {} thread{plural} (triad)", one.median, one.threads);
     }
 }
 
@@ -96,15 +104,15 @@ fn describe_devices(devices: i32) {
     let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
     let first = driver.as_deref().and_then(|text| text.lines().next());
     match first {
-        Some(line) => println!("driver        {}", line.trim_start_matches("NVRM version:").trim()),
-        None => println!("driver        no NVIDIA kernel driver is loaded"),
+        Some(line) => say!("driver        {}", line.trim_start_matches("NVRM version:").trim()),
+        None => say!("driver        no NVIDIA kernel driver is loaded"),
     }
-    println!("devices       {devices}");
+    say!("devices       {devices}");
     for name in device_names() {
-        println!("              {name}");
+        say!("              {name}");
     }
     if devices == 0 {
-        println!(
+        say!(
             "              {}",
             match first {
                 None => "solves run on the CPU; for a GPU install NVIDIA's driver 580 or newer (docs/gpu.md)",
@@ -125,6 +133,23 @@ fn device_names() -> Vec<String> {
     let mut names: Vec<String> = folders.flatten().filter_map(read).collect();
     names.sort();
     names
+}
+
+/// Row sums of a small Poisson matrix by a product with ones: small whole numbers, exact in any order of adding.
+fn products() -> Result<()> {
+    let stencil = Stencil::poisson([9, 7, 5]);
+    let rows = stencil.rows();
+    let sum = |bounds: &[i64]| rows.values[bounds[0] as usize..bounds[1] as usize].iter().sum();
+    let expected: Vec<f64> = rows.ptr.windows(2).map(sum).collect();
+    let mut matrix = Matrix::from_rows(&rows)?;
+    let (ones, mut y) = (vec![1.0; expected.len()], vec![0.0; expected.len()]);
+    // The matrix has entries beside the diagonal.
+    for (format, _) in Format::NAMES.iter().filter(|(name, _)| *name != "diagonal") {
+        matrix.set_options(&format!("format={format}"))?;
+        matrix.multiply(&ones, &mut y)?;
+        ensure!(y == expected, "a product by {format} is wrong");
+    }
+    Ok(())
 }
 
 /// A small Poisson problem: its residual, computed anew.

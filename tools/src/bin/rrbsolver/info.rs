@@ -26,9 +26,9 @@ pub fn run(options: &Info) -> Result<End> {
     let choices = Choices::of(&mut matrix, &facts);
     progress.finish_and_clear();
     let name = options.file.display();
-    print!("{}", text(&format!("{name}: {}", shape_of(&matrix)), &matrix, &facts, &choices));
+    show!("{}", text(&format!("{name}: {}", shape_of(&matrix)), &matrix, &facts, &choices));
     if !options.no_picture {
-        print!("{}", Pattern::of(&rows, matrix.cols(), TERMINAL_CELLS).text());
+        show!("{}", Pattern::of(&rows, matrix.cols(), TERMINAL_CELLS).text());
     }
     if let Some(path) = &options.svg {
         let title = format!("{name}: {}", shape_of(&matrix));
@@ -68,8 +68,8 @@ fn format_choice(matrix: &mut Matrix) -> Result<(&'static str, String)> {
     let auto = bytes(matrix, "format=auto")?;
     let format = word(matrix, "format").context("the library tells no format")?;
     let reason = match format {
-        "csr" => format!("a product moves {auto:.1} bytes an entry; no other format moves fewer"),
-        _ => format!("a product moves {auto:.1} bytes an entry, the fewest; by csr {csr:.1}"),
+        "csr" => format!("a product moves {auto:.1} bytes an entry; dia, bsr and sell move no fewer"),
+        _ => format!("a product moves {auto:.1} bytes an entry, by csr {csr:.1}"),
     };
     Ok((format, reason))
 }

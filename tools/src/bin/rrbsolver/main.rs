@@ -1,5 +1,14 @@
 //! `rrbsolver`: tries the library on a file, without a line of code. Described in docs/tool.md.
 
+/// A line on the standard output.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::write_out(format_args!("{}\n", format_args!($($words)*))) };
+}
+/// The same without the end of the line.
+macro_rules! show {
+    ($($words:tt)*) => { $crate::write_out(format_args!($($words)*)) };
+}
+
 mod args;
 mod bars;
 mod compare;
@@ -13,6 +22,8 @@ mod pattern;
 mod raw;
 mod solve;
 
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -54,4 +65,15 @@ pub fn spinner(doing: String) -> ProgressBar {
     progress.enable_steady_tick(Duration::from_millis(100));
     progress.set_message(doing);
     progress
+}
+
+/// Ends the program where nobody reads any more, as after `| head`, or where the disk is full.
+pub fn write_out(words: Arguments<'_>) {
+    if let Err(error) = std::io::stdout().write_fmt(words) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        eprintln!("rrbsolver: the standard output cannot be written: {error}");
+        std::process::exit(2);
+    }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use rrbsolver::options::info;
 use rrbsolver_tools::convergence::{self, History};
 use rrbsolver_tools::{fonts, write_whole};
@@ -28,17 +28,19 @@ pub fn run(options: &Solve) -> Result<End> {
     let Problem { mut system, own_rhs, shape } = Loaded::read(&options.file)?.into_problem()?;
     let rows = system.rows();
     let (b, rhs) = right_hand_side(options.rhs.as_deref(), own_rhs, &options.file, rows)?;
-    println!("{}: {shape}; right-hand side {rhs}", options.file.display());
+    say!("{}: {shape}; right-hand side {rhs}", options.file.display());
     system.set_options(&options.options)?;
     let progress = spinner("factorizing".to_owned());
-    system.factorize()?;
+    let named = || options.file.display().to_string();
+    system.factorize().with_context(named)?;
     let mut x = vec![0.0; rows];
     let converged = system.solve(&b, &mut x, &mut |iteration, residual| {
         progress.set_message(format!("iteration {iteration}, relative residual {residual:.2e}"));
-    })?;
+    });
+    let converged = converged.with_context(named)?;
     progress.finish_and_clear();
     let residual = relative_residual(&mut *system, &b, &x)?;
-    print!("{}", report(&*system, converged, residual));
+    show!("{}", report(&*system, converged, residual));
     let history = system.history()?;
     if let Some(path) = &options.write {
         write_whole(path, column(&x).as_bytes())?;
