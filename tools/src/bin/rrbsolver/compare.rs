@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use rrbsolver::options::{Family, Format, Kind, OPTIONS, info};
-use rrbsolver_tools::write_whole;
+use rrbsolver_tools::{check_writable, write_whole};
 use serde_json::{Value, json};
 
 use crate::args::Compare;
@@ -22,6 +22,9 @@ const PRODUCTS: usize = 20;
 const ENOUGH_SECONDS: f64 = 1.0;
 
 pub fn run(options: &Compare) -> Result<End> {
+    for path in [&options.svg, &options.json].into_iter().flatten() {
+        check_writable(path)?;
+    }
     let (mut matrix, own_rhs) = Loaded::read(&options.file)?.into_matrix()?;
     let (rows, cols) = (matrix.rows(), matrix.cols());
     let head = format!("{}: {}", options.file.display(), shape_of(&matrix));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use rrbsolver::options::info;
-use rrbsolver_tools::write_whole;
+use rrbsolver_tools::{check_writable, write_whole};
 use serde_json::{Value, json};
 
 use crate::args::Info;
@@ -19,6 +19,9 @@ const TERMINAL_CELLS: usize = 80;
 const SVG_CELLS: usize = 240;
 
 pub fn run(options: &Info) -> Result<End> {
+    for path in [&options.svg, &options.json].into_iter().flatten() {
+        check_writable(path)?;
+    }
     let (mut matrix, _) = Loaded::read(&options.file)?.into_matrix()?;
     let progress = spinner("looking at the matrix".to_owned());
     let rows = matrix.csr()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 use rrbsolver::options::info;
 use rrbsolver_tools::convergence::{self, History};
-use rrbsolver_tools::{fonts, write_whole};
+use rrbsolver_tools::{check_writable, fonts, write_whole};
 use serde_json::json;
 
 use crate::args::Solve;
@@ -24,6 +24,9 @@ const NAMES: [&str; 9] =
 pub fn run(options: &Solve) -> Result<End> {
     if let Some(path) = options.write.as_ref().filter(|path| path.extension().is_some_and(|e| e == "gz")) {
         bail!("{}: x is written as plain text; give a name that does not end with .gz", path.display());
+    }
+    for path in [&options.write, &options.svg, &options.csv, &options.json].into_iter().flatten() {
+        check_writable(path)?;
     }
     let Problem { mut system, own_rhs, shape } = Loaded::read(&options.file)?.into_problem()?;
     let rows = system.rows();
