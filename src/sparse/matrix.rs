@@ -24,6 +24,7 @@ pub struct Facts {
 }
 
 /// A matrix by rows, by the width of its indices.
+#[allow(dead_code)] // solver::sparse takes it.
 #[derive(Clone, Copy)]
 pub enum AnyCsr<'a> {
     Narrow(&'a Csr<u32>),
@@ -32,6 +33,7 @@ pub enum AnyCsr<'a> {
 
 /// An index of matrices that handles hold.
 pub trait Width: Index {
+    #[allow(dead_code)] // solver::sparse takes it.
     fn any(csr: &Csr<Self>) -> AnyCsr<'_>;
 }
 
@@ -65,6 +67,7 @@ pub trait Matrix {
     fn store(&self, kind: Kind, size: &Size) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
     /// The matrix by rows, whose arrays are read where products are not enough.
+    #[allow(dead_code)] // solver::sparse takes it.
     fn any(&self) -> AnyCsr<'_>;
     /// Writes a file.
     fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult;

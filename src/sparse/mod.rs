@@ -20,7 +20,9 @@ pub use formats::Kind;
 pub use given::{Entries, Order};
 pub use import::import;
 pub use index::{Index, Indices};
-pub use matrix::{AnyCsr, Matrix};
+#[allow(unused_imports)] // solver::sparse takes it.
+pub use matrix::AnyCsr;
+pub use matrix::Matrix;
 pub use stored::{Arrays, Given, Places, Size, Stored};
 
 #[cfg(test)]
