@@ -9,6 +9,7 @@ impl VectorId {
     /// The iterate.
     pub const X: Self = Self(0);
     /// The right-hand side.
+    #[allow(dead_code)] // The sparse backend takes it.
     pub const B: Self = Self(1);
     /// r = b - A x.
     pub const R: Self = Self(2);

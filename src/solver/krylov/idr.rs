@@ -156,7 +156,7 @@ fn prepare<S: VectorSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
             }
         }
         // What is left of a dependent vector is rounding: its square, 1e-32 of the whole.
-        if norm2.is_nan() || norm2 <= 1e-24 * drawn {
+        if norm2 <= 1e-24 * drawn || !norm2.is_finite() {
             return false;
         }
         s.combine(p, norm2.sqrt().recip(), &[]);
