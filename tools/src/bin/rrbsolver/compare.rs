@@ -117,7 +117,9 @@ fn compare_methods(matrix: &mut Matrix, options: &str, b: &[f64], progress: &Pro
     for solver in choices("solver") {
         for with in combinations(solver) {
             progress.set_message(format!("{solver} {with}"));
-            matrix.set_options(&format!("solver={solver} {with}"))?;
+            // What the combination before has set is undone.
+            matrix.set_options(&format!("solver={solver} ordering=natural preconditioner=auto"))?;
+            matrix.set_options(&with)?;
             matrix.set_options(options)?;
             let outcome = solve(matrix, b, progress).map_err(|sentence| format!("{sentence:#}"));
             methods.push(Method { solver, with: with.rsplit('=').next().unwrap_or_default().to_owned(), outcome });

@@ -177,7 +177,9 @@ fn as_json(name: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> Val
             Err(error) => refused(error),
         },
         "solver": match &choices.solver {
-            Ok((solver, preconditioner, why)) => json!({ "auto": solver, "preconditioner": preconditioner, "why": why }),
+            Ok((solver, preconditioner, reason)) => {
+                json!({ "auto": solver, "preconditioner": preconditioner, "why": reason })
+            }
             Err(error) => refused(error),
         },
     })
