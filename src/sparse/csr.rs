@@ -1,8 +1,9 @@
 //! The matrix by rows (csr), in which a handle holds it, and its products.
 
 use super::index::Index;
-use super::stored::{Arrays, Stored};
+use super::stored::{Arrays, ByRows, Stored};
 use crate::error::{Result, zeroed};
+use std::ops::Range;
 
 /// For errors.
 pub const ROW_POINTERS: &str = "row pointers";
@@ -87,12 +88,18 @@ pub fn restart(ptr: &mut [usize]) {
     ptr[0] = 0;
 }
 
-impl<I: Index> Stored for Csr<I> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        for (y, row) in y.iter_mut().zip(self.ptr.windows(2)) {
+impl<I: Index> ByRows for Csr<I> {
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+        for (y, row) in y.iter_mut().zip(self.ptr[rows.start..=rows.end].windows(2)) {
             let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
             *y = col.iter().zip(val).fold(0.0, |sum, (j, a)| sum + a * x[j.at()]);
         }
+    }
+}
+
+impl<I: Index> Stored for Csr<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        self.multiply_rows(0..self.rows(), x, y);
     }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
@@ -103,6 +110,10 @@ impl<I: Index> Stored for Csr<I> {
                 y[j.at()] += a * x;
             }
         }
+    }
+
+    fn by_rows(&self) -> Option<&dyn ByRows> {
+        Some(self)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -1,7 +1,7 @@
 //! Widths of indices: those inside, and those of a caller.
 
 /// An index as a format keeps it: 32 bits where rows and columns are fewer than 2^31, else 64.
-pub trait Index: Copy + Default + Ord + std::fmt::Debug + 'static {
+pub trait Index: Copy + Default + Ord + std::fmt::Debug + Send + Sync + 'static {
     /// The index of this place, which fits.
     fn of(place: usize) -> Self;
     /// Its place.

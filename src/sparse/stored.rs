@@ -1,13 +1,30 @@
 //! A matrix in a storage format: its products, each by its own arrays, and these arrays for a caller.
 
+use std::ops::Range;
+
 /// A matrix in a format.
-pub trait Stored {
+pub trait Stored: Send + Sync {
     /// y = A x
     fn multiply(&self, x: &[f64], y: &mut [f64]);
     /// y = A' x
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]);
+    /// The product of some of the rows; none where a format makes it as a whole.
+    fn by_rows(&self) -> Option<&dyn ByRows> {
+        None
+    }
     /// Its arrays, as docs/sparse.md lists them; `to` has the lengths of the format's [`Size`].
     fn write(&self, to: &mut Arrays);
+}
+
+/// Products of some of the rows, for several threads.
+pub trait ByRows: Sync {
+    /// Rows between two places where the product may be cut.
+    fn grain(&self) -> usize {
+        1
+    }
+    /// y = these rows of A x. They begin at a multiple of `grain`, and end at one or with the matrix. A row has the same
+    /// bits whatever rows are asked for.
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]);
 }
 
 /// Arrays of a caller that are written.

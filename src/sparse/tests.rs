@@ -37,6 +37,7 @@ fn all_of<I: Width>(kind: Kind) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>)
     let (mut y, mut z) = (vec![0.0; N], vec![0.0; N]);
     stored.multiply(&x, &mut y);
     stored.multiply_transposed(&x, &mut z);
+    check_parts(stored, &x, &y);
     let lengths = size.lengths().map(|length| length as usize);
     let mut places = [0, 1, 2].map(|k| vec![0; lengths[k]]);
     let mut values = vec![0.0; lengths[3]];
@@ -45,6 +46,18 @@ fn all_of<I: Width>(kind: Kind) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>)
         stored.write(&mut Arrays { i0, i1, i2, values: &mut values });
     }
     (y, z, places, values)
+}
+
+/// Rows in two parts, cut wherever they may be, have the bits of the whole.
+fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64]) {
+    let Some(by_rows) = stored.by_rows() else { return };
+    for cut in (0..y.len()).step_by(by_rows.grain()) {
+        let mut parts = vec![f64::NAN; y.len()];
+        let (first, second) = parts.split_at_mut(cut);
+        by_rows.multiply_rows(0..cut, x, first);
+        by_rows.multiply_rows(cut..y.len(), x, second);
+        assert_eq!(parts, y, "cut before row {cut}");
+    }
 }
 
 #[test]

@@ -60,8 +60,12 @@ pub trait VectorSteps {
     /// to[i] = 2 u - 1 with u = (next() >> 11) 2^-53 of SplitMix64, which is in state `seed` before the value of row 0:
     /// row i takes its number i, whoever does the row.
     fn fill_random(&mut self, to: VectorId, seed: u64);
-    /// One sweep of the relaxation method in place on x (`sweep` counts from 0).
-    fn sweep(&mut self, sweep: usize);
     /// Tells the observer; `true` asks to stop.
     fn tell(&mut self, iteration: usize, relative_residual: f64) -> bool;
+}
+
+/// Relaxation in place.
+pub trait SweepSteps: VectorSteps {
+    /// One sweep on x (`sweep` counts from 0).
+    fn sweep(&mut self, sweep: usize);
 }

@@ -4,7 +4,7 @@
 
 use super::progress::Progress;
 use super::state::{PcgEnd, Start, Test};
-use crate::backend::steps::vectors::VectorSteps;
+use crate::backend::steps::vectors::SweepSteps;
 use crate::error::Result;
 
 /// Vectors beside x, b and r.
@@ -12,7 +12,7 @@ pub const SWEEPS_VECTORS: usize = 0;
 
 /// x = x + N (b - A x), N that of the method, until norm(b - A x) <= threshold: the residual of every sweep is computed
 /// from x. A sweep and a product an iteration.
-pub fn sweeps<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
+pub fn sweeps<S: SweepSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
     let (mut at, mut end) = Progress::begin(test, start);
     loop {
         if let Some(end) = end {

@@ -7,7 +7,7 @@ use super::idr::{IdrRoom, idr, idr_vectors};
 use super::minres::minres;
 use super::sweeps::sweeps;
 use super::{Norm, PcgEnd, Start, Test};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{SweepSteps, VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 
@@ -198,6 +198,13 @@ impl VectorSteps for System {
         }
     }
 
+    fn tell(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.told.push(relative_residual);
+        iteration >= self.stop_at
+    }
+}
+
+impl SweepSteps for System {
     /// Gauss-Seidel in the order of the rows.
     fn sweep(&mut self, _sweep: usize) {
         for (i, row) in self.rows.iter().enumerate() {
@@ -207,11 +214,6 @@ impl VectorSteps for System {
             }
             self.vectors[0][i] = sum / center;
         }
-    }
-
-    fn tell(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.told.push(relative_residual);
-        iteration >= self.stop_at
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::error::{Result, reserve, zeroed};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
+use std::ops::Range;
 
 /// For errors.
 const BSR: &str = "a matrix in format bsr";
@@ -76,40 +77,54 @@ impl<I: Index> Bsr<I> {
         Ok(Self { b, ptr, col, val })
     }
 
-    /// Each block with its block row and block column.
-    fn blocks(&self) -> impl Iterator<Item = (usize, usize, &[f64])> {
+    /// Each block of these block rows, with its block row among them and its block column.
+    fn blocks(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, usize, &[f64])> {
         let size = self.b * self.b;
         let of_row = move |(i, row): (usize, &[usize])| {
             let range = row[0]..row[1];
             let blocks = self.val[size * row[0]..size * row[1]].chunks_exact(size);
             self.col[range].iter().zip(blocks).map(move |(j, block)| (i, j.at(), block))
         };
-        self.ptr.windows(2).enumerate().flat_map(of_row)
+        self.ptr[rows.start..=rows.end].windows(2).enumerate().flat_map(of_row)
     }
 }
 
-impl<I: Index> Stored for Bsr<I> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+impl<I: Index> ByRows for Bsr<I> {
+    fn grain(&self) -> usize {
+        self.b
+    }
+
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         let b = self.b;
         y.fill(0.0);
-        for (i, j, block) in self.blocks() {
+        for (i, j, block) in self.blocks(rows.start / b..rows.end.div_ceil(b)) {
             let (x, rows) = (&x[j * b..x.len().min(j * b + b)], y.len().min(i * b + b));
             for (y, row) in y[i * b..rows].iter_mut().zip(block.chunks_exact(b)) {
                 *y += row.iter().zip(x).fold(0.0, |sum, (a, x)| sum + a * x);
             }
         }
     }
+}
+
+impl<I: Index> Stored for Bsr<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        self.multiply_rows(0..y.len(), x, y);
+    }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         let b = self.b;
         y.fill(0.0);
-        for (i, j, block) in self.blocks() {
+        for (i, j, block) in self.blocks(0..self.ptr.len() - 1) {
             let (x, cols) = (&x[i * b..x.len().min(i * b + b)], y.len().min(j * b + b));
             let y = &mut y[j * b..cols];
             for (x, row) in x.iter().zip(block.chunks_exact(b)) {
                 y.iter_mut().zip(row).for_each(|(y, a)| *y += a * x);
             }
         }
+    }
+
+    fn by_rows(&self) -> Option<&dyn ByRows> {
+        Some(self)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -3,7 +3,7 @@
 use crate::error::{Result, collected, insert, zeroed};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -65,7 +65,7 @@ impl Dia {
     /// Rows of `among` in which a diagonal lies inside the matrix, and its values there.
     fn part(&self, d: usize, among: Range<usize>) -> (Range<usize>, &[f64]) {
         let offset = self.offset[d];
-        let first = among.start.max(usize::try_from(-offset).unwrap_or(0));
+        let first = usize::try_from(-offset).unwrap_or(0).clamp(among.start, among.end);
         let end = usize::try_from(self.cols as i64 - offset).unwrap_or(0).min(among.end).max(first);
         (first..end, &self.val[d * self.rows..][first..end])
     }
@@ -77,16 +77,23 @@ impl Dia {
     }
 }
 
-impl Stored for Dia {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+impl ByRows for Dia {
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        for start in (0..self.rows).step_by(ROWS) {
+        for start in rows.clone().step_by(ROWS) {
             for d in 0..self.offset.len() {
-                let (rows, val) = self.part(d, start..self.rows.min(start + ROWS));
-                let x = &x[self.columns(d, &rows)];
-                y[rows].iter_mut().zip(val).zip(x).for_each(|((y, a), x)| *y += a * x);
+                let (part, val) = self.part(d, start..rows.end.min(start + ROWS));
+                let x = &x[self.columns(d, &part)];
+                let y = &mut y[part.start - rows.start..part.end - rows.start];
+                y.iter_mut().zip(val).zip(x).for_each(|((y, a), x)| *y += a * x);
             }
         }
+    }
+}
+
+impl Stored for Dia {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        self.multiply_rows(0..self.rows, x, y);
     }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
@@ -98,6 +105,10 @@ impl Stored for Dia {
                 y.iter_mut().zip(val).zip(&x[rows]).for_each(|((y, a), x)| *y += a * x);
             }
         }
+    }
+
+    fn by_rows(&self) -> Option<&dyn ByRows> {
+        Some(self)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -3,7 +3,8 @@
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, Size, Stored};
+use crate::sparse::stored::{Arrays, ByRows, Size, Stored};
+use std::ops::Range;
 
 pub struct Diagonal {
     val: Vec<f64>,
@@ -41,14 +42,26 @@ impl Diagonal {
     }
 }
 
+impl ByRows for Diagonal {
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+        y.fill(0.0);
+        // Behind the columns of a matrix of more rows there is nothing.
+        let start = rows.start.min(self.val.len());
+        y.iter_mut().zip(&self.val[start..]).zip(&x[start..]).for_each(|((y, a), x)| *y = a * x);
+    }
+}
+
 impl Stored for Diagonal {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        y.fill(0.0);
-        y.iter_mut().zip(&self.val).zip(x).for_each(|((y, a), x)| *y = a * x);
+        self.multiply_rows(0..y.len(), x, y);
     }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         self.multiply(x, y);
+    }
+
+    fn by_rows(&self) -> Option<&dyn ByRows> {
+        Some(self)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -4,7 +4,8 @@
 use crate::error::{Result, reserve, zeroed};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, Size, Stored};
+use crate::sparse::stored::{Arrays, ByRows, Size, Stored};
+use std::ops::Range;
 
 /// For errors.
 const ELL: &str = "a matrix in format ell";
@@ -45,12 +46,19 @@ impl<I: Index> Ell<I> {
     }
 }
 
-impl<I: Index> Stored for Ell<I> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+impl<I: Index> ByRows for Ell<I> {
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
         for (col, val) in self.slots() {
+            let (col, val) = (&col[rows.clone()], &val[rows.clone()]);
             y.iter_mut().zip(col).zip(val).for_each(|((y, j), a)| *y += a * x[j.at()]);
         }
+    }
+}
+
+impl<I: Index> Stored for Ell<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        self.multiply_rows(0..self.rows, x, y);
     }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
@@ -58,6 +66,10 @@ impl<I: Index> Stored for Ell<I> {
         for (col, val) in self.slots() {
             x.iter().zip(col).zip(val).for_each(|((x, j), a)| y[j.at()] += a * x);
         }
+    }
+
+    fn by_rows(&self) -> Option<&dyn ByRows> {
+        Some(self)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -8,7 +8,8 @@ use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::options::MOST_SLICE;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
+use std::ops::Range;
 
 /// For errors.
 const SELL: &str = "a matrix in format sell";
@@ -40,6 +41,8 @@ impl Shape {
 
 pub struct Sell<I> {
     slice: usize,
+    /// Rows whose slices are theirs alone: whole windows in whole slices.
+    grain: usize,
     /// Rows in the order of their slots; none: they stay where they are.
     perm: Option<Vec<I>>,
     /// Where slices begin, and the end.
@@ -98,7 +101,16 @@ impl<I: Index> Sell<I> {
         }
         let apart = rows_apart(a, longest)?;
         let perm = if shape.sigma > 1 { Some(collected(order.into_iter().map(I::of), SELL)?) } else { None };
-        Ok(Self { slice, perm, offset, col, val, rows: a.rows(), apart })
+        Ok(Self {
+            slice,
+            grain: least_common_multiple(slice, shape.sigma.max(1)),
+            perm,
+            offset,
+            col,
+            val,
+            rows: a.rows(),
+            apart,
+        })
     }
 
     /// The row in a slot; none: behind the last row.
@@ -106,9 +118,9 @@ impl<I: Index> Sell<I> {
         if slot >= self.rows { None } else { Some(self.perm.as_ref().map_or(slot, |perm| perm[slot].at())) }
     }
 
-    /// Columns and values of each slice, slot by slot.
-    fn slices(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
-        self.offset.windows(2).enumerate().map(|(s, range)| {
+    /// Columns and values of each of these slices, slot by slot.
+    fn slices(&self, among: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
+        self.offset[among.start..=among.end].windows(2).zip(among).map(|(range, s)| {
             let range = range[0]..range[1];
             let slots = self.col[range.clone()].chunks_exact(self.slice);
             (s * self.slice, slots.zip(self.val[range].chunks_exact(self.slice)))
@@ -131,10 +143,22 @@ fn rows_apart<I: Index>(a: &Csr<I>, longest: usize) -> Result<(Vec<I>, Csr<I>)> 
     Ok((rows, csr))
 }
 
-impl<I: Index> Stored for Sell<I> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    a / divisor * b
+}
+
+impl<I: Index> ByRows for Sell<I> {
+    fn grain(&self) -> usize {
+        self.grain
+    }
+
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         let mut sums = [0.0; MOST_SLICE];
-        for (first, slots) in self.slices() {
+        for (first, slots) in self.slices(rows.start / self.slice..rows.end.div_ceil(self.slice)) {
             let sums = &mut sums[..self.slice];
             sums.fill(0.0);
             for (col, val) in slots {
@@ -142,19 +166,26 @@ impl<I: Index> Stored for Sell<I> {
             }
             for (lane, &sum) in sums.iter().enumerate() {
                 if let Some(i) = self.row(first + lane) {
-                    y[i] = sum;
+                    y[i - rows.start] = sum;
                 }
             }
         }
-        let (rows, csr) = &self.apart;
-        for (k, i) in rows.iter().enumerate() {
-            y[i.at()] = csr.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
+        let (apart, csr) = &self.apart;
+        let first = apart.partition_point(|i| i.at() < rows.start);
+        for (k, i) in apart.iter().enumerate().skip(first).take_while(|(_, i)| i.at() < rows.end) {
+            y[i.at() - rows.start] = csr.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
         }
+    }
+}
+
+impl<I: Index> Stored for Sell<I> {
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        self.multiply_rows(0..self.rows, x, y);
     }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        for (first, slots) in self.slices() {
+        for (first, slots) in self.slices(0..self.offset.len() - 1) {
             for (col, val) in slots {
                 for (lane, (j, a)) in col.iter().zip(val).enumerate() {
                     if let Some(i) = self.row(first + lane) {
@@ -167,6 +198,10 @@ impl<I: Index> Stored for Sell<I> {
         for (k, i) in rows.iter().enumerate() {
             csr.row(k).for_each(|(j, a)| y[j] += a * x[i.at()]);
         }
+    }
+
+    fn by_rows(&self) -> Option<&dyn ByRows> {
+        Some(self)
     }
 
     /// Lanes behind the last row are -1 in the permutation.

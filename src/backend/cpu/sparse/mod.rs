@@ -3,4 +3,7 @@
 #![allow(dead_code)] // until the solver uses it
 
 pub mod chunks;
+pub mod loops;
+pub mod member;
 pub mod precondition;
+pub mod state;

@@ -1,0 +1,305 @@
+//! One member of a run on a general matrix: the steps of PCG and those of the other methods, each over this member's
+//! chunks of rows.
+//!
+//! A step writes rows of its own and reads vectors that no member writes in it; a barrier stands between a step and the
+//! next that reads others' rows. That is what the unsafe blocks rest on.
+
+use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
+use super::state::{GROUP, Operator, State};
+use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::report::Observer;
+use crate::runtime::reduce::Reduce;
+use crate::runtime::shared::Shared;
+use crate::runtime::team::Me;
+use crate::sparse::Stored;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Vectors of PCG: its direction, A p and M^-1 r.
+const P: VectorId = VectorId::own(0);
+const Q: VectorId = VectorId::own(1);
+const Z: VectorId = VectorId::own(2);
+/// Vectors of PCG beside x, b and r.
+pub const PCG_VECTORS: usize = 3;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): what its state grows by.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// SplitMix64's output in a state.
+fn split_mix(state: u64) -> u64 {
+    let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// One member of a run.
+pub struct Member<'a> {
+    k: &'a State,
+    operator: Operator<'a>,
+    me: Me<'a>,
+    /// On member 0.
+    observer: Option<&'a mut dyn Observer>,
+    /// Counts reductions.
+    turn: usize,
+}
+
+impl<'a> Member<'a> {
+    pub fn new(k: &'a State, operator: Operator<'a>, me: Me<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self { k, operator, me, observer, turn: 0 }
+    }
+
+    fn vector(&self, id: VectorId) -> &'a Shared {
+        self.k.vector(id)
+    }
+
+    /// Rows of each chunk of this member.
+    fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
+        let chunks = self.k.chunks;
+        chunks.share(&self.me).map(move |chunk| chunks.range(chunk))
+    }
+
+    /// These rows of a vector.
+    ///
+    /// # Safety
+    /// Nobody may write them while the slice is used.
+    unsafe fn rows_of(&self, id: VectorId, rows: &Range<usize>) -> &'a [f64] {
+        // SAFETY: as the caller promised.
+        unsafe { self.vector(id).slice(rows.start, rows.len()) }
+    }
+
+    /// These rows of a vector, to write.
+    ///
+    /// # Safety
+    /// They must be this member's, and no other slice of them may be used meanwhile.
+    unsafe fn rows_of_mut(&self, id: VectorId, rows: &Range<usize>) -> &'a mut [f64] {
+        // SAFETY: as the caller promised.
+        unsafe { self.vector(id).slice_mut(rows.start, rows.len()) }
+    }
+
+    /// What `of` gives for the chunks of this member, noted, and summed over those of all.
+    fn sums<const N: usize>(&mut self, mut of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
+        self.turn += 1;
+        let chunks = self.k.chunks;
+        let noted: Reduce<N> = self.k.noted.reduce(self.turn, chunks.count());
+        for chunk in chunks.share(&self.me) {
+            // SAFETY: a chunk of this member, noted once.
+            unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
+        }
+        noted.sum(Some(self.me))
+    }
+
+    /// to = A from. A barrier stands at its end, too: the next step may write `from`.
+    fn times(&self, a: &dyn Stored, from: VectorId, to: VectorId) {
+        let (from, to, rows) = (self.vector(from), self.vector(to), self.k.chunks.rows);
+        self.me.barrier();
+        // SAFETY: nobody writes `from` in this step.
+        let from = unsafe { from.slice(0, rows) };
+        let Some(by_rows) = a.by_rows() else {
+            return self.alone(|| {
+                // SAFETY: the others wait at the barrier of `alone`.
+                a.multiply(from, unsafe { to.slice_mut(0, rows) });
+            });
+        };
+        let grain = by_rows.grain();
+        let own = self.k.chunks.own(&self.me);
+        // Parts that may be cut, shared as chunks are, but for what completes a part.
+        let cut = |row: usize| if row == rows { rows } else { row.next_multiple_of(grain).min(rows) };
+        let part = cut(own.start)..cut(own.end);
+        // SAFETY: parts of members are disjoint, and nobody reads `to` in this step.
+        by_rows.multiply_rows(part.clone(), from, unsafe { to.slice_mut(part.start, part.len()) });
+        self.me.barrier();
+    }
+
+    /// Member 0 works, the others wait.
+    fn alone(&self, work: impl FnOnce()) {
+        if self.me.index == 0 {
+            work();
+        }
+        self.me.barrier();
+    }
+
+    /// to = M^-1 from, or M^-T from; with barriers as `times`.
+    fn apply(&self, from: VectorId, to: VectorId, transposed: bool) {
+        let (from, to) = (self.vector(from), self.vector(to));
+        match &self.k.precondition {
+            Some(m) => {
+                self.me.barrier();
+                if transposed {
+                    m.apply_transposed(&self.me, from, to)
+                } else {
+                    m.apply(&self.me, from, to)
+                }
+                self.me.barrier();
+            }
+            None => {
+                let own = self.k.chunks.own(&self.me);
+                // SAFETY: rows of this member, which no other uses in this step.
+                unsafe { to.slice_mut(own.start, own.len()).copy_from_slice(from.slice(own.start, own.len())) };
+            }
+        }
+    }
+}
+
+impl VectorSteps for Member<'_> {
+    fn rows(&self) -> usize {
+        self.k.chunks.rows
+    }
+
+    fn product(&mut self, from: VectorId, to: VectorId) {
+        self.times(self.operator.a, from, to);
+    }
+
+    fn transposed_product(&mut self, from: VectorId, to: VectorId) {
+        if let Some(transposed) = self.operator.transposed {
+            return self.times(transposed, from, to);
+        }
+        let (from, to, rows) = (self.vector(from), self.vector(to), self.k.chunks.rows);
+        self.me.barrier();
+        self.alone(|| {
+            // SAFETY: nobody writes `from` in this step, and the others wait at the barrier of `alone`.
+            unsafe { self.operator.a.multiply_transposed(from.slice(0, rows), to.slice_mut(0, rows)) };
+        });
+    }
+
+    fn precondition_vector(&mut self, from: VectorId, to: VectorId) {
+        self.apply(from, to, false);
+    }
+
+    fn precondition_transposed(&mut self, from: VectorId, to: VectorId) {
+        self.apply(from, to, true);
+    }
+
+    fn is_unpreconditioned(&self) -> bool {
+        self.k.precondition.is_none()
+    }
+
+    fn true_residual(&mut self) -> f64 {
+        self.product(VectorId::X, VectorId::R);
+        self.sums(|s, rows| {
+            // SAFETY: rows of this member, which no other uses in this step.
+            [unsafe { subtract_from(s.rows_of_mut(VectorId::R, &rows), s.rows_of(VectorId::B, &rows)) }]
+        })[0]
+    }
+
+    fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]) {
+        for (with, products) in with.chunks(GROUP).zip(products.chunks_mut(GROUP)) {
+            let sums = self.sums(|s, rows| {
+                let mut of_chunk = [0.0; GROUP];
+                for (product, &b) in of_chunk.iter_mut().zip(with) {
+                    // SAFETY: rows of this member, which only it writes.
+                    *product = unsafe { dot(s.rows_of(a, &rows), s.rows_of(b, &rows)) };
+                }
+                of_chunk
+            });
+            products.copy_from_slice(&sums[..products.len()]);
+        }
+    }
+
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        for rows in self.chunks() {
+            // SAFETY: rows of this member, which no other uses in this step; `to` is none of the terms.
+            let to = unsafe { self.rows_of_mut(to, &rows) };
+            // SAFETY: as above.
+            let term = |id: VectorId| unsafe { self.rows_of(id, &rows) };
+            match terms {
+                [] if scale == 0.0 => to.fill(0.0),
+                [] => to.iter_mut().for_each(|v| *v *= scale),
+                [(factor, first), rest @ ..] => {
+                    if scale == 0.0 {
+                        set_scaled(to, *factor, term(*first));
+                    } else if scale == 1.0 {
+                        add_scaled(to, *factor, term(*first));
+                    } else {
+                        scale_and_add(to, scale, *factor, term(*first));
+                    }
+                    rest.iter().for_each(|(factor, id)| add_scaled(to, *factor, term(*id)));
+                }
+            }
+        }
+    }
+
+    fn fill_random(&mut self, to: VectorId, seed: u64) {
+        for rows in self.chunks() {
+            // SAFETY: rows of this member, which no other uses in this step.
+            let to = unsafe { self.rows_of_mut(to, &rows) };
+            for (v, row) in to.iter_mut().zip(rows) {
+                let drawn = split_mix(seed.wrapping_add((row as u64 + 1).wrapping_mul(STEP))) >> 11;
+                *v = 2.0 * (drawn as f64 / (1_u64 << 53) as f64) - 1.0;
+            }
+        }
+    }
+
+    fn tell(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        let k = self.k;
+        if let Some(observer) = self.observer.as_mut() {
+            k.stop.store(observer.iteration(iteration, relative_residual), Ordering::Release);
+        }
+        if !k.may_stop.load(Ordering::Acquire) {
+            return false;
+        }
+        self.me.barrier();
+        let stop = k.stop.load(Ordering::Acquire);
+        self.me.barrier();
+        stop
+    }
+}
+
+impl PcgSteps for Member<'_> {
+    fn residual(&mut self) -> f64 {
+        self.true_residual()
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        self.copy(VectorId::B, VectorId::R);
+        self.residual_norm2()
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        self.inner(VectorId::R, VectorId::R)
+    }
+
+    fn precondition(&mut self) -> f64 {
+        self.precondition_vector(VectorId::R, Z);
+        self.inner(VectorId::R, Z)
+    }
+
+    fn first_direction(&mut self) {
+        self.copy(Z, P);
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        self.combine(P, beta, &[(1.0, Z)]);
+    }
+
+    fn multiply(&mut self) -> f64 {
+        self.product(P, Q);
+        self.inner(P, Q)
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        self.combine(VectorId::X, 1.0, &[(alpha, P)]);
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        self.combine(VectorId::R, 1.0, &[(-alpha, Q)]);
+    }
+
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        self.combine(Q, 0.0, &[(factor, P)]);
+        self.inner(Q, Q)
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.tell(iteration, relative_residual)
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        if let Some(observer) = self.observer.as_mut() {
+            observer.coefficients(alpha, beta);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
