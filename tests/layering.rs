@@ -180,6 +180,12 @@ fn forbidden(from: &[String], to: &[String]) -> Option<&'static str> {
     let place = |name: &str| LAYERS.iter().position(|l| *l == name);
     let is_leaf = |name: &str| LEAVES.contains(&name);
     let concrete = |name: &str| ["cpu", "reference", "cuda"].contains(&name);
+    let is = |path: &[String], name: &str| {
+        path.first().is_some_and(|l| l == "backend") && path.get(1).is_some_and(|m| m == name)
+    };
+    if is(from, "cpu") && is(to, "cuda") || is(from, "cuda") && is(to, "cpu") {
+        return Some("cpu and cuda share through what is beside them");
+    }
     if layer == target || is_leaf(target) {
         return if layer == "backend"
             && from.get(1).is_none_or(|m| !concrete(m))

@@ -2,8 +2,8 @@
 
 use super::assemble::Assembled;
 use super::checks::{check_places, check_pointers, check_values};
-use super::index::{Index, Indices, is_narrow};
-use super::matrix::Matrix;
+use super::index::{Indices, is_narrow};
+use super::matrix::{Matrix, Width};
 use crate::error::Result;
 use crate::runtime::heap::boxed;
 
@@ -50,7 +50,7 @@ impl Entries<'_> {
         if is_narrow(self.rows, self.cols) { self.make::<u32>(values) } else { self.make::<u64>(values) }
     }
 
-    fn make<I: Index>(&self, values: &[f64]) -> Result<Box<dyn Matrix>> {
+    fn make<I: Width>(&self, values: &[f64]) -> Result<Box<dyn Matrix>> {
         let visit = |see: &mut dyn FnMut(usize, usize)| self.visit(see);
         let mut matrix = Assembled::<I>::pattern(self.rows, self.cols, values.len(), visit)?;
         matrix.set_values(values.iter().copied())?;

@@ -5,7 +5,7 @@ use super::assemble::Triplets;
 use super::checks::{check_places, check_pointers, wrong};
 use super::given::{Entries, Order};
 use super::index::{Index, Indices, is_narrow};
-use super::matrix::Matrix;
+use super::matrix::{Matrix, Width};
 use super::stored::Given;
 use crate::error::{Error, Place, Result, zeroed};
 use crate::options::{Choice, Format, MOST_BLOCK, MOST_SLICE};
@@ -42,7 +42,7 @@ struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    fn matrix<I: Index>(&self) -> Result<Box<dyn Matrix>> {
+    fn matrix<I: Width>(&self) -> Result<Box<dyn Matrix>> {
         let mut entries =
             Sink { triplets: Triplets::<I>::with_room(self.given.values.len())?, values: self.given.values };
         match self.format {

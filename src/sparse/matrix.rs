@@ -23,6 +23,32 @@ pub struct Facts {
     pub given: usize,
 }
 
+/// A matrix by rows, by the width of its indices.
+#[allow(dead_code)] // solver::sparse takes it.
+#[derive(Clone, Copy)]
+pub enum AnyCsr<'a> {
+    Narrow(&'a Csr<u32>),
+    Wide(&'a Csr<u64>),
+}
+
+/// An index of matrices that handles hold.
+pub trait Width: Index {
+    #[allow(dead_code)] // solver::sparse takes it.
+    fn any(csr: &Csr<Self>) -> AnyCsr<'_>;
+}
+
+impl Width for u32 {
+    fn any(csr: &Csr<Self>) -> AnyCsr<'_> {
+        AnyCsr::Narrow(csr)
+    }
+}
+
+impl Width for u64 {
+    fn any(csr: &Csr<Self>) -> AnyCsr<'_> {
+        AnyCsr::Wide(csr)
+    }
+}
+
 /// A matrix.
 pub trait Matrix {
     fn facts(&self) -> Facts;
@@ -40,6 +66,9 @@ pub trait Matrix {
     /// The matrix in a format, of this size; none for csr, which `csr` has.
     fn store(&self, kind: Kind, size: &Size) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
+    /// The matrix by rows, whose arrays are read where products are not enough.
+    #[allow(dead_code)] // solver::sparse takes it.
+    fn any(&self) -> AnyCsr<'_>;
     /// Writes a file.
     fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult;
     /// Bytes of all arrays.
@@ -58,7 +87,7 @@ fn is_mirrored<I: Index>(a: &Csr<I>, i: usize, j: usize, value: f64) -> bool {
     difference <= ROUNDING * if scale > 0.0 { scale } else { largest() }
 }
 
-impl<I: Index> Matrix for Assembled<I> {
+impl<I: Width> Matrix for Assembled<I> {
     fn facts(&self) -> Facts {
         Facts {
             rows: self.csr.rows(),
@@ -101,6 +130,10 @@ impl<I: Index> Matrix for Assembled<I> {
 
     fn csr(&self) -> &dyn Stored {
         &self.csr
+    }
+
+    fn any(&self) -> AnyCsr<'_> {
+        I::any(&self.csr)
     }
 
     fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult {

@@ -14,11 +14,14 @@ mod stored;
 
 pub use checks::{check_finite, check_values};
 pub use choice::Wanted;
+pub use csr::Csr;
 pub use files::{Loaded, Vectors, load, save};
 pub use formats::Kind;
 pub use given::{Entries, Order};
 pub use import::import;
-pub use index::Indices;
+pub use index::{Index, Indices};
+#[allow(unused_imports)] // solver::sparse takes it.
+pub use matrix::AnyCsr;
 pub use matrix::Matrix;
 pub use stored::{Arrays, Given, Places, Size, Stored};
 

@@ -2,7 +2,7 @@
 
 use super::assemble::Triplets;
 use super::formats::{Kind, Shape};
-use super::index::Index;
+use super::matrix::Width;
 use super::stored::{Arrays, Places};
 use super::{Matrix, Stored};
 
@@ -22,7 +22,7 @@ const KINDS: [Kind; 12] = [
 ];
 
 /// Both products, and the arrays but of sell that keeps rows apart, in a format.
-fn all_of<I: Index>(kind: Kind) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
+fn all_of<I: Width>(kind: Kind) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
     const N: usize = 130;
     let mut entries = Triplets::<I>::with_room(3 * N).unwrap();
     for k in 0..2 * N {

@@ -3,3 +3,4 @@
 pub mod dpcg;
 pub mod rrb;
 pub mod smoother;
+pub mod sparse;

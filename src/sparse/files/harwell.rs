@@ -12,7 +12,8 @@ use super::number::whole_number;
 use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_PARSE, RRB_ERR_UNSUPPORTED, reserve, zeroed};
 use crate::runtime::heap::boxed;
 use crate::sparse::assemble::Triplets;
-use crate::sparse::index::{Index, is_narrow};
+use crate::sparse::index::is_narrow;
+use crate::sparse::matrix::Width;
 
 /// For errors.
 const POINTERS: &str = "pointers of a file";
@@ -147,7 +148,7 @@ struct Data<'a> {
 const WHAT: [&str; 4] = ["pointers", "rows", "values", "right-hand sides"];
 
 impl<'a> Data<'a> {
-    fn matrix<I: Index>(mut self) -> Parsed<Loaded> {
+    fn matrix<I: Width>(mut self) -> Parsed<Loaded> {
         let Header { rows, cols, entries: count, symmetry, values, .. } = self.header;
         let ptr = self.pointers(0, cols, count)?;
         let mut entries = Triplets::<I>::with_room(count)?;

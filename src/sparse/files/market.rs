@@ -11,6 +11,7 @@ use crate::runtime::heap::boxed;
 use crate::sparse::assemble::{Assembled, Triplets};
 use crate::sparse::csr::{Csr, ROW_POINTERS};
 use crate::sparse::index::{Index, is_narrow};
+use crate::sparse::matrix::Width;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Field {
@@ -145,7 +146,7 @@ struct Read<'a> {
 }
 
 impl Read<'_> {
-    fn matrix<I: Index>(&self) -> Parsed<Loaded> {
+    fn matrix<I: Width>(&self) -> Parsed<Loaded> {
         let matrix = if self.banner.coordinate { self.coordinate::<I>()? } else { self.array()? };
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }

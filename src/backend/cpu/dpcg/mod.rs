@@ -1,7 +1,7 @@
 //! Boxes of cells in natural order, by a team of threads.
 //!
 //! Each may use those before it: `pieces` (what members share), `labelled` (sums over singular components), `regions`
-//! (deflation), `setup` (components and E by a team), `loops` (over consecutive cells), `field` and `rows` (vectors),
+//! (deflation), `loops` (over consecutive cells), `field` and `rows` (vectors),
 //! `incomplete`, `cell` and `vertex` (preconditioners; `whole`: one of them), `state` (the data of a factorization),
 //! `member` (the steps of PCG), `fused` (in two passes), `ends` (a solve around them).
 
@@ -16,11 +16,11 @@ mod member;
 mod pieces;
 mod regions;
 mod rows;
-pub mod setup;
 mod state;
 mod vertex;
 mod whole;
 
+use crate::backend::cell_setup::{self, coarse_matrix};
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
@@ -36,7 +36,6 @@ use labelled::Labelled;
 use member::{Caller, Member};
 use pieces::Pieces;
 use regions::Projection;
-use setup::coarse_matrix;
 use state::{State, Vectors};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -90,12 +89,12 @@ impl DpcgBackend for Cpu {
         }
         self.make_team(a.cells)?;
         let matrix = self.state.as_mut().map_or(&mut self.matrix, |state| &mut state.matrix);
-        setup::load(self.team.as_mut().ok_or_else(no_team)?, matrix, a, finite)
+        cell_setup::load(self.team.as_mut().ok_or_else(no_team)?, matrix, a, finite)
     }
 
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
         let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
-        let (found, survey) = setup::survey(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)?;
+        let (found, survey) = cell_setup::survey(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)?;
         self.found = found;
         Ok(survey)
     }

@@ -4,7 +4,7 @@
 use super::arrays::lists;
 use super::components::Components;
 use super::source::Source;
-use crate::backend::cpu::dpcg::setup;
+use crate::backend::cell_setup;
 use crate::backend::cuda::driver::{Memory, Pinned, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
@@ -261,7 +261,7 @@ impl<'a> Made<'a> {
         if components.is_whole() {
             return CellComponents::whole(self.source.of, components.list().singular_count() == 1);
         }
-        let (found, _) = setup::survey(team, &self.on_host(stream)?, components.zero_row_sum())?;
+        let (found, _) = cell_setup::survey(team, &self.on_host(stream)?, components.zero_row_sum())?;
         Ok(found.components)
     }
 }

@@ -7,7 +7,7 @@ use rrbsolver_benches::record::{Record, Study};
 use rrbsolver_benches::smoother::{Chart, Curve};
 use rrbsolver_benches::sweeps::{GridRow, GridSweep, LevelSweep};
 
-use crate::fonts::FAMILY;
+use rrbsolver_tools::fonts::FAMILY;
 
 /// One curve.
 #[derive(Debug, PartialEq)]
@@ -388,7 +388,7 @@ mod tests {
     use rrbsolver_benches::commands::execute_line;
 
     fn drawn(line: &str) -> Vec<(String, String)> {
-        crate::fonts::register();
+        rrbsolver_tools::fonts::register();
         draw(&execute_line(line).unwrap()).unwrap()
     }
 

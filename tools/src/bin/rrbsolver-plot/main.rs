@@ -2,18 +2,17 @@
 //! the benchmark measures (SVG).
 
 mod bench;
-mod convergence;
-mod fonts;
 mod vti;
 mod waves;
 
 use anyhow::{Context as _, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::ProgressBar;
+use rrbsolver_tools::{convergence, fonts, write_whole};
 
 /// Pictures of what the rrbsolver examples write and of what its benchmark measures.
 #[derive(Parser)]
@@ -137,15 +136,4 @@ fn draw_bench(options: &Bench) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Under a temporary name first: what stands under `path` is always a whole picture.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
-    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).with_context(|| {
-        let _ = std::fs::remove_file(&part);
-        format!("cannot write {}", path.display())
-    })
 }

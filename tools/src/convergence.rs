@@ -7,7 +7,9 @@ use plotters::prelude::*;
 
 use crate::fonts::FAMILY;
 
+/// One curve.
 pub struct History {
+    /// In the legend.
     pub name: String,
     /// (iteration, relative residual)
     pub points: Vec<(f64, f64)>,

@@ -1,5 +1,6 @@
-//! What a team finds of a matrix before it is factorized, and E of its regions. Members do rows, or blocks of them, of
-//! their own; what is made of all of them is the same for any number of members.
+//! What a team finds of a matrix on a box of cells before it is factorized, and E of its regions: for the CPU, and for
+//! a device where the host does it. Members do rows, or blocks of them, of their own; what is made of all of them is
+//! the same for any number of members.
 
 use crate::backend::coarse::deflation::{BLOCKS, CoarseMatrix, Entry, Solver, assemble_block};
 use crate::error::{Result, extend, push, reserve};

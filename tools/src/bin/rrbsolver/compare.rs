@@ -1,0 +1,296 @@
+//! `rrbsolver compare`: all methods and all storage formats on one matrix.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use indicatif::ProgressBar;
+use rrbsolver::options::{Family, Format, Kind, OPTIONS, info};
+use rrbsolver_tools::{check_writable, write_whole};
+use serde_json::{Value, json};
+
+use crate::args::Compare;
+use crate::bars::{Bar, Panel, draw};
+use crate::input::{Loaded, right_hand_side, shape_of};
+use crate::library::{Matrix, System, iterations, named, relative_residual, stop_reason, word};
+use crate::{End, spinner};
+
+/// What the arrays of a format may take, as a multiple of those of csr: beyond it is padding.
+const MOST_PADDING: usize = 32;
+/// Measured products of a format, and seconds after which no other is begun.
+const PRODUCTS: usize = 20;
+const ENOUGH_SECONDS: f64 = 1.0;
+
+pub fn run(options: &Compare) -> Result<End> {
+    for path in [&options.svg, &options.json].into_iter().flatten() {
+        check_writable(path)?;
+    }
+    let (mut matrix, own_rhs) = Loaded::read(&options.file)?.into_matrix()?;
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    let head = format!("{}: {}", options.file.display(), shape_of(&matrix));
+    ensure!(rows == cols, "{head}: the matrix is not square; rrbsolver info shows it");
+    let (b, rhs) = right_hand_side(options.rhs.as_deref(), own_rhs, &options.file, rows)?;
+    say!("{head}; right-hand side {rhs}");
+    let progress = spinner(String::new());
+    let formats = compare_formats(&mut matrix, &progress)?;
+    let methods = compare_methods(&mut matrix, &options.options, &b, &progress)?;
+    progress.finish_and_clear();
+    print_methods(&methods);
+    print_formats(&formats);
+    if let Some(path) = &options.svg {
+        write_whole(path, draw(&head, &[method_bars(&methods), format_bars(&formats)]).as_bytes())?;
+    }
+    if let Some(path) = &options.json {
+        let all = json!({
+            "file": options.file.display().to_string(),
+            "rows": rows,
+            "entries": matrix.count(info::NONZEROS),
+            "rhs": rhs,
+            "options": options.options,
+            "methods": methods.iter().map(Method::json).collect::<Vec<_>>(),
+            "formats": formats.iter().map(Stored::json).collect::<Vec<_>>(),
+        });
+        write_whole(path, format!("{all:#}\n").as_bytes())?;
+    }
+    let none = !methods.is_empty() && !methods.iter().any(Method::converged);
+    Ok(if none { End::Short } else { End::Well })
+}
+
+/// One method with one preconditioner.
+struct Method {
+    solver: &'static str,
+    with: String,
+    /// The library's sentence, where it refused.
+    outcome: Result<Solved, String>,
+}
+
+struct Solved {
+    converged: bool,
+    reason: &'static str,
+    iterations: i64,
+    residual: f64,
+    setup: f64,
+    solve: f64,
+}
+
+impl Method {
+    fn converged(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|solved| solved.converged)
+    }
+
+    fn json(&self) -> Value {
+        match &self.outcome {
+            Ok(s) => json!({
+                "solver": self.solver, "with": self.with, "converged": s.converged, "stop_reason": s.reason,
+                "iterations": s.iterations, "true_relative_residual": s.residual, "seconds_setup": s.setup,
+                "seconds_solve": s.solve,
+            }),
+            Err(sentence) => json!({ "solver": self.solver, "with": self.with, "refused": sentence }),
+        }
+    }
+}
+
+/// The choices that `sparse_` has of an option; none where it has no such option.
+fn choices(name: &str) -> Vec<&'static str> {
+    let kind = OPTIONS.iter().find(|o| o.name == name).and_then(|o| o.kind(Family::Sparse));
+    match kind {
+        Some(Kind::Choice(names)) => names.iter().map(|(name, _)| *name).filter(|name| *name != "auto").collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What a method is combined with, as text of options: sweeps with orderings, the others with preconditioners.
+fn combinations(solver: &str) -> Vec<String> {
+    let all = |option: &str| choices(option).into_iter().map(|name| format!("{option}={name}")).collect();
+    match solver {
+        "jacobi" => vec![String::new()],
+        "gauss_seidel" | "sor" => all("ordering"),
+        // Others are no absolute value of a matrix.
+        "minres" => ["none", "jacobi"].map(|name| format!("preconditioner={name}")).to_vec(),
+        _ => all("preconditioner"),
+    }
+}
+
+fn compare_methods(matrix: &mut Matrix, options: &str, b: &[f64], progress: &ProgressBar) -> Result<Vec<Method>> {
+    let mut methods = Vec::new();
+    matrix.set_options("format=auto")?;
+    for solver in choices("solver") {
+        for with in combinations(solver) {
+            progress.set_message(format!("{solver} {with}"));
+            // What the combination before has set is undone.
+            matrix.set_options(&format!("solver={solver} ordering=natural preconditioner=auto"))?;
+            matrix.set_options(&with)?;
+            matrix.set_options(options)?;
+            let outcome = solve(matrix, b, progress).map_err(|sentence| format!("{sentence:#}"));
+            methods.push(Method { solver, with: with.rsplit('=').next().unwrap_or_default().to_owned(), outcome });
+        }
+    }
+    Ok(methods)
+}
+
+fn solve(matrix: &mut Matrix, b: &[f64], progress: &ProgressBar) -> Result<Solved> {
+    matrix.factorize()?;
+    let mut x = vec![0.0; b.len()];
+    let doing = progress.message();
+    let converged = matrix.solve(b, &mut x, &mut |iteration, residual| {
+        progress.set_message(format!("{doing}: iteration {iteration}, relative residual {residual:.2e}"));
+    })?;
+    Ok(Solved {
+        converged,
+        reason: stop_reason(matrix),
+        iterations: iterations(matrix),
+        residual: relative_residual(matrix, b, &x)?,
+        setup: matrix.real(info::SECONDS_SETUP).unwrap_or(0.0),
+        solve: matrix.real(info::SECONDS_SOLVE).unwrap_or(0.0),
+    })
+}
+
+/// One storage format.
+struct Stored {
+    format: &'static str,
+    chosen: bool,
+    outcome: Result<Product, String>,
+}
+
+struct Product {
+    values: f64,
+    bytes: f64,
+    setup: f64,
+    /// Of a product, median.
+    seconds: f64,
+    /// The same for each entry, in ns.
+    nanoseconds: f64,
+}
+
+impl Stored {
+    fn json(&self) -> Value {
+        match &self.outcome {
+            Ok(p) => json!({
+                "format": self.format, "auto": self.chosen, "values_stored": p.values, "bytes_an_entry": p.bytes,
+                "seconds_setup": p.setup, "seconds_product": p.seconds, "nanoseconds_an_entry": p.nanoseconds,
+            }),
+            Err(sentence) => json!({ "format": self.format, "auto": self.chosen, "refused": sentence }),
+        }
+    }
+}
+
+fn compare_formats(matrix: &mut Matrix, progress: &ProgressBar) -> Result<Vec<Stored>> {
+    let memory = matrix.real(info::BYTES_HOST).unwrap_or(0.0) as usize * MOST_PADDING;
+    matrix.set_options(&format!("format=auto format_memory={}", memory.max(1 << 20)))?;
+    product(matrix)?;
+    let chosen = word(matrix, "format");
+    let mut all = Vec::new();
+    for format in Format::NAMES.iter().map(|(name, _)| *name).filter(|name| *name != "auto") {
+        progress.set_message(format!("product by {format}"));
+        matrix.set_options(&format!("format={format}"))?;
+        let outcome = product(matrix).map_err(|sentence| format!("{sentence:#}"));
+        all.push(Stored { format, chosen: chosen == Some(format), outcome });
+    }
+    Ok(all)
+}
+
+/// The first product makes the format, and is the warm-up.
+fn product(matrix: &mut Matrix) -> Result<Product> {
+    let (x, mut y) = (vec![1.0; matrix.cols()], vec![0.0; matrix.rows()]);
+    matrix.multiply(&x, &mut y)?;
+    let setup = matrix.real(info::SECONDS_SETUP).unwrap_or(0.0);
+    let mut seconds = Vec::new();
+    let started = Instant::now();
+    while seconds.len() < PRODUCTS && (seconds.is_empty() || started.elapsed().as_secs_f64() < ENOUGH_SECONDS) {
+        let start = Instant::now();
+        matrix.multiply(black_box(&x), &mut y)?;
+        black_box(&mut y);
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    let median = seconds[seconds.len() / 2];
+    let number = |name| named(matrix, name).map_or(0.0, |(value, _)| value);
+    Ok(Product {
+        values: number("stored"),
+        bytes: number("bytes_per_nonzero"),
+        setup,
+        seconds: median,
+        nanoseconds: 1e9 * median / number("nonzeros").max(1.0),
+    })
+}
+
+fn print_methods(methods: &[Method]) {
+    if methods.is_empty() {
+        say!("\nThis library multiplies with general matrices, but does not solve with them: no methods.");
+        return;
+    }
+    say!("\nmethod        with          iterations  residual   setup s    solve s    outcome");
+    for m in methods {
+        match &m.outcome {
+            Ok(s) => say!(
+                "{:<14}{:<14}{:>10}  {:<9.2e}  {:<9.2e}  {:<9.2e}  {}",
+                m.solver,
+                m.with,
+                s.iterations,
+                s.residual,
+                s.setup,
+                s.solve,
+                s.reason
+            ),
+            Err(sentence) => say!("{:<14}{:<14}{sentence}", m.solver, m.with),
+        }
+    }
+    let total = |m: &&Method| m.outcome.as_ref().map_or(f64::INFINITY, |s| s.setup + s.solve);
+    let fastest = methods.iter().filter(|m| m.converged()).min_by(|a, b| total(a).total_cmp(&total(b)));
+    match fastest {
+        Some(m) => say!("Fastest: {} {}, {:.2e} s in all.", m.solver, m.with, total(&m)),
+        None => say!("No method converged: give more iterations (--options \"max_iter=...\")."),
+    }
+}
+
+fn print_formats(formats: &[Stored]) {
+    say!("\nformat     values stored  bytes an entry   making s  product s  ns an entry");
+    for f in formats {
+        let mark = if f.chosen { "*" } else { "" };
+        match &f.outcome {
+            Ok(p) => say!(
+                "{:<10} {:>13}  {:>14.1}  {:>9.2e}  {:>9.2e}  {:>11.3}{mark}",
+                f.format,
+                p.values,
+                p.bytes,
+                p.setup,
+                p.seconds,
+                p.nanoseconds
+            ),
+            Err(sentence) => say!("{:<10} {sentence}", f.format),
+        }
+    }
+    say!("* taken by auto");
+}
+
+fn method_bars(methods: &[Method]) -> Panel {
+    let bar = |m: &Method| {
+        let name = format!("{} {}", m.solver, m.with);
+        match &m.outcome {
+            Ok(s) => Bar {
+                name,
+                value: Some(s.setup + s.solve),
+                note: format!("{:.2e} s, {} iterations, {}", s.setup + s.solve, s.iterations, s.reason),
+                good: s.converged,
+            },
+            Err(_) => Bar { name, value: None, note: "refused".to_owned(), good: false },
+        }
+    };
+    Panel {
+        title: "Methods: setup and solve, seconds (logarithmic)".to_owned(),
+        bars: methods.iter().map(bar).collect(),
+    }
+}
+
+fn format_bars(formats: &[Stored]) -> Panel {
+    let bar = |f: &Stored| match &f.outcome {
+        Ok(p) => Bar {
+            name: format!("{}{}", f.format, if f.chosen { " (auto)" } else { "" }),
+            value: Some(p.seconds),
+            note: format!("{:.2e} s, {:.2} ns an entry, {:.1} bytes", p.seconds, p.nanoseconds, p.bytes),
+            good: true,
+        },
+        Err(_) => Bar { name: f.format.to_owned(), value: None, note: "refused".to_owned(), good: false },
+    };
+    Panel { title: "Formats: a product, seconds (logarithmic)".to_owned(), bars: formats.iter().map(bar).collect() }
+}

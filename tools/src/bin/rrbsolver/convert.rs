@@ -1,0 +1,55 @@
+//! `rrbsolver convert`: a matrix in another file format.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use rrbsolver::options::{Choice as _, FileFormat};
+
+use crate::args::{Convert, FileKind};
+use crate::input::{Loaded, shape_of};
+use crate::{End, spinner};
+
+pub fn run(options: &Convert) -> Result<End> {
+    let format = match options.format {
+        Some(FileKind::Mtx) => FileFormat::Mtx,
+        Some(FileKind::Hb) => FileFormat::Hb,
+        Some(FileKind::Rb) => FileFormat::Rb,
+        None => by_name(&options.to)?,
+    };
+    let (matrix, own_rhs) = Loaded::read(&options.from)?.into_matrix()?;
+    let progress = spinner(format!("writing {}", options.to.display()));
+    matrix.write(&options.to, format.number() as i32)?;
+    progress.finish_and_clear();
+    say!("{}: {}", options.to.display(), shape_of(&matrix));
+    if own_rhs.is_some() {
+        eprintln!("rrbsolver: {}: its right-hand side is not written, only the matrix", options.from.display());
+    }
+    Ok(End::Well)
+}
+
+/// The format that a name tells.
+fn by_name(path: &Path) -> Result<FileFormat> {
+    let name = path.to_string_lossy().to_lowercase();
+    let ending = name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.').map_or("", |(_, ending)| ending);
+    Ok(match ending {
+        "mtx" => FileFormat::Mtx,
+        "hb" => FileFormat::Hb,
+        "rb" => FileFormat::Rb,
+        _ => bail!("{}: the name tells no format: let it end with .mtx, .hb or .rb, or give --format", path.display()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_tell_formats() {
+        for (name, format) in [("a.mtx", FileFormat::Mtx), ("x.y/A.HB", FileFormat::Hb), ("b.rb.gz", FileFormat::Rb)] {
+            assert_eq!(by_name(Path::new(name)).unwrap(), format, "{name}");
+        }
+        for name in ["a", "a.gz", "a.mtx.bz2", "mtx"] {
+            assert!(by_name(Path::new(name)).unwrap_err().to_string().contains("--format"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `rrbsolver doctor`: what the library finds on this machine.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use rrbsolver::options::Format;
+use rrbsolver_benches::machine::Machine;
+use rrbsolver_benches::{device, stream};
+
+use crate::args::Doctor;
+use crate::library::{Matrix, Plane, Space, System, relative_residual, version};
+use crate::raw::Stencil;
+use crate::{End, spinner};
+
+/// MB of all arrays: far beyond most caches, and seconds at most.
+const MEGABYTES: f64 = 400.0;
+/// Of the self-tests' solves; the residual is computed anew, and has to be below it.
+const TOLERANCE: f64 = 1e-8;
+/// How far the recomputed residual may pass the tolerance: sums in another order round in other places.
+const ROUNDING: f64 = 1.0 + 1e-6;
+
+pub fn run(options: &Doctor) -> Result<End> {
+    let machine = Machine::this();
+    say!("library       rrbsolver {}", version());
+    say!("processor     {}, {} cores for this process", machine.processor, machine.cores);
+    say!("instructions  {}", instructions(&machine.vectors));
+    for name in ["RRBSOLVER_OPTIONS", "RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"] {
+        if let Some(value) = std::env::var_os(name) {
+            say!("environment   {name}={}", value.display());
+        }
+    }
+    let threads = threads()?;
+    say!("threads       {threads}, taken by threads=0");
+    if threads < machine.cores as i64 {
+        say!("              fewer than the cores: the environment says so");
+    }
+    if !options.quick {
+        bandwidth(threads);
+    }
+    let devices = device::count();
+    describe_devices(devices);
+    let mut failed = false;
+    for backend in ["reference", "cpu", "cuda"] {
+        if backend == "cuda" && devices == 0 {
+            say!("self-test     cuda: not made, no device");
+            continue;
+        }
+        for (family, stencil) in [("rrb_", Stencil::poisson([65, 49, 1])), ("dpcg_", Stencil::poisson([17, 13, 11]))] {
+            match self_test(backend, stencil) {
+                Ok(residual) => say!("self-test     {backend}, {family}: passed, residual {residual:.1e}"),
+                Err(sentence) => {
+                    failed = true;
+                    say!("self-test     {backend}, {family}: FAILED: {sentence:#}");
+                }
+            }
+        }
+    }
+    match products() {
+        Ok(()) => say!("self-test     cpu, sparse_: passed, products in all formats are exact"),
+        Err(sentence) => {
+            failed = true;
+            say!("self-test     cpu, sparse_: FAILED: {sentence:#}");
+        }
+    }
+    if failed {
+        say!("A self-test failed: solve with backend=cpu or reference where those passed, and report this page.");
+    }
+    Ok(if failed { End::Short } else { End::Well })
+}
+
+/// What the library's loops use here.
+fn instructions(widest: &str) -> String {
+    match std::env::var("RRBSOLVER_ISA") {
+        Ok(named) => format!("{widest} is there; RRBSOLVER_ISA={named} limits them"),
+        Err(_) => match widest {
+            "portable" => {
+                "portable: this machine has neither AVX2 nor AVX-512; all works, at a part of the speed".into()
+            }
+            _ => widest.to_owned(),
+        },
+    }
+}
+
+/// Threads of a handle with the default options.
+fn threads() -> Result<i64> {
+    let mut solver = Plane::new(Stencil::poisson([256, 256, 1]))?;
+    solver.set_options("backend=cpu")?;
+    solver.factorize()?;
+    Ok(solver.int(rrbsolver::options::info::THREADS).unwrap_or(1))
+}
+
+fn bandwidth(threads: i64) {
+    let progress = spinner("measuring the bandwidth of the memory".to_owned());
+    let measured = stream::measure(threads.max(1) as usize, &[MEGABYTES]);
+    progress.finish_and_clear();
+    for one in measured.iter().filter(|one| one.kernel == "triad") {
+        let plural = if one.threads == 1 { "" } else { "s" };
+        say!("bandwidth     {:.1} GB/s with {} thread{plural} (triad)", one.median, one.threads);
+    }
+}
+
+/// Devices, the driver, and what to do where there is none.
+fn describe_devices(devices: i32) {
+    let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
+    let first = driver.as_deref().and_then(|text| text.lines().next());
+    match first {
+        Some(line) => say!("driver        {}", line.trim_start_matches("NVRM version:").trim()),
+        None => say!("driver        no NVIDIA kernel driver is loaded"),
+    }
+    say!("devices       {devices}");
+    for name in device_names() {
+        say!("              {name}");
+    }
+    if devices == 0 {
+        say!(
+            "              {}",
+            match first {
+                None => "solves run on the CPU; for a GPU install NVIDIA's driver 580 or newer (docs/gpu.md)",
+                Some(_) =>
+                    "the driver is there, but the library sees no device: it was built with RRBSOLVER_CUDA=off, \
+                     CUDA_VISIBLE_DEVICES hides them, or the driver is older than 580 (docs/gpu.md)",
+            }
+        );
+    }
+}
+
+/// As the driver names them.
+fn device_names() -> Vec<String> {
+    let Ok(folders) = fs::read_dir("/proc/driver/nvidia/gpus") else { return Vec::new() };
+    let name =
+        |text: String| text.lines().find_map(|line| line.strip_prefix("Model:")).map(|model| model.trim().to_owned());
+    let read = |folder: fs::DirEntry| fs::read_to_string(folder.path().join("information")).ok().and_then(name);
+    let mut names: Vec<String> = folders.flatten().filter_map(read).collect();
+    names.sort();
+    names
+}
+
+/// Row sums of a small Poisson matrix by a product with ones: small whole numbers, exact in any order of adding.
+fn products() -> Result<()> {
+    let stencil = Stencil::poisson([9, 7, 5]);
+    let rows = stencil.rows();
+    let sum = |bounds: &[i64]| rows.values[bounds[0] as usize..bounds[1] as usize].iter().sum();
+    let expected: Vec<f64> = rows.ptr.windows(2).map(sum).collect();
+    let mut matrix = Matrix::from_rows(&rows)?;
+    let (ones, mut y) = (vec![1.0; expected.len()], vec![0.0; expected.len()]);
+    // The matrix has entries beside the diagonal.
+    for (format, _) in Format::NAMES.iter().filter(|(name, _)| *name != "diagonal") {
+        matrix.set_options(&format!("format={format}"))?;
+        matrix.multiply(&ones, &mut y)?;
+        ensure!(y == expected, "a product by {format} is wrong");
+    }
+    Ok(())
+}
+
+/// A small Poisson problem: its residual, computed anew.
+fn self_test(backend: &str, mut stencil: Stencil) -> Result<f64> {
+    let b = std::mem::take(&mut stencil.rhs);
+    let mut system: Box<dyn System> =
+        if stencil.in_space() { Box::new(Space::new(stencil)?) } else { Box::new(Plane::new(stencil)?) };
+    system.set_options(&format!("backend={backend} rel_tol={TOLERANCE:e}"))?;
+    system.factorize()?;
+    let mut x = vec![0.0; b.len()];
+    let converged = system.solve(&b, &mut x, &mut |_, _| {})?;
+    let residual = relative_residual(&mut *system, &b, &x)?;
+    ensure!(converged, "not converged, residual {residual:.1e}");
+    // NaN is no success.
+    ensure!(residual <= TOLERANCE * ROUNDING, "the residual is {residual:.1e}, not below {TOLERANCE:.0e}");
+    Ok(residual)
+}

@@ -1,0 +1,80 @@
+//! What can be seen of a matrix, by rows.
+
+use crate::library::Rows;
+
+/// Counts over all entries.
+#[derive(Default)]
+pub struct Facts {
+    /// Entries of the shortest row.
+    pub shortest: usize,
+    /// Columns without an entry.
+    pub empty_columns: usize,
+    /// Distance of the farthest entry left of the diagonal, and right of it.
+    pub bandwidth: [usize; 2],
+    /// Diagonals with an entry.
+    pub diagonals: usize,
+    /// Rows with |a_ii| >= sum of |a_ij|, j != i; and with >.
+    pub dominant: [usize; 2],
+    /// Rows with a positive and with a negative diagonal.
+    pub signs: [usize; 2],
+    /// Entries beside the diagonal that are negative, and all of them.
+    pub negative: [usize; 2],
+    /// Smallest and largest |a_ij| other than 0.
+    pub range: [f64; 2],
+}
+
+impl Facts {
+    pub fn of(a: &Rows, cols: usize) -> Self {
+        let rows = a.ptr.len() - 1;
+        let mut facts = Self { shortest: usize::MAX, range: [f64::INFINITY, 0.0], ..Self::default() };
+        let mut column = vec![false; cols];
+        let mut diagonal_seen = vec![false; rows + cols];
+        for i in 0..rows {
+            let entries = a.ptr[i] as usize..a.ptr[i + 1] as usize;
+            facts.shortest = facts.shortest.min(entries.len());
+            let (mut center, mut others) = (0.0, 0.0);
+            for k in entries {
+                let (j, value) = (a.cols[k] as usize, a.values[k]);
+                column[j] = true;
+                diagonal_seen[rows + j - i] = true;
+                facts.bandwidth[usize::from(j > i)] = facts.bandwidth[usize::from(j > i)].max(i.abs_diff(j));
+                if value != 0.0 {
+                    facts.range = [facts.range[0].min(value.abs()), facts.range[1].max(value.abs())];
+                }
+                if j == i {
+                    center = value;
+                } else {
+                    others += f64::abs(value);
+                    facts.negative[1] += 1;
+                    facts.negative[0] += usize::from(value < 0.0);
+                }
+            }
+            facts.dominant[0] += usize::from(center.abs() >= others);
+            facts.dominant[1] += usize::from(center.abs() > others);
+            facts.signs[0] += usize::from(center > 0.0);
+            facts.signs[1] += usize::from(center < 0.0);
+        }
+        if rows == 0 {
+            facts.shortest = 0;
+        }
+        facts.empty_columns = column.iter().filter(|seen| !**seen).count();
+        facts.diagonals = diagonal_seen.iter().filter(|seen| **seen).count();
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: [4 -1 .] [-1 2 1] [. . -3].
+    #[test]
+    fn counts_by_hand() {
+        let a =
+            Rows { ptr: vec![0, 2, 5, 6], cols: vec![0, 1, 0, 1, 2, 2], values: vec![4.0, -1.0, -1.0, 2.0, 1.0, -3.0] };
+        let facts = Facts::of(&a, 3);
+        assert_eq!((facts.shortest, facts.empty_columns, facts.bandwidth, facts.diagonals), (1, 0, [1, 1], 3));
+        assert_eq!((facts.dominant, facts.signs, facts.negative), ([3, 2], [2, 1], [2, 3]));
+        assert_eq!(facts.range, [1.0, 4.0]);
+    }
+}

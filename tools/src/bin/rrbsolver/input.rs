@@ -1,0 +1,112 @@
+//! What a command works on: the matrix and the right-hand side that a user names.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use rrbsolver::options::info;
+
+use crate::library::{Matrix, Plane, Space, System};
+use crate::raw::{Stencil, is_raw};
+use crate::spinner;
+
+/// What a file holds.
+pub enum Loaded {
+    Matrix(Matrix),
+    Stencil(Stencil),
+}
+
+/// A handle that solves, and b where the file holds one.
+pub struct Problem {
+    pub system: Box<dyn System>,
+    pub own_rhs: Option<Vec<f64>>,
+    /// In words: extents and entries.
+    pub shape: String,
+}
+
+impl Loaded {
+    pub fn read(path: &Path) -> Result<Self> {
+        let progress = spinner(format!("reading {}", path.display()));
+        let loaded = if is_raw(path) { Self::Stencil(Stencil::read(path)?) } else { Self::Matrix(Matrix::read(path)?) };
+        progress.finish_and_clear();
+        Ok(loaded)
+    }
+
+    /// As a general matrix, with b where the file holds one.
+    pub fn into_matrix(self) -> Result<(Matrix, Option<Vec<f64>>)> {
+        match self {
+            Self::Stencil(stencil) => Ok((Matrix::from_rows(&stencil.rows())?, Some(stencil.rhs))),
+            Self::Matrix(matrix) => {
+                let own_rhs = if matrix.count(info::FILE_RHS) > 0 { Some(matrix.rhs(0)?) } else { None };
+                Ok((matrix, own_rhs))
+            }
+        }
+    }
+
+    /// By the family that fits: `rrb_` for stencils in 2D, `dpcg_` in 3D, `sparse_` for all other matrices.
+    pub fn into_problem(self) -> Result<Problem> {
+        match self {
+            Self::Matrix(_) => {
+                let (matrix, own_rhs) = self.into_matrix()?;
+                let shape = shape_of(&matrix);
+                Ok(Problem { system: Box::new(matrix), own_rhs, shape })
+            }
+            Self::Stencil(mut stencil) => {
+                let own_rhs = Some(std::mem::take(&mut stencil.rhs));
+                let [nx, ny, nz] = stencil.n;
+                let in_space = stencil.in_space();
+                let shape = if in_space {
+                    format!("stencil of 7 points on {nx} x {ny} x {nz}")
+                } else {
+                    format!("stencil of 5 points on {nx} x {ny}")
+                };
+                let system: Box<dyn System> =
+                    if in_space { Box::new(Space::new(stencil)?) } else { Box::new(Plane::new(stencil)?) };
+                Ok(Problem { system, own_rhs, shape })
+            }
+        }
+    }
+}
+
+/// Rows, columns and entries in words.
+pub fn shape_of(matrix: &Matrix) -> String {
+    format!("{} x {}, {} entries", matrix.rows(), matrix.cols(), matrix.count(info::NONZEROS))
+}
+
+/// b, and in words where it is from. `asked` is what the user named.
+pub fn right_hand_side(
+    asked: Option<&Path>,
+    own: Option<Vec<f64>>,
+    path: &Path,
+    rows: usize,
+) -> Result<(Vec<f64>, String)> {
+    match (asked, own) {
+        (None, Some(own)) => Ok((own, "of the file".to_owned())),
+        (None, None) => Ok((vec![1.0; rows], "ones".to_owned())),
+        (Some(name), _) if name.as_os_str() == "ones" => Ok((vec![1.0; rows], "ones".to_owned())),
+        (Some(name), _) => Ok((column(name, path, rows)?, name.display().to_string())),
+    }
+}
+
+/// The one column of a file as a dense vector.
+fn column(name: &Path, path: &Path, rows: usize) -> Result<Vec<f64>> {
+    let (shown, of) = (name.display(), path.display());
+    let file = Matrix::read(name)?;
+    ensure!(
+        file.cols() == 1,
+        "{shown}: has {} columns; a right-hand side has one: solve for one at a time",
+        file.cols()
+    );
+    ensure!(
+        file.rows() == rows,
+        "{shown}: has {} values, but {of} has {rows} rows; a right-hand side has a value for each",
+        file.rows()
+    );
+    let by_rows = file.csr()?;
+    let mut b = vec![0.0; rows];
+    for (row, bounds) in by_rows.ptr.windows(2).enumerate() {
+        // At most one entry a row: equal places were added.
+        let entries = &by_rows.values[bounds[0] as usize..bounds[1] as usize];
+        b[row] = entries.iter().sum();
+    }
+    Ok(b)
+}

@@ -1,0 +1,79 @@
+//! `rrbsolver`: tries the library on a file, without a line of code. Described in docs/tool.md.
+
+/// A line on the standard output.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::write_out(format_args!("{}\n", format_args!($($words)*))) };
+}
+/// The same without the end of the line.
+macro_rules! show {
+    ($($words:tt)*) => { $crate::write_out(format_args!($($words)*)) };
+}
+
+mod args;
+mod bars;
+mod compare;
+mod convert;
+mod doctor;
+mod facts;
+mod info;
+mod input;
+mod library;
+mod pattern;
+mod raw;
+mod solve;
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use indicatif::ProgressBar;
+
+use args::{Cli, Command};
+
+/// How a command ended, other than by an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As asked for.
+    Well,
+    /// Not converged, or a self-test failed.
+    Short,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Info(options) => info::run(&options),
+        Command::Solve(options) => solve::run(&options),
+        Command::Compare(options) => compare::run(&options),
+        Command::Convert(options) => convert::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
+    };
+    match result {
+        Ok(End::Well) => ExitCode::SUCCESS,
+        Ok(End::Short) => ExitCode::from(1),
+        Err(sentence) => {
+            eprintln!("rrbsolver: {sentence:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What is being done, shown on a terminal only, with the time it has taken.
+pub fn spinner(doing: String) -> ProgressBar {
+    let progress = ProgressBar::new_spinner();
+    progress.enable_steady_tick(Duration::from_millis(100));
+    progress.set_message(doing);
+    progress
+}
+
+/// Ends the program where nobody reads any more, as after `| head`, or where the disk is full.
+pub fn write_out(words: Arguments<'_>) {
+    if let Err(error) = std::io::stdout().write_fmt(words) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        eprintln!("rrbsolver: the standard output cannot be written: {error}");
+        std::process::exit(2);
+    }
+}

@@ -1,0 +1,339 @@
+//! The program `rrbsolver` on small files: what it prints and writes, its sentences, and its exit status.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder of one test, empty at its start.
+fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rrbsolver"));
+    command.current_dir(folder).args(arguments).env_remove("RRBSOLVER_OPTIONS").output().unwrap()
+}
+
+/// What a run that ends well prints.
+#[track_caller]
+fn well(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// One sentence in one line, with all of `words`, and status 2.
+#[track_caller]
+fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
+    let output = run(folder, arguments);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+    assert_eq!(errors.lines().count(), 1, "{arguments:?}: {errors}");
+    assert!(errors.starts_with("rrbsolver: "), "{errors}");
+    words.iter().for_each(|word| assert!(errors.contains(word), "{word:?} is not in {errors}"));
+}
+
+/// The root of an SVG that an XML reader takes.
+#[track_caller]
+fn svg(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let document = roxmltree::Document::parse(&text).unwrap();
+    assert_eq!(document.root_element().tag_name().name(), "svg");
+    assert!(!text.contains("NaN") && !text.contains("inf"));
+    text
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// -u'' on five points: 13 entries, of which the file has the lower triangle.
+const LINE: &str = "%%MatrixMarket matrix coordinate real symmetric\n5 5 9\n1 1 2\n2 1 -1\n2 2 2\n3 2 -1\n3 3 2\n\
+                    4 3 -1\n4 4 2\n5 4 -1\n5 5 2\n";
+
+/// A raw file: -Laplace u = b with u = 0 outside; b belongs to u = 1.
+fn raw(n: [i32; 3]) -> Vec<u8> {
+    let dimensions = if n[2] > 1 { 3 } else { 2 };
+    let mut bytes = b"STENCIL1".to_vec();
+    [dimensions, n[0], n[1], n[2], 0, 0].iter().for_each(|k: &i32| bytes.extend(k.to_le_bytes()));
+    bytes.extend(*b"box\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    let points = || {
+        let [nx, ny, nz] = n;
+        (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+    };
+    let center = f64::from(2 * dimensions);
+    let coupling = |at: [i32; 3], axis: usize| if at[axis] + 1 < n[axis] { -1.0 } else { 0.0 };
+    let neighbours = |at: [i32; 3]| (0..3).map(|a| i32::from(at[a] > 0) + i32::from(at[a] + 1 < n[a])).sum::<i32>();
+    let mut array = |value: &dyn Fn([i32; 3]) -> f64| points().for_each(|at| bytes.extend(value(at).to_le_bytes()));
+    array(&|_| center);
+    (0..dimensions as usize).for_each(|axis| array(&|at| coupling(at, axis)));
+    array(&|at| center - f64::from(neighbours(at)));
+    bytes
+}
+
+#[test]
+fn info_tells_and_draws() {
+    let folder = folder("info");
+    fs::write(folder.join("line.mtx"), LINE).unwrap();
+    let text = well(&folder, &["info", "line.mtx", "--svg", "p.svg", "--json", "f.json"]);
+    for words in ["line.mtx: 5 x 5, 13 entries", "2 to 3 entries", "5 positive, 0 negative, 0 zero", "8 of 8 negative"]
+    {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert!(text.contains("in 5 of 5 rows, > in 2") && text.contains("│⠻⣦⡀│"), "{text}");
+    // A row of the pattern has one run of cells.
+    assert_eq!(svg(&folder.join("p.svg")).matches("opacity").count(), 5);
+    let facts = json(&folder.join("f.json"));
+    assert_eq!(
+        (&facts["entries"], &facts["upper_bandwidth"], &facts["symmetric"]),
+        (&13.into(), &1.into(), &true.into())
+    );
+    assert!(!well(&folder, &["info", "line.mtx", "--no-picture"]).contains('│'));
+}
+
+#[test]
+fn info_takes_what_is_not_square() {
+    let folder = folder("info_rectangle");
+    fs::write(folder.join("wide.mtx"), "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 3\n").unwrap();
+    let text = well(&folder, &["info", "wide.mtx"]);
+    assert!(text.contains("2 x 3, 1 entries") && text.contains("1 rows, 2 columns"), "{text}");
+    assert!(text.contains("none: the matrix is not square") && !text.contains("dominance"), "{text}");
+    fs::write(folder.join("empty.mtx"), "%%MatrixMarket matrix coordinate real general\n0 0 0\n").unwrap();
+    assert!(well(&folder, &["info", "empty.mtx", "--svg", "e.svg"]).contains("0 x 0, 0 entries"));
+    svg(&folder.join("e.svg"));
+}
+
+#[test]
+fn convert_there_and_back() {
+    let folder = folder("convert");
+    fs::write(folder.join("line.mtx"), LINE).unwrap();
+    for (from, to) in [("line.mtx", "a.hb"), ("a.hb", "b.rb.gz"), ("b.rb.gz", "c.mtx")] {
+        assert!(well(&folder, &["convert", from, to]).contains("5 x 5, 13 entries"));
+    }
+    well(&folder, &["convert", "line.mtx", "d.mtx"]);
+    assert_eq!(fs::read(folder.join("c.mtx")).unwrap(), fs::read(folder.join("d.mtx")).unwrap());
+    well(&folder, &["convert", "line.mtx", "named.txt", "--format", "rb"]);
+    refused(&folder, &["convert", "line.mtx", "line.txt"], &["line.txt", "--format"]);
+    refused(&folder, &["convert", "line.mtx", "none/x.mtx"], &["none/x.mtx", "cannot be written"]);
+    // A raw file as a general matrix: 4 x 3 points have 12 + 2 (3 * 3 + 4 * 2) entries. Its b is not lost in silence.
+    fs::write(folder.join("box.raw"), raw([4, 3, 1])).unwrap();
+    let output = run(&folder, &["convert", "box.raw", "box.mtx"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("right-hand side is not written"));
+    assert!(well(&folder, &["info", "box.mtx"]).contains("12 x 12, 46 entries"));
+}
+
+#[test]
+fn raw_files_are_solved() {
+    let folder = folder("raw");
+    for (name, n, family) in [("plane.raw", [17, 13, 1], "points on 17 x 13"), ("box.raw", [9, 7, 5], "on 9 x 7 x 5")] {
+        fs::write(folder.join(name), raw(n)).unwrap();
+        let files = ["--svg", "r.svg", "--csv", "r.csv", "--json", "r.json", "--write", "x.mtx"];
+        let all = [&["solve", name, "--options", "rel_tol=1e-10"][..], &files].concat();
+        let text = well(&folder, &all);
+        assert!(text.contains(family) && text.contains("converged") && text.contains("of the file"), "{text}");
+        let results = json(&folder.join("r.json"));
+        assert_eq!((&results["converged"], &results["stop_reason"]), (&true.into(), &"converged".into()));
+        assert!(results["true_relative_residual"].as_f64().unwrap() <= 1e-10);
+        let history = results["history"].as_array().unwrap();
+        assert_eq!(history.len() as i64, results["iterations"].as_i64().unwrap() + 1);
+        let csv = fs::read_to_string(folder.join("r.csv")).unwrap();
+        assert!(csv.starts_with("iteration,relative_residual\n0,1e0\n"));
+        assert_eq!(csv.lines().count(), history.len() + 1);
+        assert!(svg(&folder.join("r.svg")).contains(name));
+        // The solution is 1. The condition number is below 200: an error of at most 200 * 1e-10 relative.
+        let x = fs::read_to_string(folder.join("x.mtx")).unwrap();
+        let values: Vec<f64> = x.lines().skip(2).map(|line| line.parse().unwrap()).collect();
+        assert_eq!(values.len() as i32, n.iter().product::<i32>());
+        let error = values.iter().map(|x| (x - 1.0).powi(2)).sum::<f64>().sqrt() / (values.len() as f64).sqrt();
+        assert!(error < 2e-8, "{name}: {error}");
+        // What it wrote is a right-hand side that it reads.
+        assert!(well(&folder, &["solve", name, "--rhs", "x.mtx"]).contains("right-hand side x.mtx"));
+        assert!(well(&folder, &["solve", name, "--rhs", "ones"]).contains("right-hand side ones"));
+    }
+}
+
+#[test]
+fn not_converged_is_status_1() {
+    let folder = folder("short");
+    fs::write(folder.join("box.raw"), raw([20, 20, 20])).unwrap();
+    let output = run(&folder, &["solve", "box.raw", "--options", "max_iter=1 rel_tol=1e-12", "--json", "r.json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("NOT converged (max_iter) after 1 iteration,") && text.contains("more iterations"), "{text}");
+    assert_eq!(json(&folder.join("r.json"))["converged"], false);
+}
+
+#[test]
+fn right_hand_sides_that_do_not_fit() {
+    let folder = folder("rhs");
+    fs::write(folder.join("plane.raw"), raw([3, 2, 1])).unwrap();
+    let array = "%%MatrixMarket matrix array real general\n";
+    fs::write(folder.join("short.mtx"), format!("{array}5 1\n1\n1\n1\n1\n1\n")).unwrap();
+    fs::write(folder.join("two.mtx"), format!("{array}6 2\n{}", "1\n".repeat(12))).unwrap();
+    fs::write(folder.join("row.mtx"), format!("{array}1 6\n{}", "1\n".repeat(6))).unwrap();
+    let solve = |rhs| ["solve", "plane.raw", "--rhs", rhs];
+    refused(&folder, &solve("short.mtx"), &["short.mtx", "has 5 values", "plane.raw has 6 rows"]);
+    refused(&folder, &solve("two.mtx"), &["two.mtx", "has 2 columns", "one at a time"]);
+    refused(&folder, &solve("row.mtx"), &["row.mtx", "has 6 columns"]);
+    refused(&folder, &solve("none.mtx"), &["none.mtx", "cannot be read"]);
+}
+
+#[test]
+fn options_and_outputs_that_cannot_be() {
+    let folder = folder("outputs");
+    fs::write(folder.join("plane.raw"), raw([3, 2, 1])).unwrap();
+    refused(&folder, &["solve", "plane.raw", "--options", "colour=red"], &["colour"]);
+    refused(&folder, &["solve", "plane.raw", "--options", "max_iter=-1"], &["max_iter", "-1"]);
+    // Told before the solve, which may be long.
+    let output = run(&folder, &["solve", "plane.raw", "--write", "none/x.mtx"]);
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("converged"));
+    refused(&folder, &["solve", "plane.raw", "--write", "none/x.mtx"], &["cannot write none/x.mtx"]);
+    refused(&folder, &["info", "plane.raw", "--svg", "none/p.svg"], &["cannot write none/p.svg"]);
+    refused(&folder, &["compare", "plane.raw", "--json", "."], &["cannot write ."]);
+    refused(&folder, &["solve", "plane.raw", "--write", "x.mtx.gz"], &["x.mtx.gz", "plain text"]);
+    refused(&folder, &["solve", "plane.raw", "--json", "."], &["cannot write ."]);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "what failed leaves no file");
+}
+
+/// Every command that reads a matrix says the same of a bad file.
+#[test]
+fn bad_files_are_one_sentence() {
+    let folder = folder("bad");
+    let put = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
+    put("column.mtx", b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 3 1\n");
+    put("complex.mtx", b"%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n");
+    put("short.mtx", b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n");
+    put("cut.mtx.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b");
+    put("words.txt", b"these are words\nand no matrix\n");
+    put("empty.mtx", b"");
+    let head = &raw([3, 2, 1])[..48];
+    put("head.raw", &head[..40]);
+    put("cut.raw", &raw([3, 2, 1])[..200]);
+    put("long.raw", &[raw([3, 2, 1]), vec![0]].concat());
+    let changed = |at: usize, value: i32| [&head[..8 + 4 * at], &value.to_le_bytes(), &head[12 + 4 * at..]].concat();
+    put("four.raw", &changed(0, 4));
+    put("negative.raw", &changed(1, -3));
+    put("deep.raw", &changed(3, 2));
+    put("huge.raw", &[&changed(1, i32::MAX)[..16], &i32::MAX.to_le_bytes(), &head[20..]].concat());
+    let cases: [(&str, &[&str]); 15] = [
+        ("column.mtx", &["column.mtx: line 3", "column 3 is above 2"]),
+        ("complex.mtx", &["complex.mtx: line 1", "is real"]),
+        ("short.mtx", &["short.mtx", "line"]),
+        ("cut.mtx.gz", &["cut.mtx.gz", "gz"]),
+        ("words.txt", &["words.txt", "neither MatrixMarket"]),
+        ("empty.mtx", &["empty.mtx"]),
+        ("head.raw", &["head.raw: 40 bytes", "48"]),
+        ("cut.raw", &["cut.raw: 200 bytes", "take 240"]),
+        ("long.raw", &["long.raw: 241 bytes", "take 240"]),
+        ("four.raw", &["four.raw", "dimensions must be 2 or 3, got 4"]),
+        ("negative.raw", &["negative.raw", "nx must be at least 1, got -3"]),
+        ("deep.raw", &["deep.raw", "nz must be 1 in 2D, got 2"]),
+        ("huge.raw", &["huge.raw: 48 bytes", "2147483647 x 2147483647 x 1 points"]),
+        (".", &[".", "folder"]),
+        ("-", &["standard input"]),
+    ];
+    for (name, words) in cases {
+        refused(&folder, &["info", name], words);
+        refused(&folder, &["solve", name], words);
+        refused(&folder, &["compare", name], words);
+        refused(&folder, &["convert", name, "to.mtx"], words);
+    }
+    assert!(!folder.join("to.mtx").exists());
+}
+
+#[test]
+fn byte_order_marks_and_archives() {
+    let folder = folder("marks");
+    fs::write(folder.join("mark.mtx"), [b"\xef\xbb\xbf", LINE.as_bytes()].concat()).unwrap();
+    fs::write(folder.join("plain.mtx"), LINE).unwrap();
+    let after_name = |name: &str| well(&folder, &["info", name]).split_once(':').map(|(_, rest)| rest.to_owned());
+    assert_eq!(after_name("mark.mtx"), after_name("plain.mtx"));
+    let made = Command::new("tar").current_dir(&folder).args(["czf", "a.tar.gz", "plain.mtx"]).status().unwrap();
+    assert!(made.success());
+    refused(&folder, &["info", "a.tar.gz"], &["a.tar.gz", "tar"]);
+}
+
+#[test]
+fn formats_side_by_side() {
+    let folder = folder("compare");
+    fs::write(folder.join("line.mtx"), LINE).unwrap();
+    let text = well(&folder, &["compare", "line.mtx", "--svg", "b.svg", "--json", "c.json"]);
+    let all = json(&folder.join("c.json"));
+    let formats = all["formats"].as_array().unwrap();
+    assert_eq!(formats.len(), 11);
+    for format in formats {
+        let name = format["format"].as_str().unwrap();
+        // The one that cannot hold it says why.
+        assert_eq!(format["refused"].is_string(), name == "diagonal", "{format}");
+        assert!(text.contains(name));
+    }
+    let stored = |name: &str| formats.iter().find(|f| f["format"] == name).unwrap()["values_stored"].clone();
+    // By hand: 13 entries; three diagonals of five; five rows of three.
+    assert_eq!([stored("csr"), stored("dia"), stored("ell")], [13.0, 15.0, 15.0].map(Value::from));
+    assert_eq!(formats.iter().filter(|f| f["auto"] == true).count(), 1);
+    assert!(svg(&folder.join("b.svg")).contains("(auto)"));
+    fs::write(folder.join("wide.mtx"), "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 3\n").unwrap();
+    refused(&folder, &["compare", "wide.mtx"], &["wide.mtx: 2 x 3", "not square"]);
+}
+
+/// Sweeps and Krylov methods of `sparse_`.
+#[cfg(feature = "sparse_methods")]
+#[test]
+fn general_matrices_are_solved() {
+    let folder = folder("solve");
+    fs::write(folder.join("line.mtx"), LINE).unwrap();
+    let text =
+        well(&folder, &["solve", "line.mtx", "--options", "rel_tol=1e-10", "--svg", "r.svg", "--json", "r.json"]);
+    assert!(text.contains("5 x 5, 13 entries; right-hand side ones") && text.contains("solver cg"), "{text}");
+    assert!(json(&folder.join("r.json"))["true_relative_residual"].as_f64().unwrap() <= 1e-10);
+    svg(&folder.join("r.svg"));
+    assert!(well(&folder, &["info", "line.mtx"]).contains("cg with preconditioner ic0: symmetric"));
+    well(&folder, &["compare", "line.mtx", "--json", "c.json"]);
+    let all = json(&folder.join("c.json"));
+    let methods = all["methods"].as_array().unwrap();
+    assert!(methods.iter().all(|m| m["converged"] == true || m["refused"].is_string()), "{methods:?}");
+    let with = |solver: &str| methods.iter().filter(|m| m["solver"] == solver && m["converged"] == true).count();
+    assert!(with("cg") >= 5 && with("sor") == 4 && with("idr") >= 5, "{methods:?}");
+    fs::write(folder.join("skew.mtx"), "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 1\n1 2 1\n2 2 1\n")
+        .unwrap();
+    refused(&folder, &["solve", "skew.mtx", "--options", "solver=cg"], &["skew.mtx", "symmetric"]);
+}
+
+/// Without methods `solve` says so, and nothing is written.
+#[cfg(not(feature = "sparse_methods"))]
+#[test]
+fn general_matrices_are_not_solved() {
+    let folder = folder("solve");
+    fs::write(folder.join("line.mtx"), LINE).unwrap();
+    refused(&folder, &["solve", "line.mtx", "--write", "x.mtx"], &["line.mtx", "does not solve"]);
+    assert!(!folder.join("x.mtx").exists());
+}
+
+#[test]
+fn doctor_passes_its_self_tests() {
+    let folder = folder("doctor");
+    let text = well(&folder, &["doctor", "--quick"]);
+    for words in ["rrbsolver 0.", "processor", "threads", "cpu, rrb_: passed", "cpu, dpcg_: passed", "sparse_: passed"]
+    {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert!(!text.contains("bandwidth") && !text.contains("FAILED"), "{text}");
+}
+
+#[test]
+fn usage_is_status_2() {
+    let folder = folder("usage");
+    for arguments in [&["info"][..], &["solve", "a", "b"], &["forge"], &[]] {
+        assert_eq!(run(&folder, arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let text = well(&folder, &["solve", "--help"]);
+    assert!(text.contains("--rhs <FILE|ones>") && text.contains("--options <TEXT>"), "{text}");
+    assert!(well(&folder, &["--help"]).contains("EXIT STATUS"));
+    assert_eq!(well(&folder, &["--version"]), concat!("rrbsolver ", env!("CARGO_PKG_VERSION"), "\n"));
+}
