@@ -97,7 +97,8 @@ impl IdrRoom {
     }
 }
 
-/// IDR(s) from x and r = b - A x. P: s random vectors, orthonormal (no more than rows). A cycle, f = P'r, for k = 1 .. s:
+/// IDR(s) from x and r = b - A x. P: s random vectors, orthonormal (no more than rows). A cycle, f = P'r, for
+/// k = 1 .. s:
 ///
 /// M c = f (rows from k on), v = M^-1 (r - sum c_i g_i), u_k = omega v + sum c_i u_i, g_k = A u_k;
 /// g_k and u_k less multiples of g_i and u_i, i < k, such that g_k is orthogonal to p_i; column k of M = P'g_k;
