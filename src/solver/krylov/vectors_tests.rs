@@ -329,7 +329,7 @@ fn a_stop_of_the_observer_ends_every_method() {
     }
 }
 
-/// A rotation: <r~, A r> = 0 for every r. With b on one row, r~'A r of BiCG is zero at once.
+/// A skew matrix: <r, A r> = 0 for every r, by which the first iteration divides.
 #[test]
 fn a_breakdown_ends_as_stagnated() {
     for method in ["bicg", "bicgstab"] {
@@ -337,6 +337,19 @@ fn a_breakdown_ends_as_stagnated() {
         let mut s = System::new(rows, false, false, 7);
         let end = run(&mut s, method).expect("no error");
         assert_eq!((end.reason, end.iterations), (StopReason::Stagnated, 0), "{method}");
+    }
+}
+
+/// Fewer rows than shadow vectors: the last residual is rounding of b.
+#[test]
+fn idr_solves_small_systems() {
+    for n in 1..=5 {
+        let row = |i: usize| (0..n).map(|j| (j, if i == j { 9.0 } else { 1.0 / (1 + i + 2 * j) as f64 })).collect();
+        let mut s = System::new((0..n).map(row).collect(), false, false, idr_vectors(4));
+        let end = run(&mut s, "idr").expect("no error");
+        assert_eq!(end.reason, StopReason::Converged, "{n} rows");
+        assert!(end.iterations <= n + 1, "{n} rows: {end:?}");
+        assert!(s.true_residual().sqrt() <= s.test().threshold);
     }
 }
 
