@@ -21,7 +21,7 @@ impl Outcome {
         use crate::error::Error;
         match result {
             Err(error) => matches!(error, Error::Breakdown { .. } | Error::Overflow(_) | Error::Underflow { .. }),
-            Ok(outcome) => outcome.reason == StopReason::Stagnated,
+            Ok(outcome) => matches!(outcome.reason, StopReason::Stagnated | StopReason::Diverged),
         }
     }
 }

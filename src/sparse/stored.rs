@@ -22,8 +22,8 @@ pub trait ByRows: Sync {
     fn grain(&self) -> usize {
         1
     }
-    /// y = these rows of A x. They begin at a multiple of `grain`, and end at one or with the matrix. A row has the same
-    /// bits whatever rows are asked for.
+    /// y = these rows of A x. They begin at a multiple of `grain`, and end at one or with the matrix.
+    /// A row has the same bits whatever rows are asked for.
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]);
 }
 

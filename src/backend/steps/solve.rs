@@ -2,6 +2,7 @@
 //! that CG works on, and back. Provided bodies are the textbook.
 
 use super::pcg::PcgSteps;
+use super::vectors::VectorSteps;
 use crate::error::Result;
 use crate::report::Outcome;
 
@@ -129,6 +130,10 @@ pub struct Begun {
 
 /// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
 pub trait SolveSteps: PcgSteps {
+    /// The steps over numbered vectors, of methods beside PCG, in families that have them.
+    fn numbered(&mut self) -> Option<&mut dyn VectorSteps> {
+        None
+    }
     /// Goes over to the V-cycle, until the next factorization, where the cycle was chosen and not asked for. Whether
     /// that changes anything.
     fn fall_back(&mut self) -> bool {

@@ -1,10 +1,11 @@
 //! What a solve looks up, and the ranges of numbers that it must keep to.
 
 use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
+use crate::backend::steps::vectors::VectorSteps;
 use crate::error::{Error, Place, Result};
 use crate::grid::components::ASSERTED_ZERO_ROW_SUM;
 use crate::options::{Options, Reference, opt};
-use crate::solver::krylov::Norm;
+use crate::solver::krylov::{Norm, PcgEnd, Start, Test};
 
 /// Where nodes and singular components lie, for errors: how a family counts.
 pub trait Places: Sync {
@@ -42,6 +43,15 @@ pub struct Control<'a> {
     pub definite: bool,
     /// At most so many nodes.
     pub nodes: usize,
+    /// In place of PCG.
+    pub method: Option<&'a dyn Method>,
+    /// A residual of more than this times the reference has diverged.
+    pub divergence: f64,
+}
+
+/// A method over numbered vectors. It ends on the recurred residual, which the solve confirms.
+pub trait Method: Sync {
+    fn run(&self, s: &mut dyn VectorSteps, test: &Test, start: Start) -> Result<PcgEnd>;
 }
 
 impl<'a> Control<'a> {
@@ -58,6 +68,8 @@ impl<'a> Control<'a> {
             short,
             definite,
             nodes,
+            method: None,
+            divergence: f64::INFINITY,
         }
     }
 

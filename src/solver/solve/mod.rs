@@ -9,7 +9,7 @@ mod given;
 mod returned;
 
 pub use apply::{apply, multiply};
-pub use control::{Control, Places, Seen, check_all_singular, power_of_two_below};
+pub use control::{Control, Method, Places, Seen, check_all_singular, power_of_two_below};
 
 use crate::backend::steps::solve::{Criterion, SolveSteps};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use returned::{complete_guess, completed, norm_as_given, reduce_again, returned,
 
 /// A x = b by PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 pub fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
-    let checks = s.completes() || c.singular();
+    let checks = s.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
     if !c.singular() {
         s.expect(&criterion);
@@ -100,17 +100,19 @@ impl<'c> Solve<'c> {
             (false, true) => norms.initial,
             (false, false) => norms.rhs,
         };
+        let threshold = criterion.threshold(reference, scale);
+        let reference = if reference > 0.0 { reference } else { 1.0 };
         let test = Test {
             norm: c.norm,
-            threshold: criterion.threshold(reference, scale),
-            reference: if reference > 0.0 { reference } else { 1.0 },
+            threshold,
+            reference,
             max_iter: c.max_iter,
             rounding,
             vanishing: rounding.max(criterion.vanishing(given.norm)),
             confirms: !checks,
             center_max: c.seen.center_max,
             definite: c.definite,
-            divergence: f64::INFINITY,
+            divergence: c.divergence * reference,
         };
         // On a singular system rounding leaves the recurred residual a constant, too.
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
@@ -248,7 +250,10 @@ impl<'c> Solve<'c> {
         let inner = Test { threshold: progress.wanted.max(self.futile), ..self.test };
         let mut keep = |s: &mut (dyn SolveSteps + 's), best: f64, norm: f64| self.keep(s, best, norm);
         let mut best = BestIterate::new(progress.kept, &mut keep);
-        let ended = pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start);
+        let ended = match self.c.method {
+            None => pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start),
+            Some(method) => method.run(s.numbered().ok_or_else(no_vectors)?, &inner, progress.start),
+        };
         progress.kept = best.norm;
         match ended {
             // The caller has an iterate, or keeps the guess where iterates have gone astray: nothing else may be said.
@@ -289,7 +294,8 @@ impl<'c> Solve<'c> {
         if end.reason != StopReason::Converged && better(kept) {
             return Ok(self.outcome(end.iterations, end.reason, kept));
         }
-        if (end.reason == StopReason::Stagnated || !last.is_finite()) && better(initial) {
+        let astray = matches!(end.reason, StopReason::Stagnated | StopReason::Diverged) || !last.is_finite();
+        if astray && better(initial) {
             // Nothing better than the guess was found: x as given.
             if !self.checks || c.norm == Norm::True2 {
                 return Ok(self.outcome(end.iterations, end.reason, initial));
@@ -376,6 +382,10 @@ fn pcg_with_fallback<'s>(
         }
         end => end,
     }
+}
+
+fn no_vectors() -> Error {
+    Error::Internal("a family without numbered vectors has a method over them".to_owned())
 }
 
 fn zero_rhs(s: &mut dyn SolveSteps) -> Outcome {

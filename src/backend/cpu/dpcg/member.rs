@@ -8,42 +8,16 @@ use super::loops::{add_scaled, direct, dot, largest, multiply, over_center, resi
 use super::regions::Projection;
 use super::state::{State, Vectors};
 use super::whole::Turns;
+use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::PcgSteps;
-use crate::backend::steps::solve::Arrays;
 use crate::report::Observer;
 use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::team::Me;
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-/// The caller's arrays, shared by the members of a run: each writes the rows of its pieces.
-pub struct Caller<'a> {
-    pub input_name: &'static str,
-    input: &'a [f64],
-    output: *mut f64,
-    len: usize,
-    ld: usize,
-    plane: usize,
-    borrow: PhantomData<&'a mut [f64]>,
-}
-
-// SAFETY: rows of `output` are used by the owner of the row alone.
-unsafe impl Sync for Caller<'_> {}
-
-impl<'a> Caller<'a> {
-    pub fn new(arrays: Arrays<'a>) -> Self {
-        let Arrays { input_name, input, ld, plane, output, .. } = arrays;
-        Self { input_name, input, len: output.len(), output: output.as_mut_ptr(), ld, plane, borrow: PhantomData }
-    }
-
-    fn start(&self, row: usize, ny: usize) -> usize {
-        row / ny * self.plane + row % ny * self.ld
-    }
-}
 
 /// One member of a run.
 pub struct Member<'a> {
@@ -84,17 +58,15 @@ impl<'a> Member<'a> {
 
     pub(super) fn input(&self, row: usize) -> &'a [f64] {
         let cells = self.k.pieces.cells;
-        &self.caller.input[self.caller.start(row, cells.ny)..][..cells.nx]
+        self.caller.input(self.caller.start(row, cells.ny), cells.nx)
     }
 
     /// # Safety
     /// The row must be of this member's pieces.
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
         let cells = self.k.pieces.cells;
-        let start = self.caller.start(row, cells.ny);
-        assert!(start + cells.nx <= self.caller.len);
-        // SAFETY: inside the array, as just checked; no other member uses this row, as the caller promised.
-        unsafe { std::slice::from_raw_parts_mut(self.caller.output.add(start), cells.nx) }
+        // SAFETY: no other member uses this row, as the caller promised.
+        unsafe { self.caller.output(self.caller.start(row, cells.ny), cells.nx) }
     }
 
     /// Begins a reduction over the pieces.

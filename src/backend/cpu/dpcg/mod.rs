@@ -22,6 +22,7 @@ mod whole;
 
 use crate::backend::cell_setup::{self, coarse_matrix};
 use crate::backend::coarse::deflation::Solver;
+use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::error::{Error, Result};
@@ -33,7 +34,7 @@ use crate::runtime::shared::Shared;
 use crate::runtime::team::Team;
 use fused::ring_values;
 use labelled::Labelled;
-use member::{Caller, Member};
+use member::Member;
 use pieces::Pieces;
 use regions::Projection;
 use state::{State, Vectors};

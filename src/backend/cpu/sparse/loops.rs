@@ -9,6 +9,11 @@ for_each_isa! {
         reduce::dot(a, b)
     }
 
+    /// max |a|, NaN if any entry is.
+    fn largest(a: &[f64]) -> f64 {
+        reduce::max_abs(a)
+    }
+
     /// y = factor x.
     fn set_scaled(y: &mut [f64], factor: f64, x: &[f64]) {
         y.iter_mut().zip(x).for_each(|(y, x)| *y = factor * x);

@@ -6,6 +6,7 @@
 
 use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
 use super::state::{GROUP, Operator, State};
+use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::report::Observer;
@@ -19,7 +20,7 @@ use std::sync::atomic::Ordering;
 /// Vectors of PCG: its direction, A p and M^-1 r.
 const P: VectorId = VectorId::own(0);
 const Q: VectorId = VectorId::own(1);
-const Z: VectorId = VectorId::own(2);
+pub(super) const Z: VectorId = VectorId::own(2);
 /// Vectors of PCG beside x, b and r.
 pub const PCG_VECTORS: usize = 3;
 
@@ -35,9 +36,10 @@ fn split_mix(state: u64) -> u64 {
 
 /// One member of a run.
 pub struct Member<'a> {
-    k: &'a State,
+    pub(super) k: &'a State,
     operator: Operator<'a>,
-    me: Me<'a>,
+    pub(super) me: Me<'a>,
+    pub(super) caller: &'a Caller<'a>,
     /// On member 0.
     observer: Option<&'a mut dyn Observer>,
     /// Counts reductions.
@@ -45,8 +47,14 @@ pub struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    pub fn new(k: &'a State, operator: Operator<'a>, me: Me<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, operator, me, observer, turn: 0 }
+    pub fn new(
+        k: &'a State,
+        operator: Operator<'a>,
+        me: Me<'a>,
+        caller: &'a Caller<'a>,
+        observer: Option<&'a mut dyn Observer>,
+    ) -> Self {
+        Self { k, operator, me, caller, observer, turn: 0 }
     }
 
     fn vector(&self, id: VectorId) -> &'a Shared {
@@ -54,7 +62,7 @@ impl<'a> Member<'a> {
     }
 
     /// Rows of each chunk of this member.
-    fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
         let chunks = self.k.chunks;
         chunks.share(&self.me).map(move |chunk| chunks.range(chunk))
     }
@@ -63,7 +71,7 @@ impl<'a> Member<'a> {
     ///
     /// # Safety
     /// Nobody may write them while the slice is used.
-    unsafe fn rows_of(&self, id: VectorId, rows: &Range<usize>) -> &'a [f64] {
+    pub(super) unsafe fn rows_of(&self, id: VectorId, rows: &Range<usize>) -> &'a [f64] {
         // SAFETY: as the caller promised.
         unsafe { self.vector(id).slice(rows.start, rows.len()) }
     }
@@ -72,13 +80,16 @@ impl<'a> Member<'a> {
     ///
     /// # Safety
     /// They must be this member's, and no other slice of them may be used meanwhile.
-    unsafe fn rows_of_mut(&self, id: VectorId, rows: &Range<usize>) -> &'a mut [f64] {
+    pub(super) unsafe fn rows_of_mut(&self, id: VectorId, rows: &Range<usize>) -> &'a mut [f64] {
         // SAFETY: as the caller promised.
         unsafe { self.vector(id).slice_mut(rows.start, rows.len()) }
     }
 
-    /// What `of` gives for the chunks of this member, noted, and summed over those of all.
-    fn sums<const N: usize>(&mut self, mut of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
+    /// What `of` gives for the chunks of this member, noted.
+    pub(super) fn note<const N: usize>(
+        &mut self,
+        mut of: impl FnMut(&Self, Range<usize>) -> [f64; N],
+    ) -> Reduce<'a, N> {
         self.turn += 1;
         let chunks = self.k.chunks;
         let noted: Reduce<N> = self.k.noted.reduce(self.turn, chunks.count());
@@ -86,7 +97,12 @@ impl<'a> Member<'a> {
             // SAFETY: a chunk of this member, noted once.
             unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
         }
-        noted.sum(Some(self.me))
+        noted
+    }
+
+    /// Sums of what `of` gives for all chunks.
+    fn sums<const N: usize>(&mut self, of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
+        self.note(of).sum(Some(self.me))
     }
 
     /// to = A from. A barrier stands at its end, too: the next step may write `from`.

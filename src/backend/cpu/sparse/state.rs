@@ -2,11 +2,13 @@
 
 use super::chunks::Chunks;
 use super::precondition::Precondition;
+use crate::backend::steps::solve::Inputs;
 use crate::backend::steps::vectors::VectorId;
 use crate::error::{Result, reserve};
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 use crate::sparse::Stored;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 /// Inner products of one pass over a vector: as many are noted for a chunk at once.
@@ -30,6 +32,7 @@ pub struct State {
     pub noted: Noted,
     /// None: M = I.
     pub precondition: Option<Box<dyn Precondition>>,
+    pub inputs: Mutex<Inputs>,
     pub may_stop: AtomicBool,
     pub stop: AtomicBool,
 }
@@ -49,6 +52,7 @@ impl State {
             vectors,
             noted: Noted::new(chunks.count(), GROUP)?,
             precondition,
+            inputs: Mutex::new(Inputs::none()),
             may_stop: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         })
@@ -56,6 +60,17 @@ impl State {
 
     pub fn vector(&self, id: VectorId) -> &Shared {
         &self.vectors[id.0]
+    }
+
+    /// Vectors may hold infinities, which 0 times would not take away.
+    ///
+    /// # Safety
+    /// No run may be on.
+    pub unsafe fn clear(&self) {
+        for vector in &self.vectors {
+            // SAFETY: as the caller promised.
+            unsafe { vector.clear() };
+        }
     }
 
     /// Bytes of all arrays.

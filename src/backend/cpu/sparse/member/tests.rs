@@ -2,15 +2,19 @@
 //! members and, to rounding, in every format.
 
 use super::*;
+use crate::backend::cpu::sparse::Cpu;
+use crate::backend::cpu::sparse::chunks::CHUNK;
 use crate::backend::cpu::sparse::precondition::{Wanted, make};
-use crate::error::Result;
-use crate::options::{Format, Norm};
-use crate::report::StopReason;
+use crate::backend::steps::solve::Arrays;
+use crate::error::{Place, Result};
+use crate::options::{Family, Format, Norm, Options, opt};
+use crate::report::{Nobody, Outcome, StopReason};
 use crate::runtime::team::Team;
 use crate::solver::krylov::{
     BICG_VECTORS, BICGSTAB_VECTORS, BestIterate, MINRES_VECTORS, PcgEnd, Restarts, Start, Test, bicg, bicgstab, minres,
     pcg,
 };
+use crate::solver::solve::{self, Control, Places, Seen};
 use crate::sparse::{AnyCsr, Entries, Indices, Matrix, Order, Wanted as Shape};
 
 /// Five points on n x n, x fastest: center, east, west, north, south.
@@ -94,8 +98,19 @@ fn solve(
     let ones = vec![1.0; n];
     // SAFETY: this thread alone has the state.
     stored.multiply(&ones, unsafe { state.vector(VectorId::B).slice_mut(0, n) });
+    // The steps of a method use no array of the caller.
+    let caller = Caller::new(Arrays {
+        input_name: "b",
+        input: &[],
+        ld: n,
+        plane: n,
+        output: &mut [],
+        device_input: 0,
+        device_output: 0,
+        len: n,
+    });
     let work = |me: Me| {
-        let mut s = Member::new(&state, operator, me, None);
+        let mut s = Member::new(&state, operator, me, &caller, None);
         let norm2 = s.true_residual();
         let reference = norm2.sqrt();
         let test = Test {
@@ -168,4 +183,91 @@ fn small_systems() {
             assert!(error <= 1e-6 * 2.0 * (n as f64) * 8.0 / 0.24, "{method:?} at {n}: {error}");
         }
     }
+}
+
+/// Where a system has no places of its own.
+struct ByEntry;
+
+impl Places for ByEntry {
+    fn node(&self, i: usize, chunk: usize) -> Place {
+        Place::entry(chunk * CHUNK + i)
+    }
+
+    fn component(&self, component: usize) -> Place {
+        Place::entry(component)
+    }
+}
+
+/// A method over numbered vectors, as a solve takes it.
+struct Numbered(fn(&mut dyn VectorSteps, &Test, Start) -> Result<PcgEnd>);
+
+impl solve::Method for Numbered {
+    fn run(&self, s: &mut dyn VectorSteps, test: &Test, start: Start) -> Result<PcgEnd> {
+        (self.0)(s, test, start)
+    }
+}
+
+/// From the caller's arrays back to them, with `rel_tol` 1e-10.
+fn solved(a: &dyn Matrix, method: Option<&Numbered>, b: &[f64], x: &mut [f64], threads: usize) -> Result<Outcome> {
+    let AnyCsr::Narrow(csr) = a.any() else { panic!("indices are narrow") };
+    let mut options = Options::new(Family::Dpcg);
+    options.set_real(opt::REL_TOL, 1e-10)?;
+    let seen = Seen { center_max: 4.2, singular: 0, places: &ByEntry };
+    let mut control = Control::new(&options, seen, false, true, b.len());
+    control.method = method.map(|method| method as &dyn solve::Method);
+    control.divergence = 1e10;
+    let mut cpu = Cpu::new();
+    cpu.set_up(b.len(), BICG_VECTORS, make(csr, &Wanted::Jacobi)?.precondition, threads)?;
+    let n = b.len();
+    let arrays =
+        Arrays { input_name: "b", input: b, ld: n, plane: n, output: x, device_input: 0, device_output: 0, len: n };
+    let operator = Operator { a: a.csr(), transposed: None };
+    cpu.run(operator, arrays, &mut Nobody, &|s| solve::solve(s, &control))
+}
+
+/// The whole way, by one thread and three, from zero and from a guess, with numbers far from one.
+#[test]
+fn from_array_to_array() {
+    const N: usize = 140;
+    let bicgstab = Numbered(|s, test, start| bicgstab(s, test, start));
+    let ways = [(poisson(N), None), (convection(N), Some(&bicgstab)), (poisson(N), Some(&bicgstab))];
+    for (a, method) in ways {
+        let wanted: Vec<f64> = (0..N * N).map(|i| 1e-200 * (1.0 + (i % 7) as f64)).collect();
+        let mut b = vec![0.0; N * N];
+        a.csr().multiply(&wanted, &mut b);
+        for guess in [0.0, 5e-200] {
+            let [one, three] = [1, 3].map(|threads| {
+                let mut x = vec![guess; N * N];
+                let outcome = solved(&*a, method, &b, &mut x, threads).unwrap();
+                assert_eq!(outcome.reason, StopReason::Converged);
+                assert!(outcome.iterations > 10 && outcome.final_residual <= 1e-10);
+                x
+            });
+            assert_eq!(one, three);
+            // The condition of poisson at 140 is 8e3: errors are at most 1e-10 of that, relative to the norm of b.
+            let error = one.iter().zip(&wanted).map(|(x, w)| (x / w - 1.0).abs()).fold(0.0, f64::max);
+            assert!(error < 1e-4, "{error}");
+        }
+    }
+}
+
+/// What is not finite is named by its place; what diverges leaves the guess; b = 0 gives x = 0.
+#[test]
+fn ends_that_are_no_success() {
+    let a = poisson(50);
+    let (mut b, mut x) = (vec![1.0; 2500], vec![3.0; 2500]);
+    b[2100] = f64::NAN;
+    let error = solved(&*a, None, &b, &mut x, 1).unwrap_err();
+    assert!(error.to_string().contains("2100"), "{error}");
+    b[2100] = 1.0;
+    let diverges = Numbered(|s, _, start| {
+        s.combine(VectorId::X, 1e20, &[]);
+        Ok(PcgEnd { iterations: start.iterations + 1, norm: 1e30, reason: StopReason::Diverged })
+    });
+    let outcome = solved(&*a, Some(&diverges), &b, &mut x, 1).unwrap();
+    assert_eq!((outcome.reason, outcome.iterations), (StopReason::Diverged, 1));
+    assert_eq!(x, vec![3.0; 2500]);
+    let outcome = solved(&*a, None, &vec![0.0; 2500], &mut x, 1).unwrap();
+    assert_eq!(outcome.reason, StopReason::ZeroRhs);
+    assert_eq!(x, vec![0.0; 2500]);
 }
