@@ -1,6 +1,7 @@
 //! Preconditioners of the methods for general matrices: z = M^-1 r and z = M^-T r by a team.
 
 use super::chunks::Chunks;
+pub use crate::backend::steps::sparse::Preconditioning as Wanted;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
 use crate::runtime::heap::boxed;
 use crate::runtime::shared::Shared;
@@ -20,17 +21,6 @@ pub trait Precondition: Send + Sync {
     fn apply_transposed(&self, me: &Me, from: &Shared, to: &Shared);
     /// Bytes of all arrays.
     fn bytes(&self) -> usize;
-}
-
-/// Which M is to be made.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wanted {
-    /// The identity.
-    None,
-    /// M = D.
-    Jacobi,
-    /// M = |D|, which is positive definite where A is not: for minres.
-    AbsoluteJacobi,
 }
 
 /// What was made.

@@ -1,0 +1,68 @@
+//! What a backend of general sparse matrices does around the steps (`SparseBackend`): M and vectors of a method, and
+//! products.
+
+use super::solve::{Arrays, Program};
+use crate::error::Result;
+use crate::report::{Observer, Outcome};
+use crate::sparse::{AnyCsr, Stored};
+
+/// A square matrix, as a solve multiplies with it.
+#[derive(Clone, Copy)]
+pub struct Operator<'a> {
+    pub a: &'a dyn Stored,
+    /// A' where it is another matrix and was copied: A itself where that is symmetric. None: products with A' come from
+    /// the format of A, as a whole.
+    pub transposed: Option<&'a dyn Stored>,
+}
+
+/// Which M is to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Preconditioning {
+    /// The identity.
+    None,
+    /// M = D.
+    Jacobi,
+    /// M = |D|, which is positive definite where A is not: for minres.
+    AbsoluteJacobi,
+}
+
+/// What is to be made for a matrix.
+pub struct Setup<'a> {
+    pub matrix: AnyCsr<'a>,
+    /// Vectors of the method beside x, b and r.
+    pub own: usize,
+    pub preconditioning: Preconditioning,
+    /// M of a method that goes on where the first breaks down.
+    pub second: Preconditioning,
+    /// Threads at most.
+    pub threads: usize,
+}
+
+/// What was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Made {
+    /// Of ic0 in use.
+    pub shift: f64,
+    /// The row and the pivot that made it necessary.
+    pub pivot: Option<(usize, f64)>,
+    /// Levels of rows that do not wait for each other, in triangular solves or sweeps.
+    pub levels: usize,
+    /// Colours of sweeps.
+    pub colours: usize,
+}
+
+/// Vectors, M and threads for a matrix.
+pub trait SparseBackend: Send {
+    /// Makes M and room for the vectors of a method, and a team.
+    fn set_up(&mut self, setup: &Setup) -> Result<Made>;
+    /// Room for so many vectors of a method.
+    fn reserve(&mut self, own: usize) -> Result<()>;
+    /// Runs a text on the steps.
+    fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// y = A x by a team of at most `threads`.
+    fn multiply(&mut self, a: &dyn Stored, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// Bytes of all arrays.
+    fn bytes(&self) -> usize;
+    /// Threads in use.
+    fn threads(&self) -> usize;
+}
