@@ -114,6 +114,16 @@ choices! {
         Coo = 1 "coo", Csr = 2 "csr", Csc = 3 "csc", Bsr = 4 "bsr", Dia = 5 "dia", Ell = 6 "ell", Sell = 7 "sell",
         Jds = 8 "jds", Tjds = 9 "tjds", Skyline = 10 "skyline", Diagonal = 11 "diagonal",
     }
+    /// In which order a sweep takes the rows.
+    Ordering {
+        Natural = 0 "natural",
+        /// Rows that no entry of A or A' joins have a colour together:
+        Multicolour = 1 "multicolour",
+        /// Each block takes old values of the others:
+        Blocks = 2 "blocks",
+        /// Forward, then back:
+        Symmetric = 3 "symmetric",
+    }
     /// What else a file holds beside a matrix.
     Vector { Rhs = 0 "rhs", Guess = 1 "guess", Solution = 2 "solution", }
     /// How a file holds a matrix.

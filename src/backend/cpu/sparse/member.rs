@@ -8,7 +8,7 @@ use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
 use super::state::{GROUP, Operator, State};
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::pcg::PcgSteps;
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{SweepSteps, VectorId, VectorSteps};
 use crate::report::Observer;
 use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::Shared;
@@ -186,6 +186,10 @@ impl VectorSteps for Member<'_> {
         self.apply(from, to, true);
     }
 
+    fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
+        if self.k.relaxation.is_some() { Some(self) } else { None }
+    }
+
     fn is_unpreconditioned(&self) -> bool {
         self.k.precondition.is_none()
     }
@@ -258,6 +262,16 @@ impl VectorSteps for Member<'_> {
         let stop = k.stop.load(Ordering::Acquire);
         self.me.barrier();
         stop
+    }
+}
+
+impl SweepSteps for Member<'_> {
+    fn sweep(&mut self, _: usize) {
+        if let Some(relaxation) = &self.k.relaxation {
+            let [x, b, r] = [VectorId::X, VectorId::B, VectorId::R].map(|id| self.vector(id));
+            self.me.barrier();
+            relaxation.sweep(&self.me, x, b, r);
+        }
     }
 }
 

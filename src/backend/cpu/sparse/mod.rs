@@ -1,7 +1,8 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `loops`, `precondition` (M^-1), `state` (what members
-//! share), `member` (the steps), `ends` (a solve around them).
+//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `loops`,
+//! `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share), `member` (the steps), `ends` (a solve
+//! around them).
 
 #![allow(dead_code)] // until the solver uses it
 
@@ -10,6 +11,8 @@ mod ends;
 mod loops;
 mod member;
 pub mod precondition;
+pub mod relaxation;
+mod stages;
 mod state;
 
 pub use member::PCG_VECTORS;

@@ -2,6 +2,7 @@
 
 use super::chunks::Chunks;
 use super::precondition::Precondition;
+use super::relaxation::Relaxation;
 use crate::backend::steps::solve::Inputs;
 use crate::backend::steps::vectors::VectorId;
 use crate::error::{Result, reserve};
@@ -32,6 +33,8 @@ pub struct State {
     pub noted: Noted,
     /// None: M = I.
     pub precondition: Option<Box<dyn Precondition>>,
+    /// Of a method that sweeps.
+    pub relaxation: Option<Relaxation>,
     pub inputs: Mutex<Inputs>,
     pub may_stop: AtomicBool,
     pub stop: AtomicBool,
@@ -52,6 +55,7 @@ impl State {
             vectors,
             noted: Noted::new(chunks.count(), GROUP)?,
             precondition,
+            relaxation: None,
             inputs: Mutex::new(Inputs::none()),
             may_stop: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -76,6 +80,7 @@ impl State {
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
         let of_vectors = self.vectors.iter().map(Shared::bytes).sum::<usize>();
-        of_vectors + 2 * self.noted.bytes() + self.precondition.as_ref().map_or(0, |m| m.bytes())
+        let of_sweeps = self.relaxation.as_ref().map_or(0, Relaxation::bytes);
+        of_vectors + 2 * self.noted.bytes() + self.precondition.as_ref().map_or(0, |m| m.bytes()) + of_sweeps
     }
 }
