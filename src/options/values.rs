@@ -480,7 +480,10 @@ mod tests {
         assert!(Options::new(Family::Rrb).set_text("it_max=3").is_err());
         // A preconditioner of grids alone.
         let sentence = o.set_text("preconditioner=multigrid").unwrap_err().to_string();
-        assert!(sentence.starts_with("preconditioner must be one of auto, none, jacobi, neumann, ic0, amg"), "{sentence}");
+        assert!(
+            sentence.starts_with("preconditioner must be one of auto, none, jacobi, neumann, ic0, amg"),
+            "{sentence}"
+        );
     }
 
     #[test]

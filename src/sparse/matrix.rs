@@ -34,7 +34,7 @@ pub enum AnyCsr<'a> {
 
 /// An index of matrices that handles hold.
 pub trait Width: Index {
-        fn any(csr: &Csr<Self>) -> AnyCsr<'_>;
+    fn any(csr: &Csr<Self>) -> AnyCsr<'_>;
 }
 
 impl Width for u32 {
@@ -71,7 +71,7 @@ pub trait Matrix {
     fn store(&self, kind: Kind, size: &Size) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
     /// The matrix by rows, whose arrays are read where products are not enough.
-        fn any(&self) -> AnyCsr<'_>;
+    fn any(&self) -> AnyCsr<'_>;
     /// Writes a file.
     fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult;
     /// Bytes of all arrays.

@@ -15,7 +15,7 @@ mod stored;
 
 pub use checks::{check_finite, check_values};
 pub use choice::Wanted;
-pub use csr::Csr;
+pub use csr::{Csr, accumulate, restart};
 pub use files::{Loaded, Vectors, load, save};
 pub use formats::Kind;
 pub use given::{Entries, Order};

@@ -3,6 +3,7 @@
 
 use super::solve::{Arrays, Program};
 use crate::error::Result;
+use crate::options::Ordering;
 use crate::report::{Observer, Outcome};
 use crate::sparse::{AnyCsr, Stored};
 
@@ -26,6 +27,17 @@ pub enum Preconditioning {
     AbsoluteJacobi,
 }
 
+/// Which sweeps are to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relaxing {
+    /// All values are old ones, in whatever order: Jacobi.
+    pub simultaneous: bool,
+    pub omega: f64,
+    pub ordering: Ordering,
+    /// Blocks of `Ordering::Blocks`, at least one.
+    pub blocks: usize,
+}
+
 /// What is to be made for a matrix.
 pub struct Setup<'a> {
     pub matrix: AnyCsr<'a>,
@@ -34,6 +46,8 @@ pub struct Setup<'a> {
     pub preconditioning: Preconditioning,
     /// M of a method that goes on where the first breaks down.
     pub second: Preconditioning,
+    /// Of a method that sweeps.
+    pub relaxing: Option<Relaxing>,
     /// Threads at most.
     pub threads: usize,
 }

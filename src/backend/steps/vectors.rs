@@ -32,6 +32,11 @@ pub trait VectorSteps {
     fn precondition_vector(&mut self, from: VectorId, to: VectorId);
     /// to = M^-T from.
     fn precondition_transposed(&mut self, from: VectorId, to: VectorId);
+    /// The steps of a method that sweeps, where there is what it needs.
+    #[allow(dead_code)] // The sparse backend takes it.
+    fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
+        None
+    }
     /// M is the identity: a method then takes `from` itself in place of M^-1 from.
     fn is_unpreconditioned(&self) -> bool;
     /// M is from here on the one that was made for after a breakdown.
@@ -67,6 +72,6 @@ pub trait VectorSteps {
 
 /// Relaxation in place.
 pub trait SweepSteps: VectorSteps {
-    /// One sweep on x (`sweep` counts from 0).
+    /// One sweep on x (`sweep` counts from 0). r is spent.
     fn sweep(&mut self, sweep: usize);
 }

@@ -382,9 +382,8 @@ impl Handle for sparse_handle {
 
     fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
         let (matrix, facts) = (&self.matrix, self.matrix.facts());
-        let of_product = |get: &dyn Fn(&Product) -> f64| {
-            self.base.core.as_ref().and_then(Sparse::product).map_or(0.0, get)
-        };
+        let of_product =
+            |get: &dyn Fn(&Product) -> f64| self.base.core.as_ref().and_then(Sparse::product).map_or(0.0, get);
         let done = self.base.core.as_ref().map(Sparse::done).unwrap_or_default();
         if let Some(value) = self.ending.result(entry.key, &self.base.history) {
             return Ok(value);

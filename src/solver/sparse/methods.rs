@@ -4,8 +4,8 @@ use crate::backend::steps::vectors::VectorSteps;
 use crate::error::{Error, Result, push};
 use crate::options::{Options, Solver, opt};
 use crate::solver::krylov::{
-    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, PcgEnd, Start, Test, bicg, bicgstab, gmres,
-    gmres_vectors, idr, idr_vectors, minres,
+    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, PcgEnd, SWEEPS_VECTORS, Start, Test, bicg,
+    bicgstab, gmres, gmres_vectors, idr, idr_vectors, minres, sweeps,
 };
 use crate::solver::solve::Method;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ const WHAT: &str = "rooms of a method";
 
 /// A method over numbered vectors.
 pub enum Numbered {
+    Sweeps,
     Bicg,
     /// Whether it has begun: it may come second.
     Minres(AtomicBool),
@@ -29,12 +30,13 @@ impl Numbered {
     pub fn new(solver: Solver, options: &Options, members: usize) -> Result<Option<Self>> {
         let count = |key| options.int(key) as usize;
         Ok(Some(match solver {
+            Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Self::Sweeps,
             Solver::Bicg => Self::Bicg,
             Solver::Minres => Self::Minres(AtomicBool::new(false)),
             Solver::Bicgstab => Self::Bicgstab,
             Solver::Gmres => Self::Gmres(rooms(members, || GmresRoom::new(count(opt::RESTART)))?),
             Solver::Idr => Self::Idr(rooms(members, || IdrRoom::new(count(opt::SHADOW)))?),
-            _ => return Ok(None),
+            Solver::Cg | Solver::Auto => return Ok(None),
         }))
     }
 
@@ -59,7 +61,8 @@ pub fn vectors(solver: Solver, options: &Options) -> usize {
         Solver::Bicgstab => BICGSTAB_VECTORS,
         Solver::Gmres => gmres_vectors(options.int(opt::RESTART) as usize),
         Solver::Idr => idr_vectors(options.int(opt::SHADOW) as usize),
-        _ => 0,
+        Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => SWEEPS_VECTORS,
+        Solver::Cg | Solver::Auto => 0,
     }
 }
 
@@ -85,6 +88,10 @@ fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<PcgEn
 impl Method for Numbered {
     fn run(&self, s: &mut dyn VectorSteps, test: &Test, start: Start) -> Result<PcgEnd> {
         match self {
+            Self::Sweeps => match s.sweeps() {
+                Some(s) => sweeps(s, test, start),
+                None => Err(Error::Internal("a method that sweeps has no sweeps".to_owned())),
+            },
             Self::Bicg => bicg(s, test, start),
             Self::Minres(begun) => {
                 begun.store(true, Ordering::Relaxed);

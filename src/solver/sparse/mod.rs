@@ -158,6 +158,7 @@ impl Sparse {
             own: own_vectors(plan, options),
             preconditioning: plan.preconditioning,
             second: plan.second.unwrap_or(Preconditioning::None),
+            relaxing: plan.relaxing,
             threads: self.machine.threads,
         })
     }
@@ -253,7 +254,8 @@ impl Sparse {
     ) -> Result<()> {
         if let Some(system) = self.system.as_ref().filter(|system| is_relaxation(system.plan.solver)) {
             let name = system.plan.solver.name();
-            let sentence = "sweeps have no preconditioner to apply; take solver=cg or bicgstab with preconditioner=ssor";
+            let sentence =
+                "sweeps have no preconditioner to apply; take solver=cg or bicgstab with preconditioner=ssor";
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         self.run(matrix, arrays, options, observer, apply).map(drop)

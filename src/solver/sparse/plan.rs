@@ -1,6 +1,6 @@
 //! What is chosen for a matrix before it is factorized: the method and its preconditioner, or why it is refused.
 
-use crate::backend::steps::sparse::Preconditioning;
+use crate::backend::steps::sparse::{Preconditioning, Relaxing};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::{Choice, Options, Preconditioner, Solver, opt};
 use crate::sparse::{Asymmetry, Inspection};
@@ -14,6 +14,8 @@ pub struct Plan {
     pub otherwise: Option<Preconditioner>,
     /// M of minres, which goes on where cg breaks down: cg was not asked for.
     pub second: Option<Preconditioning>,
+    /// Of a method that sweeps.
+    pub relaxing: Option<Relaxing>,
     /// M is positive definite, as far as its matrix is.
     pub definite: bool,
 }
@@ -52,9 +54,40 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
         preconditioning: preconditioning(preconditioner, solver, options),
         otherwise: chosen_lu.then_some(Preconditioner::Jacobi),
         second: falls_back.then_some(absolute),
+        relaxing: relaxing(solver, options)?,
         definite: seen.not_positive.is_none()
             && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
     })
+}
+
+/// Blocks of `ordering=blocks`, where they are not given.
+const BLOCKS: usize = 16;
+
+/// The sweeps of a method that sweeps.
+fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
+    if !is_relaxation(solver) {
+        return Ok(None);
+    }
+    let omega = match solver {
+        Solver::GaussSeidel => 1.0,
+        Solver::Sor => omega(options, 1.25)?,
+        _ => omega(options, 1.0)?,
+    };
+    let blocks = match options.int(opt::BLOCKS) as usize {
+        0 => BLOCKS,
+        asked => asked,
+    };
+    let ordering = options.choice(opt::ORDERING);
+    Ok(Some(Relaxing { simultaneous: solver == Solver::Jacobi, omega, ordering, blocks }))
+}
+
+/// The relaxation parameter; `own`: where it is not given.
+fn omega(options: &Options, own: f64) -> Result<f64> {
+    match options.real(opt::SOR_OMEGA) {
+        0.0 => Ok(own),
+        2.0 => Err(Error::range("sor_omega", 2, "lie in (0, 2), or be 0: the method's own")),
+        omega => Ok(omega),
+    }
 }
 
 pub fn is_relaxation(solver: Solver) -> bool {

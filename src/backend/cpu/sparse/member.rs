@@ -10,7 +10,7 @@ use super::state::{GROUP, State};
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::sparse::Operator;
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{SweepSteps, VectorId, VectorSteps};
 use crate::report::Observer;
 use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::Shared;
@@ -186,6 +186,10 @@ impl VectorSteps for Member<'_> {
         self.apply(from, to, true);
     }
 
+    fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
+        if self.k.relaxation.is_some() { Some(self) } else { None }
+    }
+
     fn is_unpreconditioned(&self) -> bool {
         self.m.is_none()
     }
@@ -265,6 +269,16 @@ impl VectorSteps for Member<'_> {
     }
 }
 
+impl SweepSteps for Member<'_> {
+    fn sweep(&mut self, _: usize) {
+        if let Some(relaxation) = &self.k.relaxation {
+            let [x, b, r] = [VectorId::X, VectorId::B, VectorId::R].map(|id| self.vector(id));
+            self.me.barrier();
+            relaxation.sweep(&self.me, x, b, r);
+        }
+    }
+}
+
 impl PcgSteps for Member<'_> {
     fn residual(&mut self) -> f64 {
         self.true_residual()
@@ -320,6 +334,3 @@ impl PcgSteps for Member<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,18 +1,21 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `loops`, `precondition` (M^-1), `state` (what members
-//! share), `member` (the steps), `ends` (a solve around them).
+//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `loops`,
+//! `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share), `member` (the steps), `ends` (a solve
+//! around them).
 
 mod chunks;
 mod ends;
 mod loops;
 mod member;
 mod precondition;
+mod relaxation;
+mod stages;
 mod state;
 
 use crate::backend::cpu::caller::{Caller, Output};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
-use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Setup, SparseBackend};
+use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
 use crate::error::{Error, Result};
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::{Me, Team};
@@ -20,6 +23,7 @@ use crate::sparse::{AnyCsr, Stored};
 use chunks::Chunks;
 use member::{Member, PCG_VECTORS};
 use precondition::make;
+use relaxation::Relaxation;
 use state::State;
 use std::sync::PoisonError;
 
@@ -60,13 +64,20 @@ fn made(matrix: AnyCsr, wanted: &Preconditioning) -> Result<precondition::Made> 
     }
 }
 
+fn relaxed(matrix: AnyCsr, relaxing: &Relaxing) -> Result<Relaxation> {
+    match matrix {
+        AnyCsr::Narrow(a) => Relaxation::new(a, relaxing),
+        AnyCsr::Wide(a) => Relaxation::new(a, relaxing),
+    }
+}
+
 impl SparseBackend for Cpu {
     fn set_up(&mut self, setup: &Setup) -> Result<Made> {
         let rows = rows_of(setup.matrix);
         // Its memory first, but for vectors that fit.
         let mut state = match self.state.take() {
             Some(mut state) if state.chunks.rows == rows => {
-                (state.precondition, state.second) = (None, None);
+                (state.precondition, state.second, state.relaxation) = (None, None, None);
                 state
             }
             other => {
@@ -78,9 +89,14 @@ impl SparseBackend for Cpu {
         let first = made(setup.matrix, &setup.preconditioning)?;
         state.precondition = first.precondition;
         state.second = made(setup.matrix, &setup.second)?.precondition;
+        state.relaxation = match &setup.relaxing {
+            Some(relaxing) => Some(relaxed(setup.matrix, relaxing)?),
+            None => None,
+        };
+        let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));
         team_for(&mut self.team, rows, setup.threads)?;
         self.state = Some(state);
-        Ok(Made::default())
+        Ok(Made { colours, levels, ..Made::default() })
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::chunks::Chunks;
 use super::precondition::Precondition;
+use super::relaxation::Relaxation;
 use crate::backend::steps::solve::Inputs;
 use crate::backend::steps::vectors::VectorId;
 use crate::error::{Result, reserve};
@@ -24,6 +25,8 @@ pub struct State {
     pub precondition: Option<Box<dyn Precondition>>,
     /// M after a breakdown.
     pub second: Option<Box<dyn Precondition>>,
+    /// Of a method that sweeps.
+    pub relaxation: Option<Relaxation>,
     pub inputs: Mutex<Inputs>,
     pub may_stop: AtomicBool,
     pub stop: AtomicBool,
@@ -39,6 +42,7 @@ impl State {
             noted: Noted::new(chunks.count(), GROUP)?,
             precondition: None,
             second: None,
+            relaxation: None,
             inputs: Mutex::new(Inputs::none()),
             may_stop: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -76,6 +80,7 @@ impl State {
     pub fn bytes(&self) -> usize {
         let of_vectors = self.vectors.iter().map(Shared::bytes).sum::<usize>();
         let of_m = [&self.precondition, &self.second].into_iter().flatten().map(|m| m.bytes()).sum::<usize>();
-        of_vectors + 2 * self.noted.bytes() + of_m
+        let of_sweeps = self.relaxation.as_ref().map_or(0, Relaxation::bytes);
+        of_vectors + 2 * self.noted.bytes() + of_m + of_sweeps
     }
 }

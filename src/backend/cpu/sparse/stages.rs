@@ -1,0 +1,158 @@
+//! Rows in an order of work, in stages that a team does one after another: rows of a stage do not read one another, so
+//! members share them. What a row computes does not depend on who does it.
+
+use crate::error::{Result, push, zeroed};
+use crate::runtime::team::Me;
+use crate::sparse::{Index, accumulate, restart};
+use std::ops::Range;
+
+/// For errors of memory.
+const WHAT: &str = "the order of rows";
+
+/// Rows and entries of a level below which member 0 does it alone: a barrier takes 1 to 2 microseconds, and so do these
+/// at a nanosecond each.
+const NARROW: usize = 2048;
+
+/// Rows by levels.
+pub struct Order<I> {
+    /// Rows, level by level, ascending in a level.
+    pub rows: Vec<I>,
+    /// Where levels begin, and the end.
+    pub starts: Vec<usize>,
+}
+
+impl<I: Index> Order<I> {
+    /// From the level of each row; there are `levels`.
+    pub fn new(level: &[I], levels: usize) -> Result<Self> {
+        let (mut rows, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
+        for level in level {
+            starts[level.at() + 1] += 1;
+        }
+        accumulate(&mut starts);
+        for (row, level) in level.iter().enumerate() {
+            let place = &mut starts[level.at()];
+            rows[*place] = I::of(row);
+            *place += 1;
+        }
+        restart(&mut starts);
+        Ok(Self { rows, starts })
+    }
+}
+
+/// Consecutive places in the order of work.
+struct Stage {
+    end: usize,
+    /// Narrow levels, joined: member 0 does their rows in order.
+    alone: bool,
+}
+
+/// All places, in stages.
+pub struct Stages(Vec<Stage>);
+
+impl Stages {
+    /// Of levels that begin at `starts`. `work(k)`: rows and entries before place `k`.
+    pub fn new(starts: &[usize], work: impl Fn(usize) -> usize) -> Result<Self> {
+        let mut stages: Vec<Stage> = Vec::new();
+        for level in starts.windows(2) {
+            let (end, alone) = (level[1], work(level[1]) - work(level[0]) < NARROW);
+            match stages.last_mut() {
+                Some(last) if last.alone && alone => last.end = end,
+                _ => push(&mut stages, Stage { end, alone }, WHAT)?,
+            }
+        }
+        Ok(Self(stages))
+    }
+
+    /// `visit` for the places that are this member's, stage after stage, `backward` from the last place to the first.
+    /// All members call it together; a barrier stands behind each stage, and so at the end. A member has about as much
+    /// of the `work` of a stage as another.
+    pub fn run(&self, me: &Me, backward: bool, work: impl Fn(usize) -> usize, mut visit: impl FnMut(usize)) {
+        for step in 0..self.0.len() {
+            let stage = if backward { self.0.len() - 1 - step } else { step };
+            let all = stage.checked_sub(1).map_or(0, |before| self.0[before].end)..self.0[stage].end;
+            let own = if self.0[stage].alone { if me.index == 0 { all } else { 0..0 } } else { share(&all, me, &work) };
+            if backward {
+                own.rev().for_each(&mut visit);
+            } else {
+                own.for_each(&mut visit);
+            }
+            me.barrier();
+        }
+    }
+
+    /// Bytes of its array.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+}
+
+/// The places of a member.
+fn share(all: &Range<usize>, me: &Me, work: impl Fn(usize) -> usize) -> Range<usize> {
+    let (first, total) = (work(all.start), work(all.end) - work(all.start));
+    // The first place with at least this much work before it.
+    let cut = |member: usize| {
+        let wanted = first + (total as u128 * member as u128 / me.members as u128) as usize;
+        let (mut low, mut high) = (all.start, all.end);
+        while low < high {
+            let middle = low.midpoint(high);
+            if work(middle) < wanted {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    };
+    cut(me.index)..cut(me.index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::team::Team;
+    use std::sync::Mutex;
+
+    #[test]
+    fn rows_are_sorted_by_level() {
+        let order = Order::<u32>::new(&[1, 0, 2, 0, 1], 3).unwrap();
+        assert_eq!((order.rows, order.starts), (vec![1, 3, 0, 4, 2], vec![0, 2, 4, 5]));
+    }
+
+    /// Wide and narrow levels: every place once, those of a level after all of the levels before it, and the narrow ones
+    /// in order.
+    #[test]
+    fn members_do_levels_in_order() {
+        let lengths = [3000, 5, 1, 7, 2500, 9, 4000];
+        let mut starts = vec![0];
+        lengths.iter().for_each(|length| starts.push(starts.last().unwrap() + length));
+        let level = |place: usize| starts.iter().rposition(|&start| start <= place).unwrap();
+        // Places weigh 1, 2, 3, 1, ..: shares differ in length.
+        let work = |k: usize| k / 3 * 6 + [0, 1, 3][k % 3];
+        let stages = Stages::new(&starts, work).unwrap();
+        assert_eq!(stages.0.iter().map(|stage| stage.alone).collect::<Vec<_>>(), [false, true, false, true, false]);
+        for members in [1, 2, 3, 7] {
+            for backward in [false, true] {
+                let seen = Mutex::new(Vec::new());
+                let run = |me: Me| {
+                    let mut own = 0;
+                    stages.run(&me, backward, work, |place| {
+                        own += 1;
+                        seen.lock().unwrap().push(place);
+                    });
+                    own
+                };
+                let own = Team::new(members).unwrap().run(|me| _ = run(me), run).unwrap();
+                let seen = seen.into_inner().unwrap();
+                let steps: Vec<usize> = seen.iter().map(|&place| level(place)).collect();
+                assert!(steps.is_sorted_by(|a, b| if backward { a >= b } else { a <= b }), "{members} {backward}");
+                let narrow: Vec<usize> = seen.iter().copied().filter(|&p| (3000..3013).contains(&p)).collect();
+                assert!(narrow.is_sorted_by(|a, b| if backward { a > b } else { a < b }), "{members} {backward}");
+                let mut all = seen;
+                all.sort_unstable();
+                assert!(all.into_iter().eq(0..9522));
+                // A share of the wide levels and all of the narrow ones, but for a place at each end of a share.
+                assert!(own <= 9500 / members * 7 / 6 + 22 + 6, "{members}: {own}");
+            }
+        }
+    }
+}
