@@ -25,6 +25,16 @@ pub enum Preconditioning {
     Jacobi,
     /// M = |D|, which is positive definite where A is not: for minres.
     AbsoluteJacobi,
+    /// M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1, A = L + D + U.
+    Ssor { omega: f64 },
+    /// L D L' of A + s diag(A) without fill; below 0: the first s without a pivot that is not positive.
+    Ic0 { shift: f64 },
+    /// L U without fill.
+    Ilu0,
+    /// Powers of D^-1 U and L D^-1 up to this.
+    Neumann { order: usize },
+    /// A polynomial in D^-1 A of this degree.
+    Chebyshev { degree: usize },
 }
 
 /// Which sweeps are to be made.
@@ -41,6 +51,10 @@ pub struct Relaxing {
 /// What is to be made for a matrix.
 pub struct Setup<'a> {
     pub matrix: AnyCsr<'a>,
+    /// It is.
+    pub symmetric: bool,
+    /// M^-T is asked for.
+    pub transposes: bool,
     /// Vectors of the method beside x, b and r.
     pub own: usize,
     pub preconditioning: Preconditioning,

@@ -134,7 +134,7 @@ impl Sparse {
         let made = match (self.set_up(matrix, &plan, options), plan.otherwise) {
             (Err(error), Some(otherwise)) if error.status() == RRB_ERR_MATRIX => {
                 plan.preconditioner = otherwise;
-                plan.preconditioning = preconditioning(otherwise, plan.solver, options);
+                plan.preconditioning = preconditioning(otherwise, plan.solver, options)?;
                 self.set_up(matrix, &plan, options)?
             }
             (made, _) => made?,
@@ -155,6 +155,8 @@ impl Sparse {
     fn set_up(&mut self, matrix: &dyn Matrix, plan: &Plan, options: &Options) -> Result<Made> {
         self.backend.set_up(&Setup {
             matrix: matrix.any(),
+            symmetric: plan.symmetric,
+            transposes: plan.solver == Solver::Bicg,
             own: own_vectors(plan, options),
             preconditioning: plan.preconditioning,
             second: plan.second.unwrap_or(Preconditioning::None),

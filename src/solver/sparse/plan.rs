@@ -12,6 +12,8 @@ pub struct Plan {
     pub preconditioning: Preconditioning,
     /// Where M has a pivot that is zero: chosen for a matrix, not asked for.
     pub otherwise: Option<Preconditioner>,
+    /// The matrix is.
+    pub symmetric: bool,
     /// M of minres, which goes on where cg breaks down: cg was not asked for.
     pub second: Option<Preconditioning>,
     /// Of a method that sweeps.
@@ -51,9 +53,13 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
     Ok(Plan {
         solver,
         preconditioner,
-        preconditioning: preconditioning(preconditioner, solver, options),
-        otherwise: chosen_lu.then_some(Preconditioner::Jacobi),
+        preconditioning: preconditioning(preconditioner, solver, options)?,
+        otherwise: chosen_lu.then_some(match seen.zero_diagonal {
+            Some(_) => Preconditioner::None,
+            None => Preconditioner::Jacobi,
+        }),
         second: falls_back.then_some(absolute),
+        symmetric: seen.asymmetry.is_none(),
         relaxing: relaxing(solver, options)?,
         definite: seen.not_positive.is_none()
             && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
@@ -138,8 +144,9 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
 fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
     match solver {
         Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
-        _ if seen.zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Minres if seen.zero_diagonal.is_some() => Preconditioner::None,
         Solver::Cg if seen.not_positive.is_none() => Preconditioner::Ic0,
+        Solver::Cg if seen.zero_diagonal.is_some() => Preconditioner::None,
         Solver::Cg | Solver::Minres => Preconditioner::Jacobi,
         _ => Preconditioner::Ilu0,
     }
@@ -148,7 +155,8 @@ fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
 /// What an M needs of its matrix.
 fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &Inspection) -> Result<()> {
     let what = format!("preconditioner={}", preconditioner.name());
-    if preconditioner == Preconditioner::None {
+    // ilu0 needs a place on the diagonal, not a value.
+    if matches!(preconditioner, Preconditioner::None | Preconditioner::Ilu0) {
         return Ok(());
     }
     if let (Preconditioner::Ic0, Some(asymmetry)) = (preconditioner, seen.asymmetry) {
@@ -164,11 +172,17 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
 }
 
 /// M of a backend.
-pub fn preconditioning(preconditioner: Preconditioner, solver: Solver, options: &Options) -> Preconditioning {
-    let _ = options;
-    match preconditioner {
+pub fn preconditioning(preconditioner: Preconditioner, solver: Solver, options: &Options) -> Result<Preconditioning> {
+    let count = |key| options.int(key) as usize;
+    Ok(match preconditioner {
         Preconditioner::Jacobi if solver == Solver::Minres => Preconditioning::AbsoluteJacobi,
         Preconditioner::Jacobi => Preconditioning::Jacobi,
+        Preconditioner::Ssor => Preconditioning::Ssor { omega: omega(options, 1.0)? },
+        Preconditioner::Ic0 => Preconditioning::Ic0 { shift: options.real(opt::SHIFT) },
+        Preconditioner::Ilu0 => Preconditioning::Ilu0,
+        Preconditioner::Neumann => Preconditioning::Neumann { order: count(opt::ORDER) },
+        Preconditioner::Chebyshev => Preconditioning::Chebyshev { degree: count(opt::DEGREE) },
+        // Those of grids are none of this family's choices.
         _ => Preconditioning::None,
-    }
+    })
 }

@@ -5,7 +5,7 @@
 //! next that reads others' rows. That is what the unsafe blocks rest on.
 
 use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
-use super::precondition::Precondition;
+use super::precondition::Preconditioner;
 use super::state::{GROUP, State};
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::pcg::PcgSteps;
@@ -47,7 +47,7 @@ pub struct Member<'a> {
     /// Counts reductions.
     turn: usize,
     /// None: M = I.
-    m: Option<&'a dyn Precondition>,
+    m: Option<&'a Preconditioner>,
 }
 
 impl<'a> Member<'a> {
@@ -58,7 +58,7 @@ impl<'a> Member<'a> {
         caller: &'a Caller<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        Self { k, operator, me, caller, observer, turn: 0, m: k.precondition.as_deref() }
+        Self { k, operator, me, caller, observer, turn: 0, m: k.precondition.as_ref() }
     }
 
     fn vector(&self, id: VectorId) -> &'a Shared {
@@ -141,11 +141,7 @@ impl<'a> Member<'a> {
         match self.m {
             Some(m) => {
                 self.me.barrier();
-                if transposed {
-                    m.apply_transposed(&self.me, from, to)
-                } else {
-                    m.apply(&self.me, from, to)
-                }
+                m.apply(&self.me, from, to, transposed);
                 self.me.barrier();
             }
             None => {
@@ -195,7 +191,7 @@ impl VectorSteps for Member<'_> {
     }
 
     fn take_second(&mut self) {
-        self.m = self.k.second.as_deref();
+        self.m = self.k.second.as_ref();
     }
 
     fn true_residual(&mut self) -> f64 {

@@ -1,6 +1,6 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `loops`,
+//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `values`, `loops`,
 //! `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share), `member` (the steps), `ends` (a solve
 //! around them).
 
@@ -12,6 +12,7 @@ mod precondition;
 mod relaxation;
 mod stages;
 mod state;
+mod values;
 
 use crate::backend::cpu::caller::{Caller, Output};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
@@ -22,7 +23,7 @@ use crate::runtime::team::{Me, Team};
 use crate::sparse::{AnyCsr, Stored};
 use chunks::Chunks;
 use member::{Member, PCG_VECTORS};
-use precondition::make;
+use precondition::{Purpose, make};
 use relaxation::Relaxation;
 use state::State;
 use std::sync::PoisonError;
@@ -57,10 +58,11 @@ fn rows_of(matrix: AnyCsr) -> usize {
     }
 }
 
-fn made(matrix: AnyCsr, wanted: &Preconditioning) -> Result<precondition::Made> {
-    match matrix {
-        AnyCsr::Narrow(a) => make(a, wanted),
-        AnyCsr::Wide(a) => make(a, wanted),
+fn made(setup: &Setup, wanted: &Preconditioning, members: usize) -> Result<precondition::Made> {
+    let purpose = Purpose { members, transposes: setup.transposes, symmetric: setup.symmetric };
+    match setup.matrix {
+        AnyCsr::Narrow(a) => make(a, wanted, &purpose),
+        AnyCsr::Wide(a) => make(a, wanted, &purpose),
     }
 }
 
@@ -86,17 +88,17 @@ impl SparseBackend for Cpu {
             }
         };
         state.reserve(setup.own.max(PCG_VECTORS))?;
-        let first = made(setup.matrix, &setup.preconditioning)?;
+        let members = team_for(&mut self.team, rows, setup.threads)?.members();
+        let first = made(setup, &setup.preconditioning, members)?;
         state.precondition = first.precondition;
-        state.second = made(setup.matrix, &setup.second)?.precondition;
+        state.second = made(setup, &setup.second, members)?.precondition;
         state.relaxation = match &setup.relaxing {
             Some(relaxing) => Some(relaxed(setup.matrix, relaxing)?),
             None => None,
         };
         let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));
-        team_for(&mut self.team, rows, setup.threads)?;
         self.state = Some(state);
-        Ok(Made { colours, levels, ..Made::default() })
+        Ok(Made { shift: first.shift, pivot: first.pivot, levels: levels.max(first.levels), colours })
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {

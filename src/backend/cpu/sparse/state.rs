@@ -1,7 +1,7 @@
 //! What the members of a team share in a run on a general matrix.
 
 use super::chunks::Chunks;
-use super::precondition::Precondition;
+use super::precondition::Preconditioner;
 use super::relaxation::Relaxation;
 use crate::backend::steps::solve::Inputs;
 use crate::backend::steps::vectors::VectorId;
@@ -22,9 +22,9 @@ pub struct State {
     /// Sums over chunks.
     pub noted: Noted,
     /// None: M = I.
-    pub precondition: Option<Box<dyn Precondition>>,
+    pub precondition: Option<Preconditioner>,
     /// M after a breakdown.
-    pub second: Option<Box<dyn Precondition>>,
+    pub second: Option<Preconditioner>,
     /// Of a method that sweeps.
     pub relaxation: Option<Relaxation>,
     pub inputs: Mutex<Inputs>,

@@ -3,6 +3,7 @@
 use super::rows::{Rows, WHAT};
 use super::sweep::Sweep;
 use crate::backend::cpu::sparse::stages::{Order, Stages};
+use crate::backend::cpu::sparse::values::Values;
 use crate::error::{Result, push, zeroed};
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
@@ -44,7 +45,7 @@ impl<I: Index> Ordered<I> {
 impl<I: Index> Sweep for Ordered<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
         let n = self.rows.count();
-        let x = Values { first: x.address(0, n), count: n };
+        let x = Values::of(x);
         // SAFETY: nobody writes b in a sweep (`Sweep::sweep`).
         let b = unsafe { b.slice(0, n) };
         self.pass(me, false, x, b);
@@ -55,31 +56,6 @@ impl<I: Index> Sweep for Ordered<I> {
 
     fn bytes(&self) -> usize {
         self.rows.bytes() + size_of_val(&*self.row) + self.stages.bytes()
-    }
-}
-
-/// x, of which members read and write single values: slices of it would overlap.
-#[derive(Clone, Copy)]
-struct Values {
-    first: *mut f64,
-    count: usize,
-}
-
-impl Values {
-    /// # Safety
-    /// Nobody may write this value meanwhile.
-    unsafe fn get(self, i: usize) -> f64 {
-        assert!(i < self.count);
-        // SAFETY: inside the array, as just checked; not written meanwhile, as the caller promised.
-        unsafe { *self.first.add(i) }
-    }
-
-    /// # Safety
-    /// Nobody else may read or write this value meanwhile.
-    unsafe fn set(self, i: usize, value: f64) {
-        assert!(i < self.count);
-        // SAFETY: inside the array, as just checked; not used by others, as the caller promised.
-        unsafe { *self.first.add(i) = value };
     }
 }
 
