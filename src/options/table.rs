@@ -340,10 +340,12 @@ options! {
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 7),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "auto: multigrid (sparse_: of cg ic0, of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row \
-         has no diagonal); neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of \
-         sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree";
-    ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8); "terms of the Neumann series beside the first; 0: as jacobi";
+        "auto: multigrid (sparse_: of cg ic0, of minres jacobi, else ilu0, jacobi where that has no pivot, none where \
+         a row has no diagonal); neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky \
+         without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in \
+         D^-1 A of degree";
+    ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
+        "terms of the Neumann series beside the first; 0: as jacobi";
     RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
         "of ric: the part of dropped fill that is subtracted from the diagonal; 0: ic0, 1: modified";
     DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
@@ -373,8 +375,8 @@ options! {
         "how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the \
          fewest bytes";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
-        "of the rows in a sweep of gauss_seidel and sor: as they are, by colours (of A + A', first fit), in blocks that \
-         take old values of the others, or forward and back";
+        "of the rows in a sweep of gauss_seidel and sor: as they are, by colours (of A + A', first fit), in blocks \
+         that take old values of the others, or forward and back";
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
         "relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1 (sor: 1.25)";
     BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "blocks of ordering = blocks; 0: 16";
@@ -386,8 +388,8 @@ options! {
     RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "vectors of gmres between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
-        "s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot is not positive the first of 1e-3, 2e-3, \
-         4e-3, .. without one";
+        "s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot is not positive the first of 1e-3, \
+         2e-3, 4e-3, .. without one";
     DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "of the polynomial of chebyshev";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
         "how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory";

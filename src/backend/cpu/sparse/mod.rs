@@ -1,8 +1,8 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `values`, `loops`,
-//! `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share), `member` (the steps), `ends` (a solve
-//! around them).
+//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `values`,
+//! `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share), `member` (the steps), `ends` (a
+//! solve around them).
 
 mod chunks;
 mod ends;

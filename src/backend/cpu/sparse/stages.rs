@@ -118,8 +118,8 @@ mod tests {
         assert_eq!((order.rows, order.starts), (vec![1, 3, 0, 4, 2], vec![0, 2, 4, 5]));
     }
 
-    /// Wide and narrow levels: every place once, those of a level after all of the levels before it, and the narrow ones
-    /// in order.
+    /// Wide and narrow levels: every place once, those of a level after all of the levels before it, and the narrow
+    /// ones in order.
     #[test]
     fn members_do_levels_in_order() {
         let lengths = [3000, 5, 1, 7, 2500, 9, 4000];

@@ -1,8 +1,8 @@
 //! Chebyshev's polynomial in D^-1 A.
 
+use super::apply::{Apply, WHAT};
 use super::jacobi::inverse_diagonal;
 use super::split::Part;
-use super::{Apply, WHAT};
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::{Result, push, reserve, zeroed};
 use crate::runtime::shared::Shared;

@@ -3,7 +3,7 @@
 //! Source: Meijerink and van der Vorst, An iterative solution method for linear systems of which the coefficient matrix
 //! is a symmetric M-matrix, Math. Comp. 31 (1977); shifts: Manteuffel, Math. Comp. 34 (1980).
 
-use super::WHAT;
+use super::apply::WHAT;
 use super::split::{Part, Split};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, zeroed};
 use crate::sparse::{Csr, Index};

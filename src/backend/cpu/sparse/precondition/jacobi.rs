@@ -1,6 +1,6 @@
 //! M = D or |D|.
 
-use super::{Apply, WHAT};
+use super::apply::{Apply, WHAT};
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
 use crate::runtime::shared::Shared;

@@ -1,8 +1,9 @@
 //! Preconditioners of the methods for general matrices: z = M^-1 r and z = M^-T r by a team.
 //!
-//! Each may use those before it: `jacobi`, `split` (the form of what follows), `incomplete` (ic0, ilu0), `triangular` (a
-//! split, solved), `truncated` (the same by series), `chebyshev`.
+//! Each may use those before it: `apply`, `jacobi`, `split` (the form of what follows), `incomplete` (ic0, ilu0),
+//! `triangular` (a split, solved), `truncated` (the same by series), `chebyshev`.
 
+mod apply;
 mod chebyshev;
 mod incomplete;
 mod jacobi;
@@ -11,33 +12,20 @@ mod triangular;
 mod truncated;
 
 pub use crate::backend::steps::sparse::Preconditioning as Wanted;
+pub use apply::Purpose;
 
 use crate::error::{Error, Result};
 use crate::runtime::heap::boxed;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index};
+use apply::{Apply, WHAT};
 use chebyshev::Chebyshev;
 use incomplete::{Ic0, ic0, ilu0};
 use jacobi::Jacobi;
 use split::Split;
 use triangular::Solved;
 use truncated::Truncated;
-
-/// For errors of memory.
-const WHAT: &str = "a preconditioner";
-
-/// A fixed linear map.
-trait Apply: Send + Sync {
-    /// to = M^-1 from. All members of a team call it together. A barrier stands before it; from there until it returns
-    /// nobody writes `from`, or uses `to` otherwise. On return the member's own rows ([`Chunks::own`]) of `to` are
-    /// written; a barrier stands before another member reads them.
-    ///
-    /// [`Chunks::own`]: super::chunks::Chunks::own
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared);
-    /// Bytes of all arrays.
-    fn bytes(&self) -> usize;
-}
 
 /// M^-1, and M^-T where that was asked for.
 pub struct Preconditioner {
@@ -57,17 +45,6 @@ impl Preconditioner {
     pub fn bytes(&self) -> usize {
         self.own.bytes() + self.transposed.as_ref().map_or(0, |m| m.bytes())
     }
-}
-
-/// What M is made for.
-#[derive(Clone, Copy)]
-pub struct Purpose {
-    /// Of the team.
-    pub members: usize,
-    /// M^-T is asked for.
-    pub transposes: bool,
-    /// The matrix is.
-    pub symmetric: bool,
 }
 
 /// What was made.

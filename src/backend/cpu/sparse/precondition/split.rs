@@ -1,7 +1,7 @@
 //! M^-1 = (I + U)^-1 G (I + L)^-1 with a strict lower triangle L, a strict upper one U and a diagonal G: the form of
 //! ssor, ic0, ilu0 and, with truncated inverses, of neumann. M^-T is of that form, too.
 
-use super::WHAT;
+use super::apply::WHAT;
 use super::jacobi::inverse_diagonal;
 use crate::error::{Result, reserve, zeroed};
 use crate::sparse::{Csr, Index, accumulate, restart};

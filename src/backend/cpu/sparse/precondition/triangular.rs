@@ -1,8 +1,7 @@
 //! Triangular systems with unit diagonals by a team, level by level.
 
-use super::WHAT;
+use super::apply::{Apply, Purpose, WHAT};
 use super::split::{Part, Split};
-use super::{Apply, Purpose};
 use crate::backend::cpu::sparse::stages::{Order, Stages};
 use crate::backend::cpu::sparse::values::Values;
 use crate::error::{Result, reserve, zeroed};

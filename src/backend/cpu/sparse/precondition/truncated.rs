@@ -1,6 +1,6 @@
 //! The truncated Neumann series.
 
-use super::Apply;
+use super::apply::Apply;
 use super::split::{Part, Split};
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::Result;

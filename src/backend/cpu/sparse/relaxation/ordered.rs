@@ -34,8 +34,8 @@ impl<I: Index> Ordered<I> {
             |place| self.rows.work(place),
             |place| {
                 let i = self.row[place].at();
-                // SAFETY: members write only rows of this stage meanwhile, each its own, and row i reads none of those but
-                // x_i: its columns are in other levels (`Ordered::new`). Joined levels are one member's.
+                // SAFETY: members write only rows of this stage meanwhile, each its own, and row i reads none of those
+                // but x_i: its columns are in other levels (`Ordered::new`). Joined levels are one member's.
                 unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
             },
         );
