@@ -50,12 +50,12 @@ impl Relaxation {
             Ordering::Blocks => (boxed(Blocks::new(a, omega, blocks)?, WHAT)?, 0, 0),
             Ordering::Multicolour => {
                 let order = by_colours(a)?;
-                let colours = order.starts.len() - 1;
+                let colours = order.levels.len() - 1;
                 (boxed(Ordered::new(a, order, omega, false)?, WHAT)?, colours, 0)
             }
             Ordering::Natural | Ordering::Symmetric => {
                 let order = by_levels(a)?;
-                let levels = order.starts.len() - 1;
+                let levels = order.levels.len() - 1;
                 let symmetric = ordering == Ordering::Symmetric;
                 (boxed(Ordered::new(a, order, omega, symmetric)?, WHAT)?, 0, levels)
             }
@@ -74,7 +74,7 @@ impl Relaxation {
         self.colours
     }
 
-    /// Levels of `Ordering::Natural` and `Ordering::Symmetric`, else 0.
+    /// Levels of pieces of `Ordering::Natural` and `Ordering::Symmetric`, else 0.
     pub fn levels(&self) -> usize {
         self.levels
     }
