@@ -133,8 +133,9 @@
                                               cg: inner CG, on the CPU */
 #define RRB_OPT_COARSE_TOL            409  /* relative, of coarse_solver = cg */
 #define RRB_OPT_COARSENING            410  /* of multigrid; vertex: every second cell, operator-dependent transfer,
-                                              Galerkin; cell: pairs of cells, constant transfer; auto: cell where
-                                              couplings of a direction are weak, else vertex */
+                                              Galerkin; cell: pairs of cells, constant transfer, down to 64 cells at
+                                              most, as published; auto: cell where couplings of a direction are weak,
+                                              down to 1000 cells at most, else vertex */
 #define RRB_OPT_SWEEPS                411  /* of multigrid before and after a coarse grid; 0: chosen */
 #define RRB_OPT_DILATION              412  /* layers of cells by which regions of levelset grow; -1: 1 for the
                                               caller's, 0 for those found */

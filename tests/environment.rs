@@ -2,6 +2,8 @@
 //! runs its body in a child process of its own, so that no other test is in the way.
 
 mod common;
+#[path = "dpcg/environment.rs"]
+mod of_dpcg;
 
 use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::*;

@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::dpcg::{self, PRECONDITIONERS, TwoPhase};
 use common::problems::{Random, Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::*;
 use std::ffi::c_void;
@@ -135,6 +136,72 @@ fn matrices_unlike_the_last_one() {
                 for _ in 0..10 {
                     within(STRANGE, || solver.factorize(&a)).expect("again");
                 }
+            }
+        }
+    }
+}
+
+/// The same for a system of cells.
+fn cells_solved(a: &TwoPhase, b: &[f64], options: &str, host: u32) -> (Result<i32, i32>, Vec<u64>) {
+    let solver = within(host, || dpcg::Solver::try_new(a.size.map(|n| n as i64))).expect("create");
+    within(host, || solver.options(options)).expect("options");
+    let mut x = vec![0.0; b.len()];
+    let status = within(host, || solver.factorize(a)).and_then(|_| within(host, || solver.solve(b, &mut x)));
+    (status.map_err(|f| f.status), bits(&x))
+}
+
+/// Every preconditioner, deflation and instruction set, on a box for one member and on one for a team, with an obstacle
+/// and without.
+#[test]
+fn no_cell_raises_in_the_host() {
+    const NAME: &str = "no_cell_raises_in_the_host";
+    for isa in ["portable", "avx2", "avx512"] {
+        if child(NAME, &[("RRBSOLVER_ISA", isa)]).is_none() {
+            return cells_in_a_strange_host();
+        }
+    }
+}
+
+fn cells_in_a_strange_host() {
+    for (name, size) in [("9", [9, 8, 7]), ("surf;obs=box", [9, 8, 7]), ("9", [32, 27, 26])] {
+        let a = TwoPhase::new(name, size, 1e-6);
+        let b = a.rhs("rand");
+        let methods = PRECONDITIONERS.iter().flat_map(|(preconditioner, _)| {
+            let deflations = ["none", "levelset", "subdomain coarse_solver=cg"];
+            deflations.map(|deflation| format!("preconditioner={preconditioner} deflation={deflation}"))
+        });
+        let cell = "preconditioner=multigrid coarsening=cell deflation=none";
+        for methods in methods.chain([cell.to_owned()]) {
+            for more in ["backend=reference", "threads=1 precision=f32", "threads=3", "threads=3 fusion=off"] {
+                let options = format!("{methods} rel_tol=1e-30 max_iter=20 {more}");
+                let expected = cells_solved(&a, &b, &options, DEFAULT);
+                assert!(expected.0.is_ok(), "{name} {size:?}: {options}");
+                assert_eq!(cells_solved(&a, &b, &options, STRANGE), expected, "{name} {size:?}: {options}");
+            }
+        }
+    }
+}
+
+/// Cells with any number in any array, looked at or not.
+#[test]
+fn bad_cells_raise_nothing() {
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e308, 5e-324] {
+        for place in 0..6 {
+            let methods = ["multigrid", "ic0", "neumann deflation=levelset"];
+            for (methods, check) in methods.iter().flat_map(|methods| [0, 1].map(|check| (methods, check))) {
+                let mut a = TwoPhase::new("1", [9, 8, 7], 1e-3);
+                let (mut b, mut x) = (a.rhs("rand"), vec![0.0; a.cells()]);
+                let [east, north, top] = &mut a.forward;
+                [&mut a.center, east, north, top, &mut b, &mut x][place][33] = value;
+                let solver = dpcg::Solver::new(
+                    [9, 8, 7],
+                    &format!("check_input={check} backend=cpu max_iter=20 preconditioner={methods}"),
+                );
+                let factorized = within(STRANGE, || solver.factorize(&a));
+                let status = factorized.and_then(|_| within(STRANGE, || solver.solve(&b, &mut x)));
+                let refused = status.map_err(|f| f.status).err();
+                let must = check == 1 && !value.is_finite();
+                assert!(!must || refused == Some(status::NOT_FINITE), "{value:e} in array {place}: {refused:?}");
             }
         }
     }

@@ -59,6 +59,7 @@ refused '--write-interval must be a whole number' --write-interval -1
 refused '--write-system must be a whole number' --write-system 0
 refused '--regions must be one of none, bubbles; got "all"' --regions all
 refused '--regions bubbles needs --solver dpcg or both' --regions bubbles
+refused '--dpcg-options needs --solver dpcg or both' --dpcg-options order=2
 refused "--dpcg-options: unknown option 'oder'; did you mean 'order'?" --solver dpcg --dpcg-options oder=2
 refused '--dpcg-options: order must lie in [0, 8], got 99' --solver dpcg --dpcg-options order=99
 refused 'the grid is too coarse for the bubbles of "swarm"' --case swarm --nx 8

@@ -38,7 +38,9 @@ contains
          call set_option(set, name, value)
       end do
       if (set%table_interval <= 0) set%table_interval = set%of%end_time/30
-      if (set%regions .and. set%solver == use_iccg) call refuse('--regions bubbles needs --solver dpcg or both')
+      if (set%solver /= use_iccg) return
+      if (set%regions) call refuse('--regions bubbles needs --solver dpcg or both')
+      if (len(set%dpcg_options) > 0) call refuse('--dpcg-options needs --solver dpcg or both')
    end subroutine read_command_line
 
    ! --name value or --name=value, from argument k on; .false. at the end.

@@ -361,7 +361,8 @@ options! {
     COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative, of coarse_solver = cg";
     COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
         "of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, \
-         constant transfer; auto: cell where couplings of a direction are weak, else vertex";
+         constant transfer, down to 64 cells at most, as published; auto: cell where couplings of a direction are \
+         weak, down to 1000 cells at most, else vertex";
     SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2); "of multigrid before and after a coarse grid; 0: chosen";
     DILATION = 412 "dilation" Factorize DPCG int(-1, -1, 1);
         "layers of cells by which regions of levelset grow; -1: 1 for the caller's, 0 for those found";

@@ -543,7 +543,7 @@ fn second_factorizations() {
     }
 }
 
-/// What runs on the CPU alone is said to.
+/// What is done on the host alone is said to.
 fn not_on_a_device() {
     let a = TwoPhase::new("9", [8; 3], 1e-3);
     for (options, words) in [
@@ -553,6 +553,13 @@ fn not_on_a_device() {
     ] {
         let failure = Solver::new(a.size, &format!("backend=cuda {options}")).factorize(&a).unwrap_err();
         failure.expect(status::UNSUPPORTED, &words);
+    }
+    let labels = There::new(&[0.0; 512]);
+    for memory in ["auto", "host", "device"] {
+        let solver = Solver::new(a.size, &format!("backend=cuda memory={memory}"));
+        // SAFETY: a live handle; the array has room for as many labels.
+        let failure = outcome(unsafe { dpcg_set_regions(solver.h, labels.0 as *const i32) }).unwrap_err();
+        failure.expect(status::ARGUMENT, &["labels", "an array on device 0", "lie on the host"]);
     }
 }
 

@@ -153,7 +153,8 @@ module rrbsolver_constants
    ! relative, of coarse_solver = cg
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_TOL          = 409_c_int32_t
    ! of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, constant
-   ! transfer; auto: cell where couplings of a direction are weak, else vertex
+   ! transfer, down to 64 cells at most, as published; auto: cell where couplings of a direction are weak, down to 1000
+   ! cells at most, else vertex
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSENING          = 410_c_int32_t
    ! of multigrid before and after a coarse grid; 0: chosen
    integer(c_int32_t), parameter, public :: RRB_OPT_SWEEPS              = 411_c_int32_t

@@ -1,11 +1,12 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `values`,
-//! `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share), `member` (the steps), `ends` (a
-//! solve around them).
+//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `levels` (of
+//! the natural order), `values`, `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share),
+//! `member` (the steps), `ends` (a solve around them).
 
 mod chunks;
 mod ends;
+mod levels;
 mod loops;
 mod member;
 mod precondition;
@@ -58,8 +59,8 @@ fn rows_of(matrix: AnyCsr) -> usize {
     }
 }
 
-fn made(setup: &Setup, wanted: &Preconditioning, members: usize) -> Result<precondition::Made> {
-    let purpose = Purpose { members, transposes: setup.transposes, symmetric: setup.symmetric };
+fn made(setup: &Setup, wanted: &Preconditioning) -> Result<precondition::Made> {
+    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric };
     match setup.matrix {
         AnyCsr::Narrow(a) => make(a, wanted, &purpose),
         AnyCsr::Wide(a) => make(a, wanted, &purpose),
@@ -88,10 +89,10 @@ impl SparseBackend for Cpu {
             }
         };
         state.reserve(setup.own.max(PCG_VECTORS))?;
-        let members = team_for(&mut self.team, rows, setup.threads)?.members();
-        let first = made(setup, &setup.preconditioning, members)?;
+        team_for(&mut self.team, rows, setup.threads)?;
+        let first = made(setup, &setup.preconditioning)?;
         state.precondition = first.precondition;
-        state.second = made(setup, &setup.second, members)?.precondition;
+        state.second = made(setup, &setup.second)?.precondition;
         state.relaxation = match &setup.relaxing {
             Some(relaxing) => Some(relaxed(setup.matrix, relaxing)?),
             None => None,

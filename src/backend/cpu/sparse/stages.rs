@@ -1,7 +1,7 @@
-//! Rows in an order of work, in stages that a team does one after another: rows of a stage do not read one another, so
-//! members share them. What a row computes does not depend on who does it.
+//! Rows in an order of work, in stages that a team does one after another: parts of a stage do not wait for one
+//! another, so members share them. What a row computes does not depend on who does it.
 
-use crate::error::{Result, push, zeroed};
+use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::runtime::team::Me;
 use crate::sparse::{Index, accumulate, restart};
 use std::ops::Range;
@@ -9,51 +9,89 @@ use std::ops::Range;
 /// For errors of memory.
 const WHAT: &str = "the order of rows";
 
-/// Rows and entries of a level below which member 0 does it alone: a barrier takes 1 to 2 microseconds, and so do these
-/// at a nanosecond each.
+/// Rows and entries of a level below which member 0 does it alone: a barrier takes 1 to 2 microseconds, and a second
+/// member saves no more than half of 2 nanoseconds for each of these.
 const NARROW: usize = 2048;
 
-/// Rows by levels.
+/// Pieces of a level whose rows take turns: a row of a piece waits for the one before, some 40 cycles, in which rows of
+/// the others are done.
+const BUNDLE: usize = 4;
+
+/// Rows in the order of work. A piece is a few consecutive rows, done in order; pieces of a level do not wait for one
+/// another; up to `BUNDLE` of them are a unit, which one member does.
 pub struct Order<I> {
-    /// Rows, level by level, ascending in a level.
+    /// The row at each place.
     pub rows: Vec<I>,
-    /// Where levels begin, and the end.
-    pub starts: Vec<usize>,
+    /// The places where units begin, and the end.
+    pub units: Vec<usize>,
+    /// The units where levels begin, and the end.
+    pub levels: Vec<usize>,
 }
 
 impl<I: Index> Order<I> {
-    /// From the level of each row; there are `levels`.
-    pub fn new(level: &[I], levels: usize) -> Result<Self> {
-        let (mut rows, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
-        for level in level {
-            starts[level.at() + 1] += 1;
+    /// From the rows where pieces begin, and the end, and the level of each piece; there are `levels`, none empty.
+    pub fn new(pieces: &[usize], level: &[I], levels: usize) -> Result<Self> {
+        let (sorted, starts) = by_level(level, levels)?;
+        let mut order = Self { rows: Vec::new(), units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
+        reserve(&mut order.rows, pieces[level.len()], WHAT)?;
+        reserve(&mut order.levels, levels, WHAT)?;
+        for range in starts.windows(2) {
+            for bundle in sorted[range[0]..range[1]].chunks(BUNDLE) {
+                order.interleave(pieces, bundle);
+                push(&mut order.units, order.rows.len(), WHAT)?;
+            }
+            order.levels.push(order.units.len() - 1);
         }
-        accumulate(&mut starts);
-        for (row, level) in level.iter().enumerate() {
-            let place = &mut starts[level.at()];
-            rows[*place] = I::of(row);
-            *place += 1;
+        Ok(order)
+    }
+
+    /// The first rows of all pieces, the second ones, and so on.
+    fn interleave(&mut self, pieces: &[usize], bundle: &[I]) {
+        let rows = |piece: &I| pieces[piece.at()]..pieces[piece.at() + 1];
+        let longest = bundle.iter().map(|piece| rows(piece).len()).max().unwrap_or(0);
+        for step in 0..longest {
+            let of_step = bundle.iter().filter_map(|piece| rows(piece).nth(step));
+            self.rows.extend(of_step.map(I::of));
         }
-        restart(&mut starts);
-        Ok(Self { rows, starts })
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.rows) + size_of_val(&*self.units) + size_of_val(&*self.levels)
     }
 }
 
-/// Consecutive places in the order of work.
+/// Pieces, level by level, ascending in a level, and where levels begin, and the end.
+fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
+    let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
+    for level in level {
+        starts[level.at() + 1] += 1;
+    }
+    accumulate(&mut starts);
+    for (piece, level) in level.iter().enumerate() {
+        let place = &mut starts[level.at()];
+        sorted[*place] = I::of(piece);
+        *place += 1;
+    }
+    restart(&mut starts);
+    Ok((sorted, starts))
+}
+
+/// Consecutive units.
 struct Stage {
     end: usize,
-    /// Narrow levels, joined: member 0 does their rows in order.
+    /// Narrow levels, joined: member 0 does them in order.
     alone: bool,
 }
 
-/// All places, in stages.
+/// All units, in stages.
 pub struct Stages(Vec<Stage>);
 
 impl Stages {
-    /// Of levels that begin at `starts`. `work(k)`: rows and entries before place `k`.
-    pub fn new(starts: &[usize], work: impl Fn(usize) -> usize) -> Result<Self> {
+    /// Of levels that begin at these units; `work(k)`: rows and entries before unit `k`.
+    pub fn new(levels: &[usize], work: impl Fn(usize) -> usize) -> Result<Self> {
         let mut stages: Vec<Stage> = Vec::new();
-        for level in starts.windows(2) {
+        for level in levels.windows(2) {
             let (end, alone) = (level[1], work(level[1]) - work(level[0]) < NARROW);
             match stages.last_mut() {
                 Some(last) if last.alone && alone => last.end = end,
@@ -63,9 +101,9 @@ impl Stages {
         Ok(Self(stages))
     }
 
-    /// `visit` for the places that are this member's, stage after stage, `backward` from the last place to the first.
-    /// All members call it together; a barrier stands behind each stage, and so at the end. A member has about as much
-    /// of the `work` of a stage as another.
+    /// `visit` for the units that are this member's, stage after stage, `backward` from the last one to the first. All
+    /// members call it together; a barrier stands behind each stage, and so at the end. A member has about as much of
+    /// the `work` of a stage as another.
     pub fn run(&self, me: &Me, backward: bool, work: impl Fn(usize) -> usize, mut visit: impl FnMut(usize)) {
         for step in 0..self.0.len() {
             let stage = if backward { self.0.len() - 1 - step } else { step };
@@ -86,10 +124,10 @@ impl Stages {
     }
 }
 
-/// The places of a member.
+/// The units of a member.
 fn share(all: &Range<usize>, me: &Me, work: impl Fn(usize) -> usize) -> Range<usize> {
     let (first, total) = (work(all.start), work(all.end) - work(all.start));
-    // The first place with at least this much work before it.
+    // The first unit with at least this much work before it.
     let cut = |member: usize| {
         let wanted = first + (total as u128 * member as u128 / me.members as u128) as usize;
         let (mut low, mut high) = (all.start, all.end);
@@ -112,21 +150,24 @@ mod tests {
     use crate::runtime::team::Team;
     use std::sync::Mutex;
 
+    /// Pieces of three rows, of one, two, one, one and two, of which level 1 has five.
     #[test]
-    fn rows_are_sorted_by_level() {
-        let order = Order::<u32>::new(&[1, 0, 2, 0, 1], 3).unwrap();
-        assert_eq!((order.rows, order.starts), (vec![1, 3, 0, 4, 2], vec![0, 2, 4, 5]));
+    fn pieces_of_a_level_take_turns() {
+        let pieces = [0, 3, 4, 6, 7, 8, 10];
+        let order = Order::<u32>::new(&pieces, &[1, 1, 0, 1, 1, 1], 2).unwrap();
+        assert_eq!(order.rows, [4, 5, 0, 3, 6, 7, 1, 2, 8, 9]);
+        assert_eq!((order.units, order.levels), (vec![0, 2, 8, 10], vec![0, 1, 3]));
     }
 
-    /// Wide and narrow levels: every place once, those of a level after all of the levels before it, and the narrow
-    /// ones in order.
+    /// Wide and narrow levels: every unit once, those of a level after all of the levels before it, and the narrow ones
+    /// in order.
     #[test]
     fn members_do_levels_in_order() {
         let lengths = [3000, 5, 1, 7, 2500, 9, 4000];
         let mut starts = vec![0];
         lengths.iter().for_each(|length| starts.push(starts.last().unwrap() + length));
-        let level = |place: usize| starts.iter().rposition(|&start| start <= place).unwrap();
-        // Places weigh 1, 2, 3, 1, ..: shares differ in length.
+        let level = |unit: usize| starts.iter().rposition(|&start| start <= unit).unwrap();
+        // Units weigh 1, 2, 3, 1, ..: shares differ in length.
         let work = |k: usize| k / 3 * 6 + [0, 1, 3][k % 3];
         let stages = Stages::new(&starts, work).unwrap();
         assert_eq!(stages.0.iter().map(|stage| stage.alone).collect::<Vec<_>>(), [false, true, false, true, false]);
@@ -135,22 +176,22 @@ mod tests {
                 let seen = Mutex::new(Vec::new());
                 let run = |me: Me| {
                     let mut own = 0;
-                    stages.run(&me, backward, work, |place| {
+                    stages.run(&me, backward, work, |unit| {
                         own += 1;
-                        seen.lock().unwrap().push(place);
+                        seen.lock().unwrap().push(unit);
                     });
                     own
                 };
                 let own = Team::new(members).unwrap().run(|me| _ = run(me), run).unwrap();
                 let seen = seen.into_inner().unwrap();
-                let steps: Vec<usize> = seen.iter().map(|&place| level(place)).collect();
+                let steps: Vec<usize> = seen.iter().map(|&unit| level(unit)).collect();
                 assert!(steps.is_sorted_by(|a, b| if backward { a >= b } else { a <= b }), "{members} {backward}");
                 let narrow: Vec<usize> = seen.iter().copied().filter(|&p| (3000..3013).contains(&p)).collect();
                 assert!(narrow.is_sorted_by(|a, b| if backward { a > b } else { a < b }), "{members} {backward}");
                 let mut all = seen;
                 all.sort_unstable();
                 assert!(all.into_iter().eq(0..9522));
-                // A share of the wide levels and all of the narrow ones, but for a place at each end of a share.
+                // A share of the wide levels and all of the narrow ones, but for a unit at each end of a share.
                 assert!(own <= 9500 / members * 7 / 6 + 22 + 6, "{members}: {own}");
             }
         }

@@ -75,11 +75,11 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<
         Wanted::None => Ok(Made::default()),
         Wanted::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
         Wanted::AbsoluteJacobi => Made::of(Jacobi::new(a, f64::abs)?, None),
-        Wanted::Ssor { omega } => solved(Split::ssor(a, omega)?, purpose),
-        Wanted::Ilu0 => solved(ilu0(a)?, purpose),
+        Wanted::Ssor { omega } => solved(a, Split::ssor(a, omega)?, purpose),
+        Wanted::Ilu0 => solved(a, ilu0(a)?, purpose),
         Wanted::Ic0 { shift } => {
             let Ic0 { split, shift, pivot } = ic0(a, shift)?;
-            Ok(Made { shift, pivot, ..solved(split, &Purpose { symmetric: true, ..*purpose })? })
+            Ok(Made { shift, pivot, ..solved(a, split, &Purpose { symmetric: true, ..*purpose })? })
         }
         Wanted::Neumann { order } => {
             let split = Split::ssor(a, 1.0)?;
@@ -98,9 +98,9 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<
 }
 
 /// M with triangular solves.
-fn solved<I: Index>(split: Split<I>, purpose: &Purpose) -> Result<Made> {
-    let transposed = of_transposed(&split, purpose, |split| Solved::new(split, purpose))?;
-    let own = Solved::new(split, purpose)?;
+fn solved<I: Index>(a: &Csr<I>, split: Split<I>, purpose: &Purpose) -> Result<Made> {
+    let transposed = of_transposed(&split, purpose, |split| Solved::new(a, split))?;
+    let own = Solved::new(a, split)?;
     let levels = own.levels();
     Ok(Made { levels, ..Made::of(own, transposed)? })
 }
@@ -134,7 +134,7 @@ mod tests {
         Entries { rows: n, cols: n, order: Order::Coordinates, first, second, base: 0 }.matrix(&values).unwrap()
     }
 
-    const PURPOSE: Purpose = Purpose { members: 1, transposes: true, symmetric: false };
+    const PURPOSE: Purpose = Purpose { transposes: true, symmetric: false };
 
     fn made(matrix: &dyn Matrix, wanted: Wanted) -> Result<Made> {
         match matrix.any() {

@@ -11,6 +11,7 @@ mod ordered;
 mod rows;
 mod sweep;
 
+use crate::backend::cpu::sparse::levels::by_levels;
 pub use crate::backend::steps::sparse::Relaxing as Wanted;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
@@ -19,7 +20,7 @@ use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index};
 use blocks::Blocks;
-use ordered::{Ordered, by_colours, by_levels};
+use ordered::{Ordered, by_colours};
 use rows::WHAT;
 use sweep::Sweep;
 
@@ -40,12 +41,12 @@ impl Relaxation {
             Ordering::Blocks => (boxed(Blocks::new(a, omega, blocks)?, WHAT)?, 0, 0),
             Ordering::Multicolour => {
                 let order = by_colours(a)?;
-                let colours = order.starts.len() - 1;
+                let colours = order.levels.len() - 1;
                 (boxed(Ordered::new(a, order, omega, false)?, WHAT)?, colours, 0)
             }
             Ordering::Natural | Ordering::Symmetric => {
                 let order = by_levels(a)?;
-                let levels = order.starts.len() - 1;
+                let levels = order.levels.len() - 1;
                 let symmetric = ordering == Ordering::Symmetric;
                 (boxed(Ordered::new(a, order, omega, symmetric)?, WHAT)?, 0, levels)
             }
@@ -64,7 +65,7 @@ impl Relaxation {
         self.colours
     }
 
-    /// Levels of `Ordering::Natural` and `Ordering::Symmetric`, else 0.
+    /// Levels of pieces of `Ordering::Natural` and `Ordering::Symmetric`, else 0.
     pub fn levels(&self) -> usize {
         self.levels
     }

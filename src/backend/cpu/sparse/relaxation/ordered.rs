@@ -4,39 +4,48 @@ use super::rows::{Rows, WHAT};
 use super::sweep::Sweep;
 use crate::backend::cpu::sparse::stages::{Order, Stages};
 use crate::backend::cpu::sparse::values::Values;
-use crate::error::{Result, push, zeroed};
+use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index, accumulate, restart};
 
-/// Rows in order of work, level by level.
+/// Rows in the order of work.
 pub struct Ordered<I> {
     rows: Rows<I>,
-    /// The row at each place.
-    row: Vec<I>,
+    order: Order<I>,
     stages: Stages,
     /// A sweep goes back, too.
     symmetric: bool,
 }
 
 impl<I: Index> Ordered<I> {
-    /// No entry of A or A' may join two rows of a level of `order`.
+    /// No entry of A or A' may join two units of a level of `order`.
     pub fn new(a: &Csr<I>, order: Order<I>, omega: f64, symmetric: bool) -> Result<Self> {
         let rows = Rows::new(a, Some(&order.rows), omega)?;
-        let stages = Stages::new(&order.starts, |place| rows.work(place))?;
-        Ok(Self { rows, row: order.rows, stages, symmetric })
+        let stages = Stages::new(&order.levels, |unit| rows.work(order.units[unit]))?;
+        Ok(Self { rows, order, stages, symmetric })
     }
 
     fn pass(&self, me: &Me, backward: bool, x: Values, b: &[f64]) {
+        let relax = |place: usize| {
+            let i = self.order.rows[place].at();
+            // SAFETY: members write only rows of this stage meanwhile, each those of its own units, and row i reads no
+            // others of the stage: its columns are in this unit or in other levels (`Ordered::new`). Joined levels are
+            // one member's.
+            unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
+        };
+        let units = &self.order.units;
         self.stages.run(
             me,
             backward,
-            |place| self.rows.work(place),
-            |place| {
-                let i = self.row[place].at();
-                // SAFETY: members write only rows of this stage meanwhile, each its own, and row i reads none of those
-                // but x_i: its columns are in other levels (`Ordered::new`). Joined levels are one member's.
-                unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
+            |unit| self.rows.work(units[unit]),
+            |unit| {
+                let places = units[unit]..units[unit + 1];
+                if backward {
+                    places.rev().for_each(relax);
+                } else {
+                    places.for_each(relax);
+                }
             },
         );
     }
@@ -44,10 +53,9 @@ impl<I: Index> Ordered<I> {
 
 impl<I: Index> Sweep for Ordered<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
-        let n = self.rows.count();
         let x = Values::of(x);
         // SAFETY: nobody writes b in a sweep (`Sweep::sweep`).
-        let b = unsafe { b.slice(0, n) };
+        let b = unsafe { b.slice(0, self.rows.count()) };
         self.pass(me, false, x, b);
         if self.symmetric {
             self.pass(me, true, x, b);
@@ -55,30 +63,12 @@ impl<I: Index> Sweep for Ordered<I> {
     }
 
     fn bytes(&self) -> usize {
-        self.rows.bytes() + size_of_val(&*self.row) + self.stages.bytes()
+        self.rows.bytes() + self.order.bytes() + self.stages.bytes()
     }
-}
-
-/// Levels of the natural order: a row comes after every row before it that it reads, and after every one that reads its
-/// old value, so in the graph of A + A'. Backwards, the same levels are right from the last to the first.
-pub fn by_levels<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
-    let mut level = zeroed::<I>(a.rows(), WHAT)?;
-    let mut levels = 0;
-    for i in 0..a.rows() {
-        // What the rows that read x_i ask for is there already.
-        let before = a.row(i).filter(|&(j, _)| j < i).map(|(j, _)| level[j].at() + 1).max();
-        let own = level[i].at().max(before.unwrap_or(0));
-        level[i] = I::of(own);
-        levels = levels.max(own + 1);
-        for (j, _) in a.row(i).filter(|&(j, _)| j > i) {
-            level[j] = level[j].max(I::of(own + 1));
-        }
-    }
-    Order::new(&level, levels)
 }
 
 /// Colours in the order of rows: a row takes the first one that no row before it has which an entry of A or A' joins
-/// with it. Two are the red-black order.
+/// with it. Two are the red-black order. A piece is a row.
 pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
     let readers = readers_before(a)?;
     let mut colour = zeroed::<I>(a.rows(), WHAT)?;
@@ -95,7 +85,8 @@ pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
         }
         colour[i] = I::of(free);
     }
-    Order::new(&colour, taken.len())
+    let rows = collected(0..=a.rows(), WHAT)?;
+    Order::new(&rows, &colour, taken.len())
 }
 
 /// For each row the rows before it that read it.
