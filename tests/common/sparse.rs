@@ -24,6 +24,7 @@ pub mod key {
     pub const ITERATIONS: i32 = 1000;
     pub const STOP_REASON: i32 = 1001;
     pub const FINAL_RESIDUAL: i32 = 1003;
+    pub const INFO_PRECISION: i32 = 1101;
     pub const PRECONDITIONER: i32 = 1300;
     pub const INFO_SOLVER: i32 = 1405;
     pub const DOMINANCE: i32 = 1408;

@@ -69,6 +69,7 @@ fn bits_are_the_same_for_any_number_of_threads() {
     check_bits(&named("convdiff3d_28_upwind_p0.5"), &texts);
     let mut texts: Vec<String> = preconditioners.map(|m| format!("solver=cg preconditioner={m}")).to_vec();
     texts.push("solver=cg preconditioner=ic0".to_owned());
+    texts.push("solver=cg preconditioner=ic0 precision=f32".to_owned());
     texts.push("solver=minres preconditioner=jacobi".to_owned());
     texts.push("solver=minres preconditioner=none".to_owned());
     for format in ["coo", "csr", "csc", "bsr", "dia", "ell", "sell", "jds", "tjds", "skyline format_memory=99999999999"]
@@ -94,7 +95,7 @@ fn check_bits(a: &Entries, texts: &[String]) {
             expected = Some(x);
         }
         // What one set of options leaves must not meet the next.
-        solver.options("solver=auto preconditioner=auto format=auto ordering=natural transpose=auto").unwrap();
+        solver.options("solver=auto preconditioner=auto format=auto ordering=natural transpose=auto precision=auto").unwrap();
     }
 }
 
@@ -161,6 +162,41 @@ fn minres_goes_on_where_cg_breaks_down() {
         assert!(solver.int(key::ITERATIONS) > broke && residual(&a, &b, &x) <= 1.001e-6);
         assert_eq!(solver.int(key::INFO_SOLVER), MINRES);
     }
+}
+
+/// Entries of M in f32: as good a preconditioner of a well conditioned matrix, to a tolerance that f32 has not; M^-1 r
+/// differs by its rounding.
+#[test]
+fn entries_of_m_in_single_precision() {
+    let a = named("convdiff2d_50_p2_q1");
+    let solver = a.solver();
+    let b = rhs(a.rows);
+    for m in ["ssor", "ilu0", "neumann", "chebyshev"] {
+        let mut counts = [0; 2];
+        let mut applied = Vec::new();
+        for (precision, count) in ["f64", "f32"].iter().zip(&mut counts) {
+            let options = format!("solver=idr preconditioner={m} precision={precision} rel_tol=1e-12 max_iter=5000");
+            solver.options(&options).unwrap();
+            solver.factorize().unwrap();
+            let mut x = vec![0.0; a.rows];
+            assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK, "{options}");
+            assert!(residual(&a, &b, &x) <= 1.01e-12);
+            *count = solver.int(key::ITERATIONS);
+            applied.push(solver.apply(&b).unwrap());
+            assert_eq!(solver.int(key::INFO_PRECISION), if *precision == "f32" { 2 } else { 1 });
+        }
+        assert!(counts[1] <= counts[0] * 5 / 4 + 2, "{m}: {counts:?}");
+        let difference = norm(&applied[0].iter().zip(&applied[1]).map(|(a, b)| a - b).collect::<Vec<_>>());
+        // Roundings of f32 in a sum of a few products, one after another.
+        assert!(difference > 0.0 && difference < 1e-5 * norm(&applied[0]), "{m}: {difference:e}");
+    }
+    solver.options("preconditioner=jacobi").unwrap();
+    solver.factorize().unwrap();
+    assert_eq!(solver.int(key::INFO_PRECISION), 1, "a diagonal stays as it is");
+    // 1e-30 / 1e30 is no number of f32: what rounds to zero is dropped, what is too large is refused.
+    let large = Entries::new(2, 2, &[(0, 0, 1e-30), (0, 1, 1e30), (1, 1, 1.0)]).solver();
+    large.options("solver=idr preconditioner=ilu0 precision=f32").unwrap();
+    large.factorize().unwrap_err().expect(status::MATRIX, &["precision=f32", "1e60", "take precision=f64"]);
 }
 
 /// Success is said of b - A x alone. `channels` (conductivity 1e6 in channels) at 1e-10: the recurred residual gets

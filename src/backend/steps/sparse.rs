@@ -53,6 +53,8 @@ pub struct Setup<'a> {
     pub matrix: AnyCsr<'a>,
     /// It is.
     pub symmetric: bool,
+    /// Entries of M are kept in f32.
+    pub single: bool,
     /// M^-T is asked for.
     pub transposes: bool,
     /// Vectors of the method beside x, b and r.

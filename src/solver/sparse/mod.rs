@@ -156,6 +156,7 @@ impl Sparse {
         self.backend.set_up(&Setup {
             matrix: matrix.any(),
             symmetric: plan.symmetric,
+            single: plan.precision == Precision::F32,
             transposes: plan.solver == Solver::Bicg,
             own: own_vectors(plan, options),
             preconditioning: plan.preconditioning,
@@ -270,7 +271,7 @@ impl Sparse {
         Done {
             solver: if second { Solver::Minres } else { system.plan.solver },
             preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
-            precision: Precision::F64,
+            precision: if second { Precision::F64 } else { system.plan.precision },
             made: system.made,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::backend::steps::sparse::{Preconditioning, Relaxing};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::options::{Choice, Options, Preconditioner, Solver, opt};
+use crate::options::{Choice, Options, Precision, Preconditioner, Solver, opt};
 use crate::sparse::{Asymmetry, Inspection};
 
 /// The method and its M.
@@ -14,6 +14,8 @@ pub struct Plan {
     pub otherwise: Option<Preconditioner>,
     /// The matrix is.
     pub symmetric: bool,
+    /// Of the entries of M, f64 or f32.
+    pub precision: Precision,
     /// M of minres, which goes on where cg breaks down: cg was not asked for.
     pub second: Option<Preconditioning>,
     /// Of a method that sweeps.
@@ -60,10 +62,19 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
         }),
         second: falls_back.then_some(absolute),
         symmetric: seen.asymmetry.is_none(),
+        precision: match options.choice(opt::PRECISION) {
+            Precision::F32 if has_entries(preconditioner) => Precision::F32,
+            _ => Precision::F64,
+        },
         relaxing: relaxing(solver, options)?,
         definite: seen.not_positive.is_none()
             && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
     })
+}
+
+/// M has more than a diagonal, which is kept in f64.
+fn has_entries(preconditioner: Preconditioner) -> bool {
+    !matches!(preconditioner, Preconditioner::None | Preconditioner::Jacobi)
 }
 
 /// Blocks of `ordering=blocks`, where they are not given.

@@ -60,7 +60,7 @@ fn rows_of(matrix: AnyCsr) -> usize {
 }
 
 fn made(setup: &Setup, wanted: &Preconditioning) -> Result<precondition::Made> {
-    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric };
+    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
     match setup.matrix {
         AnyCsr::Narrow(a) => make(a, wanted, &purpose),
         AnyCsr::Wide(a) => make(a, wanted, &purpose),

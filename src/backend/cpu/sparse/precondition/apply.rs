@@ -25,4 +25,6 @@ pub struct Purpose {
     pub transposes: bool,
     /// The matrix is.
     pub symmetric: bool,
+    /// Entries of M are kept in f32; what is computed with them is in f64.
+    pub single: bool,
 }

@@ -5,6 +5,7 @@ use super::jacobi::inverse_diagonal;
 use super::split::Part;
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::{Result, push, reserve, zeroed};
+use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index, Stored};
@@ -18,9 +19,9 @@ const MARGIN: f64 = 1.1;
 
 /// M^-1 = p(D^-1 A) D^-1, with p the polynomial whose residual 1 - t p(t) is the scaled Chebyshev polynomial of
 /// [hi / 30, hi]. Source: Saad, Iterative methods for sparse linear systems, 2nd ed. (2003), algorithm 12.1.
-pub struct Chebyshev<I> {
+pub struct Chebyshev<I, V> {
     /// D^-1 A
-    scaled: Part<I>,
+    scaled: Part<I, V>,
     inverse: Vec<f64>,
     degree: usize,
     largest: f64,
@@ -28,7 +29,7 @@ pub struct Chebyshev<I> {
     room: [Shared; 2],
 }
 
-impl<I: Index> Chebyshev<I> {
+impl<I: Index, V: Real> Chebyshev<I, V> {
     pub fn new(a: &Csr<I>, degree: usize, symmetric: bool) -> Result<Self> {
         let inverse = inverse_diagonal(a)?;
         let gershgorin = |i: usize| a.row(i).map(|(_, entry)| entry.abs()).sum::<f64>() * inverse[i].abs();
@@ -40,7 +41,7 @@ impl<I: Index> Chebyshev<I> {
     }
 
     fn of(a: &Csr<I>, inverse: Vec<f64>, degree: usize, largest: f64) -> Result<Self> {
-        let scaled = Part::of(a, |_, _| true, |i, _, entry| inverse[i] * entry)?;
+        let scaled = Part::of(a, |_, _| true, |i, _, entry| inverse[i] * entry)?.kept()?;
         let room = [Shared::zeroed(a.rows())?, Shared::zeroed(a.rows())?];
         Ok(Self { scaled, inverse, degree, largest, room })
     }
@@ -54,7 +55,7 @@ impl<I: Index> Chebyshev<I> {
     }
 }
 
-impl<I: Index> Apply for Chebyshev<I> {
+impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let rows = self.inverse.len();
         let own = Chunks::new(rows).own(me);
@@ -71,7 +72,9 @@ impl<I: Index> Apply for Chebyshev<I> {
                 // SAFETY: nobody writes it until the next barrier.
                 let step = unsafe { step.slice(0, rows) };
                 for (left, i) in left.iter_mut().zip(own.clone()) {
-                    *left -= self.scaled.row(i).fold(0.0, |sum, (j, a)| sum + a * step[j]);
+                    let entries = self.scaled.ptr[i]..self.scaled.ptr[i + 1];
+                    let row = self.scaled.col[entries.clone()].iter().zip(&self.scaled.val[entries]);
+                    *left -= row.fold(0.0, |sum, (j, a)| sum + a.wide() * step[j.at()]);
                 }
                 me.barrier();
             }

@@ -16,6 +16,7 @@ pub use apply::Purpose;
 
 use crate::error::{Error, Result};
 use crate::runtime::heap::boxed;
+use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index};
@@ -71,23 +72,35 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<
         let extents = format!("a preconditioner needs a square matrix, this one has {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
     }
+    if purpose.single { make_of::<I, f32>(a, wanted, purpose) } else { make_of::<I, f64>(a, wanted, purpose) }
+}
+
+/// The same with entries of M as V holds them.
+fn make_of<I: Index, V: Real + Send + Sync + 'static>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<Made> {
+    let solved = |split: Split<I>, symmetric: bool| {
+        let transposed = of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(a, split))?;
+        let own = Solved::<I, V>::new(a, split)?;
+        let levels = own.levels();
+        Ok(Made { levels, ..Made::of(own, transposed)? })
+    };
     match *wanted {
         Wanted::None => Ok(Made::default()),
         Wanted::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
         Wanted::AbsoluteJacobi => Made::of(Jacobi::new(a, f64::abs)?, None),
-        Wanted::Ssor { omega } => solved(a, Split::ssor(a, omega)?, purpose),
-        Wanted::Ilu0 => solved(a, ilu0(a)?, purpose),
+        Wanted::Ssor { omega } => solved(Split::ssor(a, omega)?, purpose.symmetric),
+        Wanted::Ilu0 => solved(ilu0(a)?, purpose.symmetric),
         Wanted::Ic0 { shift } => {
             let Ic0 { split, shift, pivot } = ic0(a, shift)?;
-            Ok(Made { shift, pivot, ..solved(a, split, &Purpose { symmetric: true, ..*purpose })? })
+            Ok(Made { shift, pivot, ..solved(split, true)? })
         }
         Wanted::Neumann { order } => {
             let split = Split::ssor(a, 1.0)?;
-            let transposed = of_transposed(&split, purpose, |split| Truncated::new(split, order))?;
-            Made::of(Truncated::new(split, order)?, transposed)
+            let make = |split| Truncated::<I, V>::new(split, order);
+            let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
+            Made::of(make(split)?, transposed)
         }
         Wanted::Chebyshev { degree } => {
-            let own = Chebyshev::new(a, degree, purpose.symmetric)?;
+            let own = Chebyshev::<I, V>::new(a, degree, purpose.symmetric)?;
             let transposed: Option<Box<dyn Apply>> = match purpose.transposes && !purpose.symmetric {
                 true => Some(boxed(own.transposed(a)?, WHAT)?),
                 false => None,
@@ -97,21 +110,14 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<
     }
 }
 
-/// M with triangular solves.
-fn solved<I: Index>(a: &Csr<I>, split: Split<I>, purpose: &Purpose) -> Result<Made> {
-    let transposed = of_transposed(&split, purpose, |split| Solved::new(a, split))?;
-    let own = Solved::new(a, split)?;
-    let levels = own.levels();
-    Ok(Made { levels, ..Made::of(own, transposed)? })
-}
-
 /// What `make` makes of M', where that is another and asked for.
 fn of_transposed<I: Index, M: Apply + 'static>(
     split: &Split<I>,
     purpose: &Purpose,
+    symmetric: bool,
     make: impl FnOnce(Split<I>) -> Result<M>,
 ) -> Result<Option<Box<dyn Apply>>> {
-    if !purpose.transposes || purpose.symmetric {
+    if !purpose.transposes || symmetric {
         return Ok(None);
     }
     Ok(Some(boxed(make(split.transposed()?)?, WHAT)?))
@@ -134,7 +140,7 @@ mod tests {
         Entries { rows: n, cols: n, order: Order::Coordinates, first, second, base: 0 }.matrix(&values).unwrap()
     }
 
-    const PURPOSE: Purpose = Purpose { transposes: true, symmetric: false };
+    const PURPOSE: Purpose = Purpose { transposes: true, symmetric: false, single: false };
 
     fn made(matrix: &dyn Matrix, wanted: Wanted) -> Result<Made> {
         match matrix.any() {

@@ -3,14 +3,15 @@
 
 use super::apply::WHAT;
 use super::jacobi::inverse_diagonal;
-use crate::error::{Result, reserve, zeroed};
+use crate::error::{Error, Result, reserve, zeroed};
+use crate::runtime::number::Real;
 use crate::sparse::{Csr, Index, accumulate, restart};
 
 /// Some entries of a matrix by rows, with ascending columns.
-pub struct Part<I> {
+pub struct Part<I, V = f64> {
     pub ptr: Vec<usize>,
     pub col: Vec<I>,
-    pub val: Vec<f64>,
+    pub val: Vec<V>,
 }
 
 /// L, U and G.
@@ -20,7 +21,19 @@ pub struct Split<I> {
     pub scale: Vec<f64>,
 }
 
+impl<I, V> Part<I, V> {
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.ptr) + size_of_val(&*self.col) + size_of_val(&*self.val)
+    }
+}
+
 impl<I: Index> Part<I> {
+    /// With values as V holds them.
+    pub fn kept<V: Real>(self) -> Result<Part<I, V>> {
+        Ok(Part { val: kept(self.val.iter().copied(), self.val.len())?, ptr: self.ptr, col: self.col })
+    }
+
     /// The entries of A with `is_in(row, column)`, each as `value(row, column, entry)` says.
     pub fn of(
         a: &Csr<I>,
@@ -66,11 +79,21 @@ impl<I: Index> Part<I> {
         restart(&mut ptr);
         Ok(Self { ptr, col, val })
     }
+}
 
-    /// Bytes of all arrays.
-    pub fn bytes(&self) -> usize {
-        size_of_val(&*self.ptr) + size_of_val(&*self.col) + size_of_val(&*self.val)
+/// `count` values of M as V holds them.
+pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
+    let mut all = Vec::new();
+    reserve(&mut all, count, WHAT)?;
+    for value in values {
+        let narrow = V::narrow(value);
+        if value.is_finite() && !narrow.wide().is_finite() {
+            let sentence = format!("precision=f32: the preconditioner has a value of {value:e}; take precision=f64");
+            return Err(Error::Matrix { reason: sentence, place: None, then: "" });
+        }
+        all.push(narrow);
     }
+    Ok(all)
 }
 
 impl<I: Index> Split<I> {

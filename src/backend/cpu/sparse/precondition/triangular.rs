@@ -1,26 +1,27 @@
 //! Triangular systems with unit diagonals by a team, level by level.
 
 use super::apply::{Apply, WHAT};
-use super::split::{Part, Split};
+use super::split::{Part, Split, kept};
 use crate::backend::cpu::sparse::levels::by_levels;
 use crate::backend::cpu::sparse::stages::{Order, Stages};
 use crate::backend::cpu::sparse::values::Values;
 use crate::error::{Result, reserve, zeroed};
+use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index, accumulate};
 
 /// M^-1 of a `Split`, to rounding.
-pub struct Solved<I> {
+pub struct Solved<I, V> {
     order: Order<I>,
     stages: Stages,
     /// Rows of the triangles in the order of work, by places.
-    lower: Part<I>,
-    upper: Part<I>,
+    lower: Part<I, V>,
+    upper: Part<I, V>,
     scale: Vec<f64>,
 }
 
-impl<I: Index> Solved<I> {
+impl<I: Index, V: Real> Solved<I, V> {
     /// `split` has no entries but where A or A' has.
     pub fn new(a: &Csr<I>, split: Split<I>) -> Result<Self> {
         let order = by_levels(a)?;
@@ -38,7 +39,7 @@ impl<I: Index> Solved<I> {
 
     /// x_i = first(i) - sum over j of t_ij x_j for all rows, from the first to the last, or back. The sum goes by
     /// ascending columns. Starts and ends as `Stages::run` does.
-    fn solve(&self, me: &Me, t: &Part<I>, backward: bool, x: Values, first: impl Fn(usize) -> f64) {
+    fn solve(&self, me: &Me, t: &Part<I, V>, backward: bool, x: Values, first: impl Fn(usize) -> f64) {
         let row = |place: usize| {
             let i = self.order.rows[place].at();
             let entries = t.ptr[place]..t.ptr[place + 1];
@@ -46,7 +47,7 @@ impl<I: Index> Solved<I> {
             // SAFETY: members write only rows of this stage meanwhile, each those of its own units, and row i reads no
             // others of the stage: its columns are in this unit or in other levels, since levels are those of A + A'
             // (`Solved::new`). Joined levels are one member's.
-            let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t * unsafe { x.get(j.at()) });
+            let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t.wide() * unsafe { x.get(j.at()) });
             // SAFETY: as above; `first` reads no other value of x than this.
             unsafe { x.set(i, first(i) - sum) };
         };
@@ -68,29 +69,26 @@ impl<I: Index> Solved<I> {
 }
 
 /// Rows and entries before a place.
-fn work<I>(t: &Part<I>, place: usize) -> usize {
+fn work<I, V>(t: &Part<I, V>, place: usize) -> usize {
     place + t.ptr[place]
 }
 
 /// The rows in this order.
-fn sorted<I: Index>(t: Part<I>, order: &[I]) -> Result<Part<I>> {
+fn sorted<I: Index, V: Real>(t: Part<I>, order: &[I]) -> Result<Part<I, V>> {
     let mut ptr = zeroed(order.len() + 1, WHAT)?;
     for (place, row) in order.iter().enumerate() {
         ptr[place + 1] = t.ptr[row.at() + 1] - t.ptr[row.at()];
     }
     accumulate(&mut ptr);
-    let (mut col, mut val) = (Vec::new(), Vec::new());
+    let entries = |row: &I| t.ptr[row.at()]..t.ptr[row.at() + 1];
+    let mut col = Vec::new();
     reserve(&mut col, t.col.len(), WHAT)?;
-    reserve(&mut val, t.val.len(), WHAT)?;
-    for row in order {
-        let entries = t.ptr[row.at()]..t.ptr[row.at() + 1];
-        col.extend_from_slice(&t.col[entries.clone()]);
-        val.extend_from_slice(&t.val[entries]);
-    }
+    order.iter().for_each(|row| col.extend_from_slice(&t.col[entries(row)]));
+    let val = kept(order.iter().flat_map(|row| t.val[entries(row)].iter().copied()), t.val.len())?;
     Ok(Part { ptr, col, val })
 }
 
-impl<I: Index> Apply for Solved<I> {
+impl<I: Index, V: Real + Send + Sync> Apply for Solved<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let x = Values::of(to);
         // SAFETY: nobody writes `from` meanwhile (`Apply::apply`).

@@ -4,6 +4,7 @@ use super::apply::Apply;
 use super::split::{Part, Split};
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::Result;
+use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::Index;
@@ -11,45 +12,50 @@ use std::ops::Range;
 
 /// M^-1 = [sum over k <= m of (-U)^k] G [sum over k <= m of (-L)^k] of a `Split`: with that of SSOR, omega = 1, the
 /// series of the 3D family, van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982). m = 0 is Jacobi.
-pub struct Truncated<I> {
-    split: Split<I>,
+pub struct Truncated<I, V> {
+    lower: Part<I, V>,
+    upper: Part<I, V>,
+    scale: Vec<f64>,
     order: usize,
     /// Room for the series.
     room: [Shared; 2],
 }
 
-impl<I: Index> Truncated<I> {
+impl<I: Index, V: Real> Truncated<I, V> {
     pub fn new(split: Split<I>, order: usize) -> Result<Self> {
-        let rows = split.scale.len();
-        Ok(Self { split, order, room: [Shared::zeroed(rows)?, Shared::zeroed(rows)?] })
+        let Split { lower, upper, scale } = split;
+        let room = [Shared::zeroed(scale.len())?, Shared::zeroed(scale.len())?];
+        Ok(Self { lower: lower.kept()?, upper: upper.kept()?, scale, order, room })
     }
 
     /// to = first - T from, on these rows.
     ///
     /// # Safety
     /// Nobody may write `first` or `from` meanwhile, or use these rows of `to`.
-    unsafe fn step(&self, t: &Part<I>, own: &Range<usize>, first: &Shared, from: &Shared, to: &Shared) {
-        let rows = self.split.scale.len();
+    unsafe fn step(&self, t: &Part<I, V>, own: &Range<usize>, first: &Shared, from: &Shared, to: &Shared) {
+        let rows = self.scale.len();
         // SAFETY: as our caller promised.
         let (first, from) = unsafe { (first.slice(0, rows), from.slice(0, rows)) };
         // SAFETY: as above.
         let to = unsafe { to.slice_mut(own.start, own.len()) };
         for (to, i) in to.iter_mut().zip(own.clone()) {
-            *to = first[i] - t.row(i).fold(0.0, |sum, (j, t)| sum + t * from[j]);
+            let entries = t.ptr[i]..t.ptr[i + 1];
+            let row = t.col[entries.clone()].iter().zip(&t.val[entries]);
+            *to = first[i] - row.fold(0.0, |sum, (j, t)| sum + t.wide() * from[j.at()]);
         }
     }
 }
 
-impl<I: Index> Apply for Truncated<I> {
+impl<I: Index, V: Real + Send + Sync> Apply for Truncated<I, V> {
     /// By Horner's rule: y = r, m times y = r - L y; z = G y, m times z = G y - U z.
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
-        let own = Chunks::new(self.split.scale.len()).own(me);
+        let own = Chunks::new(self.scale.len()).own(me);
         let [first, second] = &self.room;
         let mut y = from;
         for k in 0..self.order {
             let next = if k % 2 == 0 { first } else { second };
             // SAFETY: members write rows of their own alone, and no other vector than `next`; a barrier follows.
-            unsafe { self.step(&self.split.lower, &own, from, y, next) };
+            unsafe { self.step(&self.lower, &own, from, y, next) };
             me.barrier();
             y = next;
         }
@@ -58,7 +64,7 @@ impl<I: Index> Apply for Truncated<I> {
         {
             // SAFETY: rows of this member.
             let (y, scaled) = unsafe { (y.slice(own.start, own.len()), scaled.slice_mut(own.start, own.len())) };
-            for ((scaled, y), g) in scaled.iter_mut().zip(y).zip(&self.split.scale[own.clone()]) {
+            for ((scaled, y), g) in scaled.iter_mut().zip(y).zip(&self.scale[own.clone()]) {
                 *scaled = g * y;
             }
         }
@@ -69,7 +75,7 @@ impl<I: Index> Apply for Truncated<I> {
         for k in 0..self.order {
             let next = if (self.order - k) % 2 == 1 { to } else { other };
             // SAFETY: as above.
-            unsafe { self.step(&self.split.upper, &own, scaled, z, next) };
+            unsafe { self.step(&self.upper, &own, scaled, z, next) };
             me.barrier();
             z = next;
         }
@@ -80,7 +86,7 @@ impl<I: Index> Apply for Truncated<I> {
     }
 
     fn bytes(&self) -> usize {
-        let split = self.split.lower.bytes() + self.split.upper.bytes() + size_of_val(&*self.split.scale);
-        split + self.room.iter().map(Shared::bytes).sum::<usize>()
+        let parts = self.lower.bytes() + self.upper.bytes() + size_of_val(&*self.scale);
+        parts + self.room.iter().map(Shared::bytes).sum::<usize>()
     }
 }
