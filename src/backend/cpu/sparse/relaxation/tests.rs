@@ -27,7 +27,7 @@ fn random(n: usize, beside: usize) -> Entries {
         let mut row = std::collections::BTreeMap::from([(i, beside as f64 + 1.5 + draw.value())]);
         for k in 0..beside {
             let (j, value) = (draw.bits() as usize % n, draw.value());
-            row.entry(j).or_insert(if (i + k) % 9 == 0 { 0.0 } else { value });
+            row.entry(j).or_insert(if (i + k).is_multiple_of(9) { 0.0 } else { value });
         }
         row.into_iter().collect()
     };
