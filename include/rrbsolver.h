@@ -52,21 +52,18 @@
 
 /* Options: keys of set and get. */
 #define RRB_OPT_BACKEND               100  /* where the solver runs; auto: cuda where a device is and the problem is
-                                              large enough (smoother_: where memory = device), else cpu (not sparse_) */
+                                              large enough (smoother_: where memory = device), else cpu */
 #define RRB_OPT_DEVICE                101  /* CUDA ordinal (not sparse_) */
 #define RRB_OPT_THREADS               102  /* threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS,
-                                              SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order (not
-                                              sparse_) */
+                                              SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order */
 #define RRB_OPT_MEMORY                103  /* where the caller's arrays are; auto asks the driver (not sparse_) */
-#define RRB_OPT_REL_TOL               104  /* stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_,
-                                              sparse_) */
-#define RRB_OPT_ABS_TOL               105  /* see rel_tol; unit of the tested norm (not smoother_, sparse_) */
-#define RRB_OPT_MAX_ITER              106  /* iterations at most; 0 only evaluates the residual (not smoother_,
-                                              sparse_) */
+#define RRB_OPT_REL_TOL               104  /* stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_) */
+#define RRB_OPT_ABS_TOL               105  /* see rel_tol; unit of the tested norm (not smoother_) */
+#define RRB_OPT_MAX_ITER              106  /* iterations at most; 0 only evaluates the residual (not smoother_) */
 #define RRB_OPT_NORM                  107  /* true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r'
                                               M^-1 r), as in the papers (not smoother_, sparse_) */
 #define RRB_OPT_REFERENCE             108  /* rhs: the same norm of b (projected where singular, reduced to S1 for
-                                              preconditioned); initial: of r0 (not smoother_, sparse_) */
+                                              preconditioned); initial: of r0 (not smoother_) */
 #define RRB_OPT_NULL_SPACE            109  /* auto: a connected component is singular iff |row sum| <= 1e-12 * center
                                               in all its rows; constant: iff <= 1e-6 * center (not smoother_,
                                               sparse_) */
@@ -76,8 +73,8 @@
                                               always) */
 #define RRB_OPT_CHECK_COMPATIBILITY   111  /* refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead
                                               of projecting it (not smoother_, sparse_) */
-#define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve (smoother_: an apply; sparse_: a format
-                                              that is made); 2: a line an iteration (a sweep) */
+#define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve (smoother_: an apply; sparse_: and a
+                                              factorize); 2: a line an iteration (a sweep) */
 #define RRB_OPT_LOG                   113  /* where lines go: callback, stderr, or the path (without blanks and
                                               commas) of a file to append to */
 #define RRB_OPT_LEVELS                200  /* number of red eliminations; 0: by size; more than the grid has: all it
@@ -93,7 +90,7 @@
 #define RRB_OPT_COMPENSATION          207  /* positive off-diagonals moved to the diagonals in M; auto: iff there are
                                               any */
 #define RRB_OPT_PRECISION             208  /* of the stored preconditioner; mixed: of CG too, on a device: taken as
-                                              bf16 (also dpcg_) */
+                                              bf16 (also dpcg_, sparse_) */
 #define RRB_OPT_CYCLE                 209  /* v: the papers' RRB; amli, k: recursive */
 #define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
@@ -115,9 +112,14 @@
                                               chosen */
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
                                               device relaxes them */
-#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid; neumann: a truncated Neumann series of order; ic0, ric
-                                              (relaxed): incomplete Cholesky without fill, on the CPU */
-#define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi */
+#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0, of minres jacobi, else ilu0,
+                                              jacobi where that has no pivot, none where a row has no diagonal);
+                                              neumann: a truncated Neumann series of order; ic0, ric (relaxed):
+                                              incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0:
+                                              incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree
+                                              (also sparse_) */
+#define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi (also
+                                              sparse_) */
 #define RRB_OPT_RIC_OMEGA             402  /* of ric: the part of dropped fill that is subtracted from the diagonal;
                                               0: ic0, 1: modified */
 #define RRB_OPT_DEFLATION             403  /* regions with a deflation vector each: boxes of cells, the caller's
@@ -140,43 +142,60 @@
                                               caller's, 0 for those found */
 #define RRB_OPT_LEADING_PLANE         413  /* values from one plane of the caller's arrays to the next, at least ny *
                                               leading_dimension; 0: that many */
+#define RRB_OPT_SOLVER                500  /* the method; auto: jacobi of a diagonal, cg where symmetric with a
+                                              positive diagonal (minres where that breaks down), minres where
+                                              symmetric, else idr; the text shorthands jcbi, gs, gssor are jacobi,
+                                              gauss_seidel, sor */
 #define RRB_OPT_FORMAT                502  /* how the matrix is stored for products; auto: the one of diagonal, dia,
                                               bsr, sell and csr that moves the fewest bytes */
+#define RRB_OPT_ORDERING              503  /* of the rows in a sweep of gauss_seidel and sor: as they are, by colours
+                                              (of A + A', first fit), in blocks that take old values of the others,
+                                              or forward and back */
+#define RRB_OPT_SOR_OMEGA             504  /* relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1
+                                              (sor: 1.25) */
+#define RRB_OPT_BLOCKS                505  /* blocks of ordering = blocks; 0: 16 */
 #define RRB_OPT_BLOCK_SIZE            506  /* rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take
                                               the fewest bytes */
 #define RRB_OPT_SLICE                 507  /* rows of a slice of sell (C); 0: 8 */
 #define RRB_OPT_SIGMA                 508  /* rows of sell that are sorted by length together; 0: 256 where that
                                               saves bytes, else 1, unsorted */
+#define RRB_OPT_RESTART               509  /* vectors of gmres between restarts */
+#define RRB_OPT_SHADOW                510  /* dimension s of the shadow space of idr */
+#define RRB_OPT_SHIFT                 511  /* s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot
+                                              is not positive the first of 1e-3, 2e-3, 4e-3, .. without one */
+#define RRB_OPT_DEGREE                513  /* of the polynomial of chebyshev */
+#define RRB_OPT_TRANSPOSE             514  /* how bicg multiplies with A': by a copy, or without one; auto: by a copy
+                                              unless that is above format_memory */
+#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a residual above this times its reference ends a solve; 0: 1e10, or
+                                              1e100 of jacobi, gauss_seidel and sor */
 #define RRB_OPT_FORMAT_MEMORY         516  /* bytes that the arrays of a format other than csr may take */
 
 /* Results: keys of get. */
-#define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply)
-                                                 (not sparse_) */
+#define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply) */
 #define RRB_INFO_STOP_REASON            1001  /* why the last solve ended; smoother_: monitor where a callback
-                                                 stopped the last apply, else none (not sparse_) */
+                                                 stopped the last apply, else none */
 #define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative, in the tested norm, of the guess; smoother_: 1, known
-                                                 where the last apply had a monitor, else refused (not sparse_) */
+                                                 where the last apply had a monitor, else refused */
 #define RRB_INFO_FINAL_RESIDUAL         1003  /* relative, in the tested norm, of x; recomputed as b - A x when a
                                                  solve ends, other than by a guess that stays; smoother_: as the
-                                                 monitor was told last, refused where the last apply had none (not
-                                                 sparse_) */
-#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches; sparse_:
-                                                 making of a format) */
-#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) (not sparse_) */
+                                                 monitor was told last, refused where the last apply had none */
+#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches; sparse_: or
+                                                 making of a format by a product) */
+#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) */
 #define RRB_INFO_SECONDS_TRANSFER       1006  /* of that, copies between host and device (not sparse_) */
 #define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle */
 #define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle (not sparse_) */
 #define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0
-                                                 before two iterations (not smoother_, sparse_) */
+                                                 before two iterations (not smoother_) */
 #define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A seen by the last solve; 0 before two
-                                                 iterations (not smoother_, sparse_) */
-#define RRB_INFO_BACKEND                1011  /* the one in use (not sparse_) */
+                                                 iterations (not smoother_) */
+#define RRB_INFO_BACKEND                1011  /* the one in use */
 #define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use, -1: none (not sparse_) */
-#define RRB_INFO_THREADS                1013  /* threads in use (not sparse_) */
+#define RRB_INFO_THREADS                1013  /* threads in use */
 #define RRB_INFO_CUDA_KERNELS           1014  /* 1: this build of the library has CUDA kernels; 0: it was built with
                                                  RRBSOLVER_CUDA=off (not sparse_) */
 #define RRB_INFO_LEVELS                 1100  /* red eliminations in use */
-#define RRB_INFO_PRECISION              1101  /* the one in use (also dpcg_) */
+#define RRB_INFO_PRECISION              1101  /* the one in use (also dpcg_, sparse_) */
 #define RRB_INFO_CYCLE                  1102  /* the one in use; amli and v are fixed linear M, k is not */
 #define RRB_INFO_COMPONENTS             1103  /* connected components of two nodes or more (also dpcg_) */
 #define RRB_INFO_SINGULAR_COMPONENTS    1104  /* of those, singular ones (also dpcg_) */
@@ -186,7 +205,7 @@
 #define RRB_INFO_BLOCK_INVERSES         1201  /* different blocks whose inverses are held */
 #define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
 #define RRB_INFO_CELLS                  1203  /* cells of all patches */
-#define RRB_INFO_PRECONDITIONER         1300  /* the one in use */
+#define RRB_INFO_PRECONDITIONER         1300  /* the one in use (also sparse_) */
 #define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use, the first that holds; anisotropic:
                                                  couplings of a direction are weak, coarsening is cell; labels: of
                                                  the caller, deflated; contrast: couplings of one direction are too
@@ -209,11 +228,18 @@
 #define RRB_INFO_NONZEROS               1402  /* entries of the matrix, given zeros too */
 #define RRB_INFO_STORED                 1403  /* values of the format in use, padding too; 0 before the first product */
 #define RRB_INFO_FORMAT                 1404  /* the one in use; auto: no product yet */
+#define RRB_INFO_SOLVER                 1405  /* the method in use, after a solve that of its end; auto: no factorize
+                                                 yet */
 #define RRB_INFO_SYMMETRIC              1407  /* 1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest
                                                  of row i where that is 0; 0: not so */
+#define RRB_INFO_DOMINANCE              1408  /* of the diagonal over the other entries of a row */
 #define RRB_INFO_ZERO_DIAGONALS         1409  /* rows with a zero or no entry on the diagonal */
 #define RRB_INFO_EMPTY_ROWS             1410  /* rows without entries */
 #define RRB_INFO_DUPLICATES             1411  /* entries given at a place that had one, which were added */
+#define RRB_INFO_COLOURS                1412  /* colours of ordering = multicolour */
+#define RRB_INFO_SWEEP_LEVELS           1413  /* levels of rows that do not wait for each other, in a sweep or a
+                                                 triangular solve */
+#define RRB_INFO_SHIFT                  1414  /* of ic0 in use */
 #define RRB_INFO_BYTES_PER_NONZERO      1415  /* of the format in use, with x and y, which a product moves; 0 before
                                                  the first product */
 #define RRB_INFO_LONGEST_ROW            1416  /* entries of the longest row */
@@ -272,6 +298,10 @@
 #define RRB_PRECONDITIONER_IC0                    4
 #define RRB_PRECONDITIONER_RIC                    5
 #define RRB_PRECONDITIONER_MULTIGRID              6
+#define RRB_PRECONDITIONER_AMG                    7
+#define RRB_PRECONDITIONER_SSOR                   8
+#define RRB_PRECONDITIONER_ILU0                   9
+#define RRB_PRECONDITIONER_CHEBYSHEV             10
 #define RRB_DEFLATION_AUTO                        0
 #define RRB_DEFLATION_NONE                        1
 #define RRB_DEFLATION_SUBDOMAIN                   2
@@ -284,6 +314,16 @@
 #define RRB_COARSENING_AUTO                       0
 #define RRB_COARSENING_VERTEX                     1
 #define RRB_COARSENING_CELL                       2
+#define RRB_SOLVER_AUTO                           0
+#define RRB_SOLVER_JACOBI                         1
+#define RRB_SOLVER_GAUSS_SEIDEL                   2
+#define RRB_SOLVER_SOR                            3
+#define RRB_SOLVER_CG                             4
+#define RRB_SOLVER_BICG                           5
+#define RRB_SOLVER_MINRES                         6
+#define RRB_SOLVER_BICGSTAB                       7
+#define RRB_SOLVER_GMRES                          8
+#define RRB_SOLVER_IDR                            9
 #define RRB_FORMAT_AUTO                           0
 #define RRB_FORMAT_COO                            1
 #define RRB_FORMAT_CSR                            2
@@ -296,6 +336,13 @@
 #define RRB_FORMAT_TJDS                           9
 #define RRB_FORMAT_SKYLINE                       10
 #define RRB_FORMAT_DIAGONAL                      11
+#define RRB_ORDERING_NATURAL                      0
+#define RRB_ORDERING_MULTICOLOUR                  1
+#define RRB_ORDERING_BLOCKS                       2
+#define RRB_ORDERING_SYMMETRIC                    3
+#define RRB_TRANSPOSE_AUTO                        0
+#define RRB_TRANSPOSE_COPY                        1
+#define RRB_TRANSPOSE_NONE                        2
 #define RRB_STOP_REASON_NONE                      0
 #define RRB_STOP_REASON_CONVERGED                 1
 #define RRB_STOP_REASON_INITIAL_GUESS             2
@@ -305,16 +352,16 @@
 #define RRB_STOP_REASON_STAGNATED                 6
 #define RRB_STOP_REASON_BREAKDOWN                 7
 #define RRB_STOP_REASON_DIVERGED                  8
-#define RRB_PRECONDITIONER_AMG                    7
-#define RRB_PRECONDITIONER_SSOR                   8
-#define RRB_PRECONDITIONER_ILU0                   9
-#define RRB_PRECONDITIONER_CHEBYSHEV             10
 #define RRB_AUTO_REASON_ASKED                     0
 #define RRB_AUTO_REASON_PLAIN                     1
 #define RRB_AUTO_REASON_CONTRAST                  2
 #define RRB_AUTO_REASON_THIN                      3
 #define RRB_AUTO_REASON_ANISOTROPIC               4
 #define RRB_AUTO_REASON_LABELS                    5
+#define RRB_DOMINANCE_NONE                        0
+#define RRB_DOMINANCE_WEAK                        1
+#define RRB_DOMINANCE_IRREDUCIBLE                 2
+#define RRB_DOMINANCE_STRICT                      3
 
 /* Choices of arguments. */
 #define RRB_VECTOR_RHS          0  /* which of sparse_get_vector */
@@ -900,8 +947,48 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
 rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, int64_t *i1, int64_t *i2, double *values);
 
 /**
- * y = A x, with x of as many values as columns and y of as many as rows, by one thread. The first product, and the
- * first after new values or another `format`, makes the format. x must not overlap y. Errors: `RRB_ERR_NULL`,
+ * Checks a square matrix and makes what a solve needs: the format of products, the preconditioner, vectors. What
+ * `auto` takes, `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` tell; with `verbosity=1` a line
+ * does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
+ * rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
+ * `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
+ * given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (`preconditioner=amg`; methods that take no such preconditioner),
+ * `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
+ * and the factorization of ic0 or ilu0. Source: docs/sparse.md.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status sparse_factorize(sparse_handle *h);
+
+/**
+ * Solves A x = b by the method of `sparse_factorize`. `x` is the initial guess on entry and the solution on return;
+ * `b` is not written; both have as many values as rows. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol)
+ * in the 2-norm, of a residual that is computed from x, not recurred. b = 0 gives x = 0 at once. Returns `RRB_OK`,
+ * `RRB_NOT_CONVERGED` (`RRB_INFO_STOP_REASON`: max_iter, stagnated, or diverged with x as given), `RRB_STOPPED`;
+ * errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN` (cg
+ * of an indefinite matrix), all with x as given. Takes no memory, starts no thread. Source: docs/sparse.md.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
+ */
+rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
+
+/**
+ * z = M^-1 r with the preconditioner of `sparse_factorize`, for a foreign Krylov loop. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT` (as for `sparse_solve`), `RRB_ERR_STATE`, `RRB_ERR_UNSUPPORTED` (a `solver` that sweeps),
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+ *
+ * Required:
+ * As for `sparse_solve`.
+ */
+rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
+
+/**
+ * y = A x, with x of as many values as columns and y of as many as rows, by the threads of `threads` where a format
+ * has its rows one by one (not coo, csc, jds, tjds, skyline). The first product, and the first after new values or
+ * another `format`, makes the format; `sparse_factorize` does, too. x must not overlap y. Errors: `RRB_ERR_NULL`,
  * `RRB_ERR_ARGUMENT` (overlap; an entry that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle),
  * `RRB_ERR_NOT_FINITE` (x, with `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what
  * `RRB_INFO_BYTES_PER_NONZERO` tells of memory traffic, 2 flops a stored value.

@@ -566,7 +566,7 @@ struct format_arrays {
     std::vector<double> values;
 };
 
-/// A general sparse matrix: its products, storage formats and files. Move only. Indices are std::int32_t or
+/// A general sparse matrix: solves with it, its products, storage formats and files. Move only. Indices are std::int32_t or
 /// std::int64_t, counted from `base`, 0 or 1; any order within a row is taken, values given at one place are added,
 /// zeros stay.
 class sparse : public detail::family<detail::sparse_functions> {
@@ -640,6 +640,24 @@ public:
                         std::vector<std::int64_t>(length(2)), std::vector<double>(length(3))};
         detail::check(sparse_arrays(handle(), format, a.i0.data(), a.i1.data(), a.i2.data(), a.values.data()));
         return a;
+    }
+
+    /// Checks the matrix, chooses what the options leave open, makes the preconditioner.
+    void factorize() { detail::check(sparse_factorize(handle())); }
+
+    /// A x = b; x: initial guess in, solution out. Iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
+    /// Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
+    [[nodiscard]] rrb_status solve(input b, output x) {
+        check_size("b", b.size(), rows_);
+        check_size("x", x.size(), rows_);
+        return finish(sparse_solve(handle(), b.data(), x.data()));
+    }
+
+    /// z = M^-1 r with the preconditioner M, for a Krylov loop of your own.
+    void apply(input r, output z) {
+        check_size("r", r.size(), rows_);
+        check_size("z", z.size(), rows_);
+        detail::check(sparse_apply(handle(), r.data(), z.data()));
     }
 
     /// y = A x

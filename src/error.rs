@@ -239,6 +239,16 @@ pub enum Error {
         /// Where it happened.
         iteration: usize,
     },
+    /// p'Ap of a matrix that should be definite, in a family that has a method for others.
+    #[error("p'Ap = {value:e} in iteration {iteration}: the matrix is indefinite; take {instead}")]
+    Indefinite {
+        /// Its value.
+        value: f64,
+        /// Where it happened.
+        iteration: usize,
+        /// What to take in place of cg.
+        instead: &'static str,
+    },
     /// The result does not fit a double.
     #[error("{0}")]
     Overflow(String),
@@ -338,7 +348,7 @@ impl Error {
             Self::Unsupported(_) => RRB_ERR_UNSUPPORTED,
             Self::Matrix { .. } => RRB_ERR_MATRIX,
             Self::Overflow(_) => RRB_ERR_NOT_FINITE,
-            Self::Breakdown { .. } => RRB_ERR_BREAKDOWN,
+            Self::Breakdown { .. } | Self::Indefinite { .. } => RRB_ERR_BREAKDOWN,
             Self::Underflow { .. } => RRB_ERR_RANGE,
             Self::NoMemory(_) | Self::Memory(_) => RRB_ERR_MEMORY,
             Self::NoDevice(_) => RRB_ERR_NO_DEVICE,

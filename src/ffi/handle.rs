@@ -171,13 +171,18 @@ impl<C: Core> Base<C> {
         }
     }
 
+    /// Something was made that results tell the time of.
+    pub fn end_setup(&mut self, start: Instant) {
+        self.seconds_setup = start.elapsed().as_secs_f64();
+    }
+
     /// Makes a core of the one before, by the clock.
     pub fn set_up(&mut self, make: impl FnOnce(&mut Self, Option<C>) -> Result<C>) -> Result<()> {
         let start = Instant::now();
         let previous = self.core.take();
         self.core = Some(make(self, previous)?);
         self.stale = None;
-        self.seconds_setup = start.elapsed().as_secs_f64();
+        self.end_setup(start);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
 
 mod dpcg;
+mod ending;
 mod entries;
 mod environment;
 mod guard;

@@ -4,7 +4,8 @@
 //! Arrays are `a[k * plane + j * ld + i]`, i fastest; a 2D grid is one plane. Pointers are borrowed for the call only.
 
 use crate::backend::steps::solve::Arrays;
-use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
+use crate::error::{Error, Result};
+use crate::ffi::ending::Ending;
 use crate::ffi::guard::entry;
 use crate::ffi::handle::{Base, Handle, with, with_ok};
 use crate::ffi::rrb_status;
@@ -12,10 +13,9 @@ use crate::ffi::spaces::{Extent, check_array, on_device};
 use crate::ffi::watch::Words;
 use crate::grid::cells::Cells;
 use crate::grid::outward::Outward;
-use crate::options::{Choice, Memory, Options, ResultEntry, info, opt};
-use crate::report::{Nobody, Observer, Outcome, StopReason};
+use crate::options::{Memory, Options, ResultEntry, opt};
+use crate::report::{Nobody, Observer, Outcome};
 use crate::solver::machine::Core;
-use crate::spectrum::lanczos_extremes;
 use std::fmt;
 
 /// A part of every such handle.
@@ -24,7 +24,7 @@ pub struct System<C> {
     pub cells: Cells,
     /// 2 or 3.
     dimensions: usize,
-    outcome: Outcome,
+    ending: Ending,
     /// Couplings that point out of the grid were logged.
     outward_seen: bool,
 }
@@ -76,7 +76,7 @@ impl<C: Core> System<C> {
             base: Base::new(words),
             cells: Cells { nx: extent(0), ny: extent(1), nz: extent(2) },
             dimensions: extents.len(),
-            outcome: Outcome::default(),
+            ending: Ending::default(),
             outward_seen: false,
         })
     }
@@ -174,30 +174,8 @@ impl<C: Core> System<C> {
 
     /// Solves, with history, log and monitor; `in_use` is told in the log.
     fn solve(&mut self, arrays: Arrays, call: Call<C, Outcome>, in_use: fn(&C) -> [&'static str; 2]) -> Result<i32> {
-        let start = self.base.begin_solve();
-        self.outcome = Outcome::default();
-        let result = self.base.run(|core, options, watch| call(core, arrays, options, watch));
-        self.base.end_solve(start);
-        if let Err(Error::Breakdown { iteration, .. }) = result {
-            self.outcome = Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
-        }
-        self.outcome = result?;
-        self.log_line(in_use);
-        Ok(match self.outcome.reason {
-            StopReason::MaxIter | StopReason::Stagnated | StopReason::Diverged => RRB_NOT_CONVERGED,
-            StopReason::Monitor => RRB_STOPPED,
-            _ => RRB_OK,
-        })
-    }
-
-    fn log_line(&mut self, in_use: fn(&C) -> [&'static str; 2]) {
-        let Some(core) = &self.base.core else { return };
-        let (extents, outcome) = (Extents(self.cells, self.dimensions), self.outcome);
-        let (backend, [format, method]) = (core.machine().backend.name(), in_use(core));
-        self.base.log_solve(format_args!(
-            "{extents}, {backend} {format} {method}, {} iterations, relative residual {:.3e} -> {:.3e}",
-            outcome.iterations, outcome.initial_residual, outcome.final_residual
-        ));
+        let extents = Extents(self.cells, self.dimensions);
+        self.ending.solve(&mut self.base, |core, options, watch| call(core, arrays, options, watch), extents, in_use)
     }
 
     /// Makes a core of the one before and heeds what points out of the grid.
@@ -289,17 +267,9 @@ impl<H: SystemHandle> Handle for H {
     }
 
     fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
-        let System { base, outcome, .. } = self.system();
-        let extremes = || lanczos_extremes(base.history.coefficients()).unwrap_or((0.0, 0.0));
-        Ok(match entry.key {
-            info::ITERATIONS => outcome.iterations as f64,
-            info::STOP_REASON => outcome.reason.number() as f64,
-            info::INITIAL_RESIDUAL => outcome.initial_residual,
-            info::FINAL_RESIDUAL => outcome.final_residual,
-            info::LAMBDA_MIN => extremes().0,
-            info::LAMBDA_MAX => extremes().1,
-            key => base.core.as_ref().map_or(0.0, |core| H::result_of(core, key)),
-        })
+        let System { base, ending, .. } = self.system();
+        let of_core = || base.core.as_ref().map_or(0.0, |core| H::result_of(core, entry.key));
+        Ok(ending.result(entry.key, &base.history).unwrap_or_else(of_core))
     }
 }
 
@@ -365,7 +335,7 @@ pub unsafe fn solve_once<H: SystemHandle>(
         let status = h.system_mut().solve(arrays, call, H::in_use)?;
         if !iterations.is_null() {
             // SAFETY: not NULL, and the caller gave an int64_t.
-            unsafe { *iterations = h.system().outcome.iterations as i64 };
+            unsafe { *iterations = h.system().ending.iterations() as i64 };
         }
         Ok(status)
     })

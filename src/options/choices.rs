@@ -114,6 +114,11 @@ choices! {
         Coo = 1 "coo", Csr = 2 "csr", Csc = 3 "csc", Bsr = 4 "bsr", Dia = 5 "dia", Ell = 6 "ell", Sell = 7 "sell",
         Jds = 8 "jds", Tjds = 9 "tjds", Skyline = 10 "skyline", Diagonal = 11 "diagonal",
     }
+    /// How a general system is solved.
+    Solver {
+        Auto = 0 "auto", Jacobi = 1 "jacobi", GaussSeidel = 2 "gauss_seidel", Sor = 3 "sor", Cg = 4 "cg",
+        Bicg = 5 "bicg", Minres = 6 "minres", Bicgstab = 7 "bicgstab", Gmres = 8 "gmres", Idr = 9 "idr",
+    }
     /// In which order a sweep takes the rows.
     Ordering {
         Natural = 0 "natural",
@@ -123,6 +128,19 @@ choices! {
         Blocks = 2 "blocks",
         /// Forward, then back:
         Symmetric = 3 "symmetric",
+    }
+    /// How a method multiplies with A'.
+    Transpose { Auto = 0 "auto", Copy = 1 "copy", None = 2 "none", }
+    /// How |a_ii| compares with the sum of the other magnitudes of row i.
+    Dominance {
+        /// It is smaller in some row:
+        None = 0 "none",
+        /// It is smaller nowhere:
+        Weak = 1 "weak",
+        /// The same, it is larger in some row, and every row leads to every other:
+        Irreducible = 2 "irreducible",
+        /// It is larger everywhere:
+        Strict = 3 "strict",
     }
     /// What else a file holds beside a matrix.
     Vector { Rhs = 0 "rhs", Guess = 1 "guess", Solution = 2 "solution", }

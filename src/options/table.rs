@@ -6,9 +6,9 @@
 //! `dpcg` results 1300, `sparse` results 1400.
 
 use super::choices::{
-    AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, FileFormat, Format,
-    Fusion, Lumping, Memory, Method, Norm, NullSpace, Parallel, Precision, Preconditioner, Reference, Remainder,
-    StopReason, Transfer, Vector,
+    AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, Dominance, FileFormat,
+    Format, Fusion, Lumping, Memory, Method, Norm, NullSpace, Ordering, Parallel, Precision, Preconditioner, Reference,
+    Remainder, Solver, StopReason, Transfer, Transpose, Vector,
 };
 use crate::error::Error;
 
@@ -31,11 +31,21 @@ const ALL: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg, Family::Spa
 /// Those that work on grids.
 const GRIDS: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
 /// Those that solve to a tolerance.
-const SOLVERS: Families = &[Family::Rrb, Family::Dpcg];
+const SOLVERS: Families = &[Family::Rrb, Family::Dpcg, Family::Sparse];
+/// Of those, the ones that solve on grids.
+const STENCILS: Families = &[Family::Rrb, Family::Dpcg];
+/// What two families have beside those.
+const DPCG_SPARSE: Families = &[Family::Dpcg, Family::Sparse];
 const RRB: Families = &[Family::Rrb];
 const SMOOTHER: Families = &[Family::Smoother];
 const DPCG: Families = &[Family::Dpcg];
 const SPARSE: Families = &[Family::Sparse];
+
+/// Those of `sparse_`: a grid has others.
+const SPARSE_PRECONDITIONERS: &[(&str, i64)] = {
+    const NAMES: &[(&str, i64)] = Preconditioner::NAMES;
+    &[NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[4], NAMES[7], NAMES[8], NAMES[9], NAMES[10]]
+};
 
 /// Rows and columns of a block of format bsr at most.
 pub const MOST_BLOCK: usize = 32;
@@ -59,7 +69,7 @@ impl Family {
         match self {
             Self::Rrb => "it solves on 2D grids to a tolerance",
             Self::Dpcg => "it solves on 3D grids to a tolerance",
-            Self::Sparse => "it holds matrices, multiplies with them, and reads and writes them",
+            Self::Sparse => "it solves on one host with the matrix of the caller",
             Self::Smoother => "it solves to no tolerance, but does the sweeps that smoother_apply is told",
         }
     }
@@ -252,11 +262,11 @@ const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
 }
 
 options! {
-    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES);
+    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first(Backend::NAMES, 2);
         "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory \
          = device), else cpu";
     DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "CUDA ordinal";
-    THREADS = 102 "threads" Factorize GRIDS int(0, 0, 4096);
+    THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
         "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity \
          mask, in that order";
     MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
@@ -266,20 +276,20 @@ options! {
     ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false); "see rel_tol; unit of the tested norm";
     MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
         "iterations at most; 0 only evaluates the residual";
-    NORM = 107 "norm" Now SOLVERS Kind::Choice(Norm::NAMES);
+    NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
         "true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
         "rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0";
-    NULL_SPACE = 109 "null_space" Factorize SOLVERS Kind::Choice(NullSpace::NAMES);
+    NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
         "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= \
          1e-6 * center";
     CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
         "1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at \
          factorize; 2: refuse those too (smoother_, sparse_: as 1; entries of a sparse matrix are finite always)";
-    CHECK_COMPATIBILITY = 111 "check_compatibility" Now SOLVERS SWITCH_OFF;
+    CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
         "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
-        "0: silent; 1: a line a solve (smoother_: an apply; sparse_: a format that is made); 2: a line an iteration (a \
+        "0: silent; 1: a line a solve (smoother_: an apply; sparse_: and a factorize); 2: a line an iteration (a \
          sweep)";
     LOG = 113 "log" Now ALL Kind::Text("callback");
         "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
@@ -296,16 +306,16 @@ options! {
         "nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
         "omega: the part of a dropped coupling that is added to the diagonal";
-    FUSION = 206 "fusion" Factorize SOLVERS Kind::Choice(Fusion::NAMES);
+    FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
         "on: fused stages where the backend has them; off: the unfused textbook steps";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
         "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
-    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG first(Precision::NAMES, 3);
+    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
         "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES); "v: the papers' RRB; amli, k: recursive";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64); "recursion every so many levels; 0: chosen";
     CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations of a recursion";
-    LEADING_DIMENSION = 212 "leading_dimension" Factorize SOLVERS int(0, 0, i64::MAX);
+    LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
 
     METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
@@ -328,10 +338,14 @@ options! {
     TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
         "order of copies and kernels for patches that live on the host while a device relaxes them";
 
-    PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 7);
-        "auto: multigrid; neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky \
-         without fill, on the CPU";
-    ORDER = 401 "order" Factorize DPCG int(2, 0, 8); "terms of the Neumann series beside the first; 0: as jacobi";
+    PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 7),
+        SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
+        "auto: multigrid (sparse_: of cg ic0, of minres jacobi, else ilu0, jacobi where that has no pivot, none where \
+         a row has no diagonal); neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky \
+         without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in \
+         D^-1 A of degree";
+    ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
+        "terms of the Neumann series beside the first; 0: as jacobi";
     RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
         "of ric: the part of dropped fill that is subtracted from the diagonal; 0: ic0, 1: modified";
     DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
@@ -355,32 +369,51 @@ options! {
     LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
         "values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many";
 
+    SOLVER = 500 "solver" Factorize SPARSE Kind::Choice(Solver::NAMES);
+        "the method; auto: jacobi of a diagonal, cg where symmetric with a positive diagonal (minres where that breaks \
+         down), minres where symmetric, else idr; the text shorthands jcbi, gs, gssor are jacobi, gauss_seidel, sor";
     FORMAT = 502 "format" Factorize SPARSE Kind::Choice(Format::NAMES);
         "how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the \
          fewest bytes";
+    ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
+        "of the rows in a sweep of gauss_seidel and sor: as they are, by colours (of A + A', first fit), in blocks \
+         that take old values of the others, or forward and back";
+    SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
+        "relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1 (sor: 1.25)";
+    BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "blocks of ordering = blocks; 0: 16";
     BLOCK_SIZE = 506 "block_size" Factorize SPARSE int(0, 0, MOST_BLOCK as i64);
         "rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes";
     SLICE = 507 "slice" Factorize SPARSE int(0, 0, MOST_SLICE as i64); "rows of a slice of sell (C); 0: 8";
     SIGMA = 508 "sigma" Factorize SPARSE int(0, 0, 2_147_483_647);
         "rows of sell that are sorted by length together; 0: 256 where that saves bytes, else 1, unsorted";
+    RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "vectors of gmres between restarts";
+    SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
+    SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
+        "s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot is not positive the first of 1e-3, \
+         2e-3, 4e-3, .. without one";
+    DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "of the polynomial of chebyshev";
+    TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
+        "how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory";
+    DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
+        "a residual above this times its reference ends a solve; 0: 1e10, or 1e100 of jacobi, gauss_seidel and sor";
     FORMAT_MEMORY = 516 "format_memory" Factorize SPARSE int(17_179_869_184, 0, i64::MAX);
         "bytes that the arrays of a format other than csr may take";
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" GRIDS false &[],
+    ITERATIONS = 1000 "iterations" ALL false &[],
         "iterations of the last solve (smoother_: sweeps of the last apply)";
-    STOP_REASON = 1001 "stop_reason" GRIDS false StopReason::NAMES,
+    STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
         "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
-    INITIAL_RESIDUAL = 1002 "initial_residual" GRIDS true &[],
+    INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
         "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else \
          refused";
-    FINAL_RESIDUAL = 1003 "final_residual" GRIDS true &[],
+    FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
         "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that \
          stays; smoother_: as the monitor was told last, refused where the last apply had none";
     SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
-        "wall time of the last factorize (smoother_: set_patches; sparse_: making of a format)";
-    SECONDS_SOLVE = 1005 "seconds_solve" GRIDS true &[], "wall time of the last solve (smoother_: apply)";
+        "wall time of the last factorize (smoother_: set_patches; sparse_: or making of a format by a product)";
+    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time of the last solve (smoother_: apply)";
     SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[], "of that, copies between host and device";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle";
     BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle";
@@ -388,17 +421,17 @@ results! {
         "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
     LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
         "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
-    BACKEND = 1011 "backend" GRIDS false Backend::NAMES, "the one in use";
+    BACKEND = 1011 "backend" ALL false Backend::NAMES, "the one in use";
     DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use, -1: none";
-    THREADS = 1013 "threads" GRIDS false &[], "threads in use";
+    THREADS = 1013 "threads" ALL false &[], "threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
         "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" RRB false &[], "red eliminations in use";
     PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "the one in use";
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; amli and v are fixed linear M, k is not";
-    COMPONENTS = 1103 "components" SOLVERS false &[], "connected components of two nodes or more";
-    SINGULAR_COMPONENTS = 1104 "singular_components" SOLVERS false &[], "of those, singular ones";
+    COMPONENTS = 1103 "components" STENCILS false &[], "connected components of two nodes or more";
+    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "of those, singular ones";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[],
         "positive couplings moved to the diagonals of M";
     GRIDS = 1106 "grids" RRB false &[], "r1/r2/b1/b2 grids in use";
@@ -406,7 +439,7 @@ results! {
     BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "different blocks whose inverses are held";
     GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[], "boxes of ghost cells copied between patches before a sweep";
     CELLS = 1203 "cells" SMOOTHER false &[], "cells of all patches";
-    PRECONDITIONER = 1300 "preconditioner" DPCG false Preconditioner::NAMES, "the one in use";
+    PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "the one in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
         "why auto took what is in use, the first that holds; anisotropic: couplings of a direction are weak, \
          coarsening is cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; \
@@ -430,11 +463,19 @@ results! {
     NONZEROS = 1402 "nonzeros" SPARSE false &[], "entries of the matrix, given zeros too";
     STORED = 1403 "stored" SPARSE false &[], "values of the format in use, padding too; 0 before the first product";
     FORMAT = 1404 "format" SPARSE false Format::NAMES, "the one in use; auto: no product yet";
+    SOLVER = 1405 "solver" SPARSE false Solver::NAMES,
+        "the method in use, after a solve that of its end; auto: no factorize yet";
     SYMMETRIC = 1407 "symmetric" SPARSE false &[],
         "1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of row i where that is 0; 0: not so";
+    DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES,
+        "of the diagonal over the other entries of a row";
     ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "rows with a zero or no entry on the diagonal";
     EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "rows without entries";
     DUPLICATES = 1411 "duplicates" SPARSE false &[], "entries given at a place that had one, which were added";
+    COLOURS = 1412 "colours" SPARSE false &[], "colours of ordering = multicolour";
+    SWEEP_LEVELS = 1413 "sweep_levels" SPARSE false &[],
+        "levels of rows that do not wait for each other, in a sweep or a triangular solve";
+    SHIFT = 1414 "shift" SPARSE true &[], "of ic0 in use";
     BYTES_PER_NONZERO = 1415 "bytes_per_nonzero" SPARSE true &[],
         "of the format in use, with x and y, which a product moves; 0 before the first product";
     LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "entries of the longest row";

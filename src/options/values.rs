@@ -202,6 +202,15 @@ impl Options {
         let Some((name, value)) = entry.split_once('=') else {
             return Err(Error::Option(format!("'{entry}' is not of the form name=value")));
         };
+        let (name, value) = if self.family == Family::Sparse { solver_shorthand(name, value) } else { (name, value) };
+        if name == "eps" && self.family == Family::Sparse {
+            self.set_named("rel_tol", value)?;
+            return self.set_named("reference", "initial");
+        }
+        self.set_named(name, value)
+    }
+
+    fn set_named(&mut self, name: &str, value: &str) -> Result<()> {
         let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.name == name) else {
             let nearest = nearest_name(name, self.known().map(|(_, o)| o.name));
             return Err(Error::Option(format!("unknown option '{name}'; did you mean '{nearest}'?")));
@@ -261,6 +270,18 @@ fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
         "m2u" => Some((Lumping::M2, 0.0)),
         "m2m" => Some((Lumping::M2, 1.0)),
         _ => None,
+    }
+}
+
+/// Names of the 2008 thesis' programs; their eps is relative to the first residual.
+fn solver_shorthand<'a>(name: &'a str, value: &'a str) -> (&'a str, &'a str) {
+    match (name, value) {
+        ("solver", "jcbi") => (name, "jacobi"),
+        ("solver", "gs") => (name, "gauss_seidel"),
+        ("solver", "gssor") => (name, "sor"),
+        ("it_max", _) => ("max_iter", value),
+        ("verb", _) => ("verbosity", value),
+        _ => (name, value),
     }
 }
 
@@ -336,7 +357,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
     use crate::error::RRB_ERR_ARGUMENT;
-    use crate::options::Precision;
+    use crate::options::{Precision, Reference, Solver};
 
     #[test]
     fn keys_and_names_are_unique() {
@@ -444,6 +465,25 @@ mod tests {
         assert!(Options::new(Family::Rrb).set_text("order=3").unwrap_err().to_string().contains("it is one of dpcg_"));
         let precision: Precision = o.choice(opt::PRECISION);
         assert_eq!((precision, o.int(opt::ORDER), o.real(opt::RIC_OMEGA)), (Precision::F32, 2, 0.97));
+    }
+
+    /// The thesis' names are those of `sparse_` alone; a shorthand is all or nothing, too.
+    #[test]
+    fn shorthands_of_the_thesis() {
+        let mut o = Options::new(Family::Sparse);
+        o.set_text("solver=gssor it_max=77 eps=1e-5 verb=1").unwrap();
+        assert_eq!((o.choice::<Solver>(opt::SOLVER), o.int(opt::MAX_ITER)), (Solver::Sor, 77));
+        assert_eq!((o.real(opt::REL_TOL), o.choice::<Reference>(opt::REFERENCE)), (1e-5, Reference::Initial));
+        assert_eq!(o.int(opt::VERBOSITY), 1);
+        assert!(o.set_text("solver=gs eps=2").is_err());
+        assert_eq!(o.choice::<Solver>(opt::SOLVER), Solver::Sor);
+        assert!(Options::new(Family::Rrb).set_text("it_max=3").is_err());
+        // A preconditioner of grids alone.
+        let sentence = o.set_text("preconditioner=multigrid").unwrap_err().to_string();
+        assert!(
+            sentence.starts_with("preconditioner must be one of auto, none, jacobi, neumann, ic0, amg"),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -6,9 +6,11 @@ use super::csr::Csr;
 use super::files::write::{WriteResult, write};
 use super::formats::Kind;
 use super::index::Index;
+use super::inspection::Inspection;
 use super::stored::{Size, Stored};
 use crate::error::Result;
-use crate::options::FileFormat;
+use crate::options::{Dominance, FileFormat};
+use crate::runtime::heap::boxed;
 use std::io::Write;
 
 /// What a matrix tells of itself.
@@ -24,7 +26,6 @@ pub struct Facts {
 }
 
 /// A matrix by rows, by the width of its indices.
-#[allow(dead_code)] // solver::sparse takes it.
 #[derive(Clone, Copy)]
 pub enum AnyCsr<'a> {
     Narrow(&'a Csr<u32>),
@@ -33,7 +34,6 @@ pub enum AnyCsr<'a> {
 
 /// An index of matrices that handles hold.
 pub trait Width: Index {
-    #[allow(dead_code)] // solver::sparse takes it.
     fn any(csr: &Csr<Self>) -> AnyCsr<'_>;
 }
 
@@ -57,8 +57,12 @@ pub trait Matrix {
     fn empty_rows(&self) -> usize;
     /// Rows that have a column of their number, but no entry there or a zero.
     fn zero_diagonals(&self) -> usize;
-    /// Whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of row i where that is 0.
-    fn is_symmetric(&self) -> bool;
+    /// What is seen of a square matrix before a method is chosen.
+    fn inspect(&self) -> Result<Inspection>;
+    /// How the diagonal of a square matrix compares with the rest of its rows.
+    fn dominance(&self) -> Result<Dominance>;
+    /// A', by rows.
+    fn transposed(&self) -> Result<Box<dyn Stored>>;
     /// New values of all entries, in the order in which they were given.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
     /// The format that is wanted, and what it takes.
@@ -67,24 +71,11 @@ pub trait Matrix {
     fn store(&self, kind: Kind, size: &Size) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
     /// The matrix by rows, whose arrays are read where products are not enough.
-    #[allow(dead_code)] // solver::sparse takes it.
     fn any(&self) -> AnyCsr<'_>;
     /// Writes a file.
     fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult;
     /// Bytes of all arrays.
     fn bytes(&self) -> usize;
-}
-
-/// Of entries that are equal, in `is_symmetric`.
-const ROUNDING: f64 = 1e-12;
-
-/// Whether entry (i, j) of row i is that of row j.
-fn is_mirrored<I: Index>(a: &Csr<I>, i: usize, j: usize, value: f64) -> bool {
-    let difference = (value - a.get(j, i).unwrap_or(0.0)).abs();
-    let diagonal = |i| a.get(i, i).unwrap_or(0.0).abs().sqrt();
-    let scale = diagonal(i) * diagonal(j);
-    let largest = || a.row(i).map(|(_, a)| a.abs()).fold(0.0, f64::max);
-    difference <= ROUNDING * if scale > 0.0 { scale } else { largest() }
 }
 
 impl<I: Width> Matrix for Assembled<I> {
@@ -111,9 +102,16 @@ impl<I: Width> Matrix for Assembled<I> {
         (0..a.rows().min(a.cols)).filter(|&i| a.get(i, i).unwrap_or(0.0) == 0.0).count()
     }
 
-    fn is_symmetric(&self) -> bool {
-        let a = &self.csr;
-        a.rows() == a.cols && a.entries().all(|(i, j, value)| i == j || is_mirrored(a, i, j, value))
+    fn inspect(&self) -> Result<Inspection> {
+        self.csr.inspect()
+    }
+
+    fn dominance(&self) -> Result<Dominance> {
+        self.csr.dominance()
+    }
+
+    fn transposed(&self) -> Result<Box<dyn Stored>> {
+        Ok(boxed(self.csr.transposed()?, "a transposed matrix")?)
     }
 
     fn set_values(&mut self, values: &[f64]) -> Result<()> {

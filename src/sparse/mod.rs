@@ -9,6 +9,7 @@ mod formats;
 mod given;
 mod import;
 mod index;
+mod inspection;
 mod matrix;
 mod stored;
 
@@ -20,9 +21,8 @@ pub use formats::Kind;
 pub use given::{Entries, Order};
 pub use import::import;
 pub use index::{Index, Indices};
-#[allow(unused_imports)] // solver::sparse takes it.
-pub use matrix::AnyCsr;
-pub use matrix::Matrix;
+pub use inspection::{Asymmetry, Inspection};
+pub use matrix::{AnyCsr, Matrix};
 pub use stored::{Arrays, Given, Places, Size, Stored};
 
 #[cfg(test)]

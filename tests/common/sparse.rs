@@ -3,10 +3,10 @@
 use super::{Failure, outcome};
 pub use rrbsolver::ffi::sparse_handle as Handle;
 pub use rrbsolver::ffi::{
-    sparse_arrays, sparse_create_coo, sparse_create_csc, sparse_create_csr, sparse_create_from, sparse_destroy,
-    sparse_get_history, sparse_get_int, sparse_get_real, sparse_get_vector, sparse_multiply,
-    sparse_multiply_transposed, sparse_read, sparse_set_int, sparse_set_monitor, sparse_set_options, sparse_set_real,
-    sparse_set_stream, sparse_set_values, sparse_sizes, sparse_write,
+    sparse_apply, sparse_arrays, sparse_create_coo, sparse_create_csc, sparse_create_csr, sparse_create_from,
+    sparse_destroy, sparse_factorize, sparse_get_history, sparse_get_int, sparse_get_real, sparse_get_vector,
+    sparse_multiply, sparse_multiply_transposed, sparse_read, sparse_set_int, sparse_set_monitor, sparse_set_options,
+    sparse_set_real, sparse_set_stream, sparse_set_values, sparse_sizes, sparse_solve, sparse_write,
 };
 pub use rrbsolver_problems::two_phase::SplitMix;
 use std::ffi::CString;
@@ -21,6 +21,15 @@ pub mod key {
     pub const SLICE: i32 = 507;
     pub const SIGMA: i32 = 508;
     pub const FORMAT_MEMORY: i32 = 516;
+    pub const ITERATIONS: i32 = 1000;
+    pub const STOP_REASON: i32 = 1001;
+    pub const FINAL_RESIDUAL: i32 = 1003;
+    pub const PRECONDITIONER: i32 = 1300;
+    pub const INFO_SOLVER: i32 = 1405;
+    pub const DOMINANCE: i32 = 1408;
+    pub const COLOURS: i32 = 1412;
+    pub const SWEEP_LEVELS: i32 = 1413;
+    pub const INFO_SHIFT: i32 = 1414;
     pub const ROWS: i32 = 1400;
     pub const COLS: i32 = 1401;
     pub const NONZEROS: i32 = 1402;
@@ -219,6 +228,28 @@ impl Solver {
         // SAFETY: a live handle; arrays of its extents.
         outcome(unsafe { multiply(self.handle, x.as_ptr(), y.as_mut_ptr()) })?;
         Ok(y)
+    }
+
+    pub fn factorize(&self) -> Result<i32, Failure> {
+        // SAFETY: a live handle.
+        outcome(unsafe { sparse_factorize(self.handle) })
+    }
+
+    /// x is the guess, and the solution.
+    pub fn solve(&self, b: &[f64], x: &mut [f64]) -> Result<i32, Failure> {
+        let rows = self.int(key::ROWS) as usize;
+        assert!(b.len() == rows && x.len() == rows);
+        // SAFETY: a live handle; arrays of its rows.
+        outcome(unsafe { sparse_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })
+    }
+
+    /// z = M^-1 r
+    pub fn apply(&self, r: &[f64]) -> Result<Vec<f64>, Failure> {
+        assert_eq!(r.len() as i64, self.int(key::ROWS));
+        let mut z = vec![f64::NAN; r.len()];
+        // SAFETY: a live handle; arrays of its rows.
+        outcome(unsafe { sparse_apply(self.handle, r.as_ptr(), z.as_mut_ptr()) })?;
+        Ok(z)
     }
 
     pub fn vector(&self, which: i32, k: i64) -> Result<Vec<f64>, Failure> {

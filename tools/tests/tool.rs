@@ -283,7 +283,6 @@ fn formats_side_by_side() {
 }
 
 /// Sweeps and Krylov methods of `sparse_`.
-#[cfg(feature = "sparse_methods")]
 #[test]
 fn general_matrices_are_solved() {
     let folder = folder("solve");
@@ -297,22 +296,14 @@ fn general_matrices_are_solved() {
     well(&folder, &["compare", "line.mtx", "--json", "c.json"]);
     let all = json(&folder.join("c.json"));
     let methods = all["methods"].as_array().unwrap();
-    assert!(methods.iter().all(|m| m["converged"] == true || m["refused"].is_string()), "{methods:?}");
+    // Sor in blocks of one row each is Jacobi with omega = 1.25, which is too much here.
+    let too_much = |m: &Value| m["solver"] == "sor" && m["with"] == "blocks" && m["stop_reason"] == "diverged";
+    assert!(methods.iter().all(|m| (m["converged"] == true) != too_much(m)), "{methods:?}");
     let with = |solver: &str| methods.iter().filter(|m| m["solver"] == solver && m["converged"] == true).count();
-    assert!(with("cg") >= 5 && with("sor") == 4 && with("idr") >= 5, "{methods:?}");
+    assert!(with("cg") >= 5 && with("sor") == 3 && with("idr") >= 5, "{methods:?}");
     fs::write(folder.join("skew.mtx"), "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 1\n1 2 1\n2 2 1\n")
         .unwrap();
     refused(&folder, &["solve", "skew.mtx", "--options", "solver=cg"], &["skew.mtx", "symmetric"]);
-}
-
-/// Without methods `solve` says so, and nothing is written.
-#[cfg(not(feature = "sparse_methods"))]
-#[test]
-fn general_matrices_are_not_solved() {
-    let folder = folder("solve");
-    fs::write(folder.join("line.mtx"), LINE).unwrap();
-    refused(&folder, &["solve", "line.mtx", "--write", "x.mtx"], &["line.mtx", "does not solve"]);
-    assert!(!folder.join("x.mtx").exists());
 }
 
 #[test]

@@ -8,8 +8,8 @@
 !    call solver%solve(b, x)                         ! x: initial guess in, solution out
 !
 ! Arrays and coefficients: rrbsolver_rrb.f90. A x = b in 3D, type(dpcg_solver): rrbsolver_dpcg.f90. Block smoothers on
-! 3D patches, type(smoother): rrbsolver_smoother.f90. General sparse matrices, type(sparse_solver): their products,
-! formats and files: rrbsolver_sparse.f90. What all have: rrbsolver_handle.inc.
+! 3D patches, type(smoother): rrbsolver_smoother.f90. General sparse matrices, type(sparse_solver): solves,
+! products, formats and files: rrbsolver_sparse.f90. What all have: rrbsolver_handle.inc.
 !
 ! Errors follow Fortran's rule for allocate. Every procedure takes the optional arguments stat (0: done; positive:
 ! finished with a caveat, results usable; negative: failed; named RRB_OK, RRB_NOT_CONVERGED, RRB_ERR_...) and errmsg

@@ -50,26 +50,26 @@ module rrbsolver_constants
 
    ! Options: keys of set and get.
    ! where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory =
-   ! device), else cpu (not sparse_)
+   ! device), else cpu
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
    ! CUDA ordinal (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
    ! threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in
-   ! that order (not sparse_)
+   ! that order
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
    ! where the caller's arrays are; auto asks the driver (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
-   ! stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_, sparse_)
+   ! stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REL_TOL             = 104_c_int32_t
-   ! see rel_tol; unit of the tested norm (not smoother_, sparse_)
+   ! see rel_tol; unit of the tested norm (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
-   ! iterations at most; 0 only evaluates the residual (not smoother_, sparse_)
+   ! iterations at most; 0 only evaluates the residual (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
    ! true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers (not smoother_,
    ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
    ! rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0 (not
-   ! smoother_, sparse_)
+   ! smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REFERENCE           = 108_c_int32_t
    ! auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 *
    ! center (not smoother_, sparse_)
@@ -79,8 +79,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
    ! refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
-   ! 0: silent; 1: a line a solve (smoother_: an apply; sparse_: a format that is made); 2: a line an iteration (a
-   ! sweep)
+   ! 0: silent; 1: a line a solve (smoother_: an apply; sparse_: and a factorize); 2: a line an iteration (a sweep)
    integer(c_int32_t), parameter, public :: RRB_OPT_VERBOSITY           = 112_c_int32_t
    ! where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to
    integer(c_int32_t), parameter, public :: RRB_OPT_LOG                 = 113_c_int32_t
@@ -100,7 +99,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_FUSION              = 206_c_int32_t
    ! positive off-diagonals moved to the diagonals in M; auto: iff there are any
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
-   ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16 (also dpcg_)
+   ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16 (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
    ! v: the papers' RRB; amli, k: recursive
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
@@ -130,10 +129,12 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
    ! order of copies and kernels for patches that live on the host while a device relaxes them
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! auto: multigrid; neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky without
-   ! fill, on the CPU
+   ! auto: multigrid (sparse_: of cg ic0, of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row
+   ! has no diagonal); neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky without
+   ! fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree
+   ! (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
-   ! terms of the Neumann series beside the first; 0: as jacobi
+   ! terms of the Neumann series beside the first; 0: as jacobi (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
    ! of ric: the part of dropped fill that is subtracted from the diagonal; 0: ic0, 1: modified
    integer(c_int32_t), parameter, public :: RRB_OPT_RIC_OMEGA           = 402_c_int32_t
@@ -162,32 +163,54 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_DILATION            = 412_c_int32_t
    ! values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_PLANE       = 413_c_int32_t
+   ! the method; auto: jacobi of a diagonal, cg where symmetric with a positive diagonal (minres where that breaks
+   ! down), minres where symmetric, else idr; the text shorthands jcbi, gs, gssor are jacobi, gauss_seidel, sor
+   integer(c_int32_t), parameter, public :: RRB_OPT_SOLVER              = 500_c_int32_t
    ! how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the fewest
    ! bytes
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT              = 502_c_int32_t
+   ! of the rows in a sweep of gauss_seidel and sor: as they are, by colours (of A + A', first fit), in blocks that take
+   ! old values of the others, or forward and back
+   integer(c_int32_t), parameter, public :: RRB_OPT_ORDERING            = 503_c_int32_t
+   ! relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1 (sor: 1.25)
+   integer(c_int32_t), parameter, public :: RRB_OPT_SOR_OMEGA           = 504_c_int32_t
+   ! blocks of ordering = blocks; 0: 16
+   integer(c_int32_t), parameter, public :: RRB_OPT_BLOCKS              = 505_c_int32_t
    ! rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
    ! rows of a slice of sell (C); 0: 8
    integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
    ! rows of sell that are sorted by length together; 0: 256 where that saves bytes, else 1, unsorted
    integer(c_int32_t), parameter, public :: RRB_OPT_SIGMA               = 508_c_int32_t
+   ! vectors of gmres between restarts
+   integer(c_int32_t), parameter, public :: RRB_OPT_RESTART             = 509_c_int32_t
+   ! dimension s of the shadow space of idr
+   integer(c_int32_t), parameter, public :: RRB_OPT_SHADOW              = 510_c_int32_t
+   ! s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot is not positive the first of 1e-3, 2e-3,
+   ! 4e-3, .. without one
+   integer(c_int32_t), parameter, public :: RRB_OPT_SHIFT               = 511_c_int32_t
+   ! of the polynomial of chebyshev
+   integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
+   ! how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory
+   integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
+   ! a residual above this times its reference ends a solve; 0: 1e10, or 1e100 of jacobi, gauss_seidel and sor
+   integer(c_int32_t), parameter, public :: RRB_OPT_DIVERGENCE_LIMIT    = 515_c_int32_t
    ! bytes that the arrays of a format other than csr may take
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
 
    ! Results: keys of get.
-   ! iterations of the last solve (smoother_: sweeps of the last apply) (not sparse_)
+   ! iterations of the last solve (smoother_: sweeps of the last apply)
    integer(c_int32_t), parameter, public :: RRB_INFO_ITERATIONS            = 1000_c_int32_t
-   ! why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none (not sparse_)
+   ! why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none
    integer(c_int32_t), parameter, public :: RRB_INFO_STOP_REASON           = 1001_c_int32_t
    ! relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else refused
-   ! (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_INITIAL_RESIDUAL      = 1002_c_int32_t
    ! relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that stays;
-   ! smoother_: as the monitor was told last, refused where the last apply had none (not sparse_)
+   ! smoother_: as the monitor was told last, refused where the last apply had none
    integer(c_int32_t), parameter, public :: RRB_INFO_FINAL_RESIDUAL        = 1003_c_int32_t
-   ! wall time of the last factorize (smoother_: set_patches; sparse_: making of a format)
+   ! wall time of the last factorize (smoother_: set_patches; sparse_: or making of a format by a product)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
-   ! wall time of the last solve (smoother_: apply) (not sparse_)
+   ! wall time of the last solve (smoother_: apply)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
    ! of that, copies between host and device (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
@@ -195,21 +218,21 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
    ! device memory of the handle (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations (not smoother_, sparse_)
+   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
-   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations (not smoother_, sparse_)
+   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
-   ! the one in use (not sparse_)
+   ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
    ! CUDA ordinal in use, -1: none (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_DEVICE                = 1012_c_int32_t
-   ! threads in use (not sparse_)
+   ! threads in use
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
    ! 1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
    ! red eliminations in use
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
-   ! the one in use (also dpcg_)
+   ! the one in use (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
    ! the one in use; amli and v are fixed linear M, k is not
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
@@ -229,7 +252,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_GHOST_COPIES          = 1202_c_int32_t
    ! cells of all patches
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
-   ! the one in use
+   ! the one in use (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
    ! why auto took what is in use, the first that holds; anisotropic: couplings of a direction are weak, coarsening is
    ! cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; thin: a component of
@@ -266,14 +289,24 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_STORED                = 1403_c_int32_t
    ! the one in use; auto: no product yet
    integer(c_int32_t), parameter, public :: RRB_INFO_FORMAT                = 1404_c_int32_t
+   ! the method in use, after a solve that of its end; auto: no factorize yet
+   integer(c_int32_t), parameter, public :: RRB_INFO_SOLVER                = 1405_c_int32_t
    ! 1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of row i where that is 0; 0: not so
    integer(c_int32_t), parameter, public :: RRB_INFO_SYMMETRIC             = 1407_c_int32_t
+   ! of the diagonal over the other entries of a row
+   integer(c_int32_t), parameter, public :: RRB_INFO_DOMINANCE             = 1408_c_int32_t
    ! rows with a zero or no entry on the diagonal
    integer(c_int32_t), parameter, public :: RRB_INFO_ZERO_DIAGONALS        = 1409_c_int32_t
    ! rows without entries
    integer(c_int32_t), parameter, public :: RRB_INFO_EMPTY_ROWS            = 1410_c_int32_t
    ! entries given at a place that had one, which were added
    integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
+   ! colours of ordering = multicolour
+   integer(c_int32_t), parameter, public :: RRB_INFO_COLOURS               = 1412_c_int32_t
+   ! levels of rows that do not wait for each other, in a sweep or a triangular solve
+   integer(c_int32_t), parameter, public :: RRB_INFO_SWEEP_LEVELS          = 1413_c_int32_t
+   ! of ic0 in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_SHIFT                 = 1414_c_int32_t
    ! of the format in use, with x and y, which a product moves; 0 before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_PER_NONZERO     = 1415_c_int32_t
    ! entries of the longest row
@@ -334,6 +367,10 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_IC0                = 4_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_RIC                = 5_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_MULTIGRID          = 6_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_AMG                = 7_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_SSOR               = 8_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_ILU0               = 9_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_CHEBYSHEV          = 10_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DEFLATION_AUTO                    = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DEFLATION_NONE                    = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DEFLATION_SUBDOMAIN               = 2_c_int32_t
@@ -346,6 +383,16 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_COARSENING_AUTO                   = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_COARSENING_VERTEX                 = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_COARSENING_CELL                   = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_AUTO                       = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_JACOBI                     = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_GAUSS_SEIDEL               = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_SOR                        = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_CG                         = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_BICG                       = 5_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_MINRES                     = 6_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_BICGSTAB                   = 7_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_GMRES                      = 8_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_IDR                        = 9_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_AUTO                       = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_COO                        = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_CSR                        = 2_c_int32_t
@@ -358,6 +405,13 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_FORMAT_TJDS                       = 9_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_SKYLINE                    = 10_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_DIAGONAL                   = 11_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ORDERING_NATURAL                  = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ORDERING_MULTICOLOUR              = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ORDERING_BLOCKS                   = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ORDERING_SYMMETRIC                = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRANSPOSE_AUTO                    = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRANSPOSE_COPY                    = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRANSPOSE_NONE                    = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_NONE                  = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_CONVERGED             = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_INITIAL_GUESS         = 2_c_int32_t
@@ -367,16 +421,16 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_STAGNATED             = 6_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_BREAKDOWN             = 7_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_DIVERGED              = 8_c_int32_t
-   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_AMG                = 7_c_int32_t
-   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_SSOR               = 8_c_int32_t
-   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_ILU0               = 9_c_int32_t
-   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_CHEBYSHEV          = 10_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_ASKED                 = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_PLAIN                 = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_CONTRAST              = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_THIN                  = 3_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_ANISOTROPIC           = 4_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_LABELS                = 5_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DOMINANCE_NONE                    = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DOMINANCE_WEAK                    = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DOMINANCE_IRREDUCIBLE             = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DOMINANCE_STRICT                  = 3_c_int32_t
 
    ! Choices of arguments.
    ! which of sparse_get_vector
@@ -932,6 +986,25 @@ module rrbsolver_sparse_c
          real(c_double), intent(inout), optional :: values(*)
          integer(c_int32_t) :: c_arrays
       end function c_arrays
+      function c_factorize(h) bind(c, name="sparse_factorize")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t) :: c_factorize
+      end function c_factorize
+      function c_solve(h, b, x) bind(c, name="sparse_solve")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: b(*)
+         real(c_double), intent(inout), optional :: x(*)
+         integer(c_int32_t) :: c_solve
+      end function c_solve
+      function c_apply(h, r, z) bind(c, name="sparse_apply")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: r(*)
+         real(c_double), intent(inout), optional :: z(*)
+         integer(c_int32_t) :: c_apply
+      end function c_apply
       function c_multiply(h, x, y) bind(c, name="sparse_multiply")
          import
          type(c_ptr), value :: h

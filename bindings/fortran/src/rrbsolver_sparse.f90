@@ -1,7 +1,9 @@
-! Family sparse: general sparse matrices, their products, storage formats and files.
+! Family sparse: general sparse matrices, solves with them, their products, storage formats and files.
 !
 !    type(sparse_solver) :: a
 !    call a%create(rows, cols, row_ptr, col, values)       ! by rows; indices from 1
+!    call a%factorize()
+!    call a%solve(b, x)                                    ! A x = b
 !    call a%multiply(x, y)                                 ! y = A x
 !    call b%read("matrix.mtx")
 !
@@ -41,6 +43,9 @@ module rrbsolver_sparse
       procedure :: get_vector
       procedure :: set_values
       procedure :: arrays
+      procedure :: factorize
+      procedure :: solve
+      procedure :: apply
       procedure :: multiply
       procedure :: multiply_transposed
    end type sparse_solver
@@ -291,6 +296,39 @@ contains
       end if
       call report(status, stat, errmsg)
    end subroutine arrays
+
+   ! factorize([stat, errmsg]): checks the matrix, chooses what the options leave open, makes the preconditioner.
+   subroutine factorize(self, stat, errmsg)
+      class(sparse_solver), intent(inout) :: self
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_factorize(self%handle), stat, errmsg)
+   end subroutine factorize
+
+   ! solve(b, x [, stat, errmsg]): A x = b. stat is RRB_OK, RRB_NOT_CONVERGED (max_iter reached, stagnated, diverged),
+   ! RRB_STOPPED (by the monitor) or negative. It iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
+   subroutine solve(self, b, x, stat, errmsg)
+      class(sparse_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: b(:)      ! (rows) right-hand side
+      real(c_double), contiguous, intent(inout) :: x(:)   ! (rows) initial guess in, solution out
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (differs("b", shape(b, int64), [self%rows], stat, errmsg)) return
+      if (differs("x", shape(x, int64), [self%rows], stat, errmsg)) return
+      call report(c_solve(self%handle, b, x), stat, errmsg)
+   end subroutine solve
+
+   ! apply(r, z [, stat, errmsg]): z = M^-1 r with the preconditioner, for a Krylov loop of your own.
+   subroutine apply(self, r, z, stat, errmsg)
+      class(sparse_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: r(:)      ! (rows)
+      real(c_double), contiguous, intent(inout) :: z(:)   ! (rows)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (differs("r", shape(r, int64), [self%rows], stat, errmsg)) return
+      if (differs("z", shape(z, int64), [self%rows], stat, errmsg)) return
+      call report(c_apply(self%handle, r, z), stat, errmsg)
+   end subroutine apply
 
    ! multiply(x, y [, stat, errmsg]): y = A x.
    subroutine multiply(self, x, y, stat, errmsg)

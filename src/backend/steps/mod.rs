@@ -6,5 +6,5 @@ pub mod pcg;
 pub mod rrb;
 pub mod smoother;
 pub mod solve;
-#[allow(dead_code)] // solver::sparse takes it.
+pub mod sparse;
 pub mod vectors;

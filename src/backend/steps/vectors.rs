@@ -9,7 +9,6 @@ impl VectorId {
     /// The iterate.
     pub const X: Self = Self(0);
     /// The right-hand side.
-    #[allow(dead_code)] // The sparse backend takes it.
     pub const B: Self = Self(1);
     /// r = b - A x.
     pub const R: Self = Self(2);
@@ -40,6 +39,8 @@ pub trait VectorSteps {
     }
     /// M is the identity: a method then takes `from` itself in place of M^-1 from.
     fn is_unpreconditioned(&self) -> bool;
+    /// M is from here on the one that was made for after a breakdown.
+    fn take_second(&mut self) {}
     /// r = b - A x; returns <r, r>.
     fn true_residual(&mut self) -> f64;
     /// <a, b>.

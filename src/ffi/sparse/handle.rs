@@ -1,14 +1,22 @@
-//! The handle: a matrix, what came with it, and its format for products.
+//! The handle: a matrix, what came with it, its format for products, and what solves with it.
 
 use super::arrays::{count, indices, read, written};
+use crate::backend;
+use crate::backend::steps::solve;
+use crate::backend::steps::sparse::SparseBackend;
 use crate::error::{Error, Result, push};
+use crate::ffi::ending::Ending;
+use crate::ffi::environment;
 use crate::ffi::handle::{Base, Handle};
 use crate::ffi::spaces::{Extent, check_apart};
 use crate::ffi::watch::Words;
-use crate::options::{Choice, Family, Format, Options, ResultEntry, Vector, info, opt};
-use crate::solver::sparse::{Sparse, wanted};
+use crate::options::{Choice, Dominance, Family, Format, Options, ResultEntry, Vector, info, opt};
+use crate::report::Nobody;
+use crate::runtime::heap::boxed;
+use crate::solver::sparse::{Product, Sparse, is_relaxation, wanted};
 use crate::sparse::{Arrays, Entries, Given, Kind, Loaded, Matrix, Order, Places, Size, Vectors, check_values, import};
 use libc::c_void;
+use std::time::Instant;
 
 /// A matrix. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
@@ -16,10 +24,13 @@ pub struct sparse_handle {
     base: Base<Sparse>,
     pub(super) matrix: Box<dyn Matrix>,
     vectors: Vectors,
+    ending: Ending,
+    /// Threads asked for when that was looked up last, and what came of it.
+    threads: Option<(i64, usize)>,
 }
 
 const WORDS: Words =
-    Words { family: Family::Sparse, name: "sparse", setup: "a product", at: "the next product", step: "iteration" };
+    Words { family: Family::Sparse, name: "sparse", setup: "sparse_factorize", at: "factorize", step: "iteration" };
 
 /// Rows, columns and entries of a matrix as a caller gives it, with its arrays.
 pub(super) struct Matter {
@@ -96,7 +107,7 @@ impl sparse_handle {
     }
 
     pub(super) fn new(Loaded { matrix, vectors }: Loaded) -> Result<Self> {
-        let mut h = Self { base: Base::new(&WORDS), matrix, vectors };
+        let mut h = Self { base: Base::new(&WORDS), matrix, vectors, ending: Ending::default(), threads: None };
         h.set(|_| Ok(()))?;
         Ok(h)
     }
@@ -109,6 +120,9 @@ impl sparse_handle {
         check_values(values)?;
         self.matrix.set_values(values)?;
         self.base.given("values");
+        if let Some(core) = &mut self.base.core {
+            core.forget();
+        }
         Ok(())
     }
 
@@ -190,30 +204,112 @@ impl sparse_handle {
         }
         // SAFETY: as our caller promised, and apart from x.
         let output = unsafe { written("y", y, rows)? };
-        self.make_format()?;
+        let start = Instant::now();
+        let threads = self.threads();
         let check = self.base.options.on(opt::CHECK_INPUT);
-        let matrix = &*self.matrix;
-        self.base.run(|core, _, _| core.multiply(matrix, input, output, transposed, check))
+        let core = core(&mut self.base.core, threads)?;
+        let is_new = core.make_product(&*self.matrix, &self.base.options)?;
+        if is_new {
+            self.base.end_setup(start);
+            self.log_format();
+        }
+        let Some(core) = &mut self.base.core else { return Ok(()) };
+        core.multiply(&*self.matrix, input, output, transposed, check)
     }
 
-    /// Makes the format, unless it is there.
-    fn make_format(&mut self) -> Result<()> {
-        if self.base.is_fresh() {
-            return Ok(());
+    /// Threads that the options ask for, looked up where those have changed.
+    fn threads(&mut self) -> usize {
+        let asked = self.base.options.int(opt::THREADS);
+        match self.threads {
+            Some((of, threads)) if of == asked => threads,
+            _ => {
+                let threads = environment::threads(asked as usize);
+                self.threads = Some((asked, threads));
+                threads
+            }
         }
+    }
+
+    pub(super) fn factorize(&mut self) -> Result<()> {
         self.base.begin_setup();
+        let threads = self.threads();
         let matrix = &*self.matrix;
-        self.base.set_up(|base, previous| {
-            // Two formats at once might be too much.
-            drop(previous);
-            Sparse::new(matrix, &base.options)
+        self.base.set_up(|base, mut previous| {
+            core(&mut previous, threads)?.factorize(matrix, &base.options)?;
+            previous.ok_or_else(|| Error::Internal("what was just made is not there".to_owned()))
         })?;
         self.log_format();
+        self.log_method()
+    }
+
+    /// The arrays of a call on a factorized matrix.
+    ///
+    /// # Safety
+    /// They must be NULL or hold the rows of the matrix for as long as the call.
+    unsafe fn call_arrays<'a>(
+        &self,
+        (input_name, input): (&'static str, *const f64),
+        (output_name, output): (&'static str, *mut f64),
+    ) -> Result<solve::Arrays<'a>> {
+        self.base.check_fresh()?;
+        let rows = self.matrix.facts().rows;
+        Extent::new(input_name, input, rows, false)?.check_apart(&Extent::new(output_name, output, rows, true)?)?;
+        // SAFETY: as our caller promised, and apart.
+        let (input, output) = unsafe { (read(input_name, input, rows)?, written(output_name, output, rows)?) };
+        let (ld, plane, len) = (rows, rows, rows);
+        Ok(solve::Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len })
+    }
+
+    /// # Safety
+    /// As for `call_arrays`.
+    pub(super) unsafe fn solve(&mut self, b: *const f64, x: *mut f64) -> Result<i32> {
+        // SAFETY: as our caller promised.
+        let arrays = unsafe { self.call_arrays(("b", b), ("x", x))? };
+        let Self { base, matrix, ending, .. } = self;
+        let rows = format!("{} rows", arrays.len);
+        let in_use = |core: &Sparse| {
+            let done = core.done();
+            [core.product().map_or("csr", |product| product.format().name()), done.solver.name()]
+        };
+        ending.solve(base, |core, options, watch| core.solve(&**matrix, arrays, options, watch), rows, in_use)
+    }
+
+    /// # Safety
+    /// As for `call_arrays`.
+    pub(super) unsafe fn apply(&mut self, r: *const f64, z: *mut f64) -> Result<()> {
+        // SAFETY: as our caller promised.
+        let arrays = unsafe { self.call_arrays(("r", r), ("z", z))? };
+        let Self { base, matrix, .. } = self;
+        base.run(|core, options, _| core.apply(&**matrix, arrays, options, &mut Nobody))
+    }
+
+    /// What was seen and chosen; that sweeps may not converge is said in any case.
+    fn log_method(&mut self) -> Result<()> {
+        let Some(core) = &self.base.core else { return Ok(()) };
+        let done = core.done();
+        let (sweeps, verbose) = (is_relaxation(done.solver), self.base.options.int(opt::VERBOSITY) >= 1);
+        if !sweeps && !verbose {
+            return Ok(());
+        }
+        let dominance = self.matrix.dominance()?;
+        let (solver, m) = (done.solver.name(), done.preconditioner.name());
+        if let (true, Some((row, pivot))) = (verbose, done.made.pivot) {
+            let shift = done.made.shift;
+            self.base.log.line(1, format_args!("sparse: ic0: pivot {pivot:.2e} in row {row}: shift={shift}"));
+        }
+        if verbose {
+            let dominance = dominance.name();
+            self.base.log.line(1, format_args!("sparse: dominance {dominance}, solver {solver}, preconditioner {m}"));
+        }
+        if sweeps && dominance == Dominance::None {
+            let sentence = "the diagonal does not dominate: sweeps may diverge";
+            self.base.log.line(0, format_args!("sparse: solver={solver}: {sentence}"));
+        }
         Ok(())
     }
 
     fn log_format(&mut self) {
-        let Some(core) = &self.base.core else { return };
+        let Some(product) = self.base.core.as_ref().and_then(Sparse::product) else { return };
         if self.base.options.int(opt::VERBOSITY) >= 1 {
             let facts = self.matrix.facts();
             self.base.log.line(
@@ -223,8 +319,8 @@ impl sparse_handle {
                     facts.rows,
                     facts.cols,
                     facts.nonzeros,
-                    core.format().name(),
-                    core.stored(),
+                    product.format().name(),
+                    product.values(),
                     self.bytes_per_nonzero()
                 ),
             );
@@ -235,9 +331,30 @@ impl sparse_handle {
     fn bytes_per_nonzero(&self) -> f64 {
         let facts = self.matrix.facts();
         let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
-        let of_core = |core: &Sparse| (core.read() as f64 + vectors) / facts.nonzeros as f64;
-        self.base.core.as_ref().filter(|_| facts.nonzeros > 0).map_or(0.0, of_core)
+        let of_product = |product: &Product| (product.read() as f64 + vectors) / facts.nonzeros as f64;
+        let product = self.base.core.as_ref().and_then(Sparse::product);
+        product.filter(|_| facts.nonzeros > 0).map_or(0.0, of_product)
     }
+
+    fn is_square(&self) -> bool {
+        let facts = self.matrix.facts();
+        facts.rows == facts.cols
+    }
+}
+
+/// What works with the matrix: the one that is there, or a new one.
+fn core(core: &mut Option<Sparse>, threads: usize) -> Result<&mut Sparse> {
+    let there = match core.take() {
+        Some(there) => core.insert(there),
+        None => core.insert(Sparse::new(threads, make_backend)?),
+    };
+    there.use_threads(threads);
+    Ok(there)
+}
+
+/// Concrete backends are named here and nowhere else.
+fn make_backend() -> Result<Box<dyn SparseBackend>> {
+    Ok(boxed(backend::cpu::sparse::Cpu::default(), "a backend")?)
 }
 
 impl Handle for sparse_handle {
@@ -251,8 +368,12 @@ impl Handle for sparse_handle {
         &mut self.base
     }
 
-    fn prepare(&mut self, _: &Options, _: bool) -> Result<()> {
-        Ok(())
+    fn prepare(&mut self, next: &Options, fresh: bool) -> Result<()> {
+        self.base.history.reserve(next.int(opt::MAX_ITER) as usize)?;
+        match &mut self.base.core {
+            Some(core) if fresh => core.reserve(next),
+            _ => Ok(()),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -261,18 +382,30 @@ impl Handle for sparse_handle {
 
     fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
         let (matrix, facts) = (&self.matrix, self.matrix.facts());
-        let of_core = |get: &dyn Fn(&Sparse) -> f64| self.base.core.as_ref().map_or(0.0, get);
+        let of_product =
+            |get: &dyn Fn(&Product) -> f64| self.base.core.as_ref().and_then(Sparse::product).map_or(0.0, get);
+        let done = self.base.core.as_ref().map(Sparse::done).unwrap_or_default();
+        if let Some(value) = self.ending.result(entry.key, &self.base.history) {
+            return Ok(value);
+        }
         Ok(match entry.key {
+            info::PRECISION => done.precision.number() as f64,
+            info::PRECONDITIONER => done.preconditioner.number() as f64,
             info::ROWS => facts.rows as f64,
             info::COLS => facts.cols as f64,
             info::NONZEROS => facts.nonzeros as f64,
             info::DUPLICATES => facts.duplicates as f64,
-            info::STORED => of_core(&|core| core.stored() as f64),
-            info::FORMAT => of_core(&|core| core.format().number() as f64),
+            info::STORED => of_product(&|product| product.values() as f64),
+            info::FORMAT => of_product(&|product| product.format().number() as f64),
+            info::SOLVER => done.solver.number() as f64,
             info::BYTES_PER_NONZERO => self.bytes_per_nonzero(),
-            info::SYMMETRIC => f64::from(u8::from(matrix.is_symmetric())),
+            info::SYMMETRIC if self.is_square() => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
+            info::DOMINANCE if self.is_square() => matrix.dominance()?.number() as f64,
             info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
             info::EMPTY_ROWS => matrix.empty_rows() as f64,
+            info::COLOURS => done.made.colours as f64,
+            info::SWEEP_LEVELS => done.made.levels as f64,
+            info::SHIFT => done.made.shift,
             info::LONGEST_ROW => matrix.longest_row() as f64,
             info::FILE_RHS => self.vectors.count(Vector::Rhs) as f64,
             _ => 0.0,

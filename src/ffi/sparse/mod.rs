@@ -8,7 +8,7 @@ mod handle;
 pub use handle::sparse_handle;
 
 use crate::error::{Error, Result};
-use crate::ffi::handle::{create, with_ok, with_ref};
+use crate::ffi::handle::{create, with, with_ok, with_ref};
 use crate::ffi::rrb_status;
 use crate::options::{Choice, FileFormat};
 use crate::sparse::{Order, load, save};
@@ -223,8 +223,54 @@ pub unsafe extern "C" fn sparse_arrays(
     unsafe { with_ref(h, |h| h.arrays(format, [i0, i1, i2], values)) }
 }
 
-/// y = A x, with x of as many values as columns and y of as many as rows, by one thread. The first product, and the
-/// first after new values or another `format`, makes the format. x must not overlap y. Errors: `RRB_ERR_NULL`,
+/// Checks a square matrix and makes what a solve needs: the format of products, the preconditioner, vectors. What
+/// `auto` takes, `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` tell; with `verbosity=1` a line
+/// does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
+/// rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
+/// `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
+/// given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (`preconditioner=amg`; methods that take no such preconditioner),
+/// `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
+/// and the factorization of ic0 or ilu0. Source: docs/sparse.md.
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.factorize()) }
+}
+
+/// Solves A x = b by the method of `sparse_factorize`. `x` is the initial guess on entry and the solution on return;
+/// `b` is not written; both have as many values as rows. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol)
+/// in the 2-norm, of a residual that is computed from x, not recurred. b = 0 gives x = 0 at once. Returns `RRB_OK`,
+/// `RRB_NOT_CONVERGED` (`RRB_INFO_STOP_REASON`: max_iter, stagnated, or diverged with x as given), `RRB_STOPPED`;
+/// errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
+/// `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN` (cg
+/// of an indefinite matrix), all with x as given. Takes no memory, starts no thread. Source: docs/sparse.md.
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with(h, |h| h.solve(b, x)) }
+}
+
+/// z = M^-1 r with the preconditioner of `sparse_factorize`, for a foreign Krylov loop. Errors: `RRB_ERR_NULL`,
+/// `RRB_ERR_ARGUMENT` (as for `sparse_solve`), `RRB_ERR_STATE`, `RRB_ERR_UNSUPPORTED` (a `solver` that sweeps),
+/// `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+///
+/// # Safety
+/// As for `sparse_solve`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.apply(r, z)) }
+}
+
+/// y = A x, with x of as many values as columns and y of as many as rows, by the threads of `threads` where a format
+/// has its rows one by one (not coo, csc, jds, tjds, skyline). The first product, and the first after new values or
+/// another `format`, makes the format; `sparse_factorize` does, too. x must not overlap y. Errors: `RRB_ERR_NULL`,
 /// `RRB_ERR_ARGUMENT` (overlap; an entry that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle),
 /// `RRB_ERR_NOT_FINITE` (x, with `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what
 /// `RRB_INFO_BYTES_PER_NONZERO` tells of memory traffic, 2 flops a stored value.

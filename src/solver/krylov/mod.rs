@@ -5,25 +5,18 @@
 //! squares are rounding. The methods for general matrices are in files of their own names, over `VectorSteps`.
 
 mod best;
-#[allow(dead_code)] // solver::sparse takes it.
 mod bicg;
-#[allow(dead_code)] // solver::sparse takes it.
 mod bicgstab;
 mod confirmation;
 mod decisions;
-#[allow(dead_code)] // solver::sparse takes it.
 mod gmres;
-#[allow(dead_code)] // solver::sparse takes it.
 mod idr;
-#[allow(dead_code)] // solver::sparse takes it.
 mod minres;
-#[allow(dead_code)] // solver::sparse takes it.
 mod progress;
 mod replacement;
 mod restarts;
 mod rounding;
 mod state;
-#[allow(dead_code)] // solver::sparse takes it.
 mod sweeps;
 #[cfg(test)]
 mod tests;
@@ -33,7 +26,6 @@ mod vectors_tests;
 pub use best::BestIterate;
 pub use restarts::Restarts;
 pub use state::{PcgEnd, Start, Test};
-#[allow(unused_imports)] // solver::sparse takes them.
 pub use {
     bicg::{BICG_VECTORS, bicg},
     bicgstab::{BICGSTAB_VECTORS, bicgstab},

@@ -45,6 +45,8 @@ pub struct Control<'a> {
     pub nodes: usize,
     /// In place of PCG.
     pub method: Option<&'a dyn Method>,
+    /// Goes on where PCG breaks down, with the second M.
+    pub second: Option<&'a dyn Method>,
     /// A residual of more than this times the reference has diverged.
     pub divergence: f64,
 }
@@ -69,6 +71,7 @@ impl<'a> Control<'a> {
             definite,
             nodes,
             method: None,
+            second: None,
             divergence: f64::INFINITY,
         }
     }

@@ -80,6 +80,8 @@ struct Progress {
     missed: f64,
     /// The threshold of the recurred residual.
     wanted: f64,
+    /// PCG broke down, and the second method goes on.
+    second: bool,
 }
 
 /// How the runs of PCG ended: the last one, max |x|, and the norm of the iterate that is with the caller already.
@@ -192,10 +194,11 @@ impl<'c> Solve<'c> {
             kept: f64::INFINITY,
             missed: f64::INFINITY,
             wanted: self.test.threshold,
+            second: false,
         };
         loop {
             let mut end = self.run(s, &mut progress)?;
-            if !self.checks {
+            if !self.checks && !progress.second {
                 if end.reason == StopReason::Converged && !self.meets(end.norm) {
                     end.reason = StopReason::Stagnated;
                 }
@@ -250,10 +253,21 @@ impl<'c> Solve<'c> {
         let inner = Test { threshold: progress.wanted.max(self.futile), ..self.test };
         let mut keep = |s: &mut (dyn SolveSteps + 's), best: f64, norm: f64| self.keep(s, best, norm);
         let mut best = BestIterate::new(progress.kept, &mut keep);
-        let ended = match self.c.method {
+        let method = if progress.second { self.c.second } else { self.c.method };
+        let mut ended = match method {
             None => pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start),
             Some(method) => method.run(s.numbered().ok_or_else(no_vectors)?, &inner, progress.start),
         };
+        if let (Err(Error::Breakdown { quantity, value, iteration }), None, Some(second)) =
+            (&ended, method, self.c.second)
+            && value.is_finite()
+        {
+            progress.second = true;
+            let start = Start { norm2: s.residual(), iterations: done_before(quantity, *iteration) };
+            let s = s.numbered().ok_or_else(no_vectors)?;
+            s.take_second();
+            ended = second.run(s, &inner, start);
+        }
         progress.kept = best.norm;
         match ended {
             // The caller has an iterate, or keeps the guess where iterates have gone astray: nothing else may be said.

@@ -6,6 +6,7 @@
 pub mod blocks;
 pub mod cases;
 pub mod golden;
+pub mod sparse;
 pub mod system;
 pub mod twice;
 pub mod two_phase;

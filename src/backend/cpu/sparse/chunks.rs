@@ -41,6 +41,13 @@ impl Chunks {
         let share = self.share(me);
         self.range(share.start).start..self.range(share.end).start
     }
+
+    /// Rows of a member where they may be cut at multiples of `grain` alone: its own, but for those that complete one.
+    pub fn part(&self, me: &Me, grain: usize) -> Range<usize> {
+        let own = self.own(me);
+        let cut = |row: usize| if row == self.rows { row } else { row.next_multiple_of(grain).min(self.rows) };
+        cut(own.start)..cut(own.end)
+    }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl SolveSteps for Member<'_> {
         Some(self)
     }
 
-    /// An entry that is not finite is told by its place in its chunk, and the chunk.
+    /// An entry that is not finite is told by its row, and the chunk of that.
     fn inspect(&mut self, guess: bool) -> Inputs {
         let mut seen = Inputs::none();
         let chunks = self.k.chunks;
@@ -40,6 +40,8 @@ impl SolveSteps for Member<'_> {
             seen.look_at_row(self.caller.input_name, b, largest(b), chunk, true);
             seen.look_at_row("x", x, largest(x), chunk, false);
         }
+        let row = |(name, value, i, chunk)| (name, value, chunks.range(chunk).start + i, chunk);
+        seen.not_finite = seen.not_finite.map(row);
         let lock = || self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         lock().merge(&seen, self.caller.input_name);
         self.me.barrier();

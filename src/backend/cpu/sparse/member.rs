@@ -5,9 +5,11 @@
 //! next that reads others' rows. That is what the unsafe blocks rest on.
 
 use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
-use super::state::{GROUP, Operator, State};
+use super::precondition::Preconditioner;
+use super::state::{GROUP, State};
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::sparse::Operator;
 use crate::backend::steps::vectors::{SweepSteps, VectorId, VectorSteps};
 use crate::report::Observer;
 use crate::runtime::reduce::Reduce;
@@ -44,6 +46,8 @@ pub struct Member<'a> {
     observer: Option<&'a mut dyn Observer>,
     /// Counts reductions.
     turn: usize,
+    /// None: M = I.
+    m: Option<&'a Preconditioner>,
 }
 
 impl<'a> Member<'a> {
@@ -54,7 +58,7 @@ impl<'a> Member<'a> {
         caller: &'a Caller<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        Self { k, operator, me, caller, observer, turn: 0 }
+        Self { k, operator, me, caller, observer, turn: 0, m: k.precondition.as_ref() }
     }
 
     fn vector(&self, id: VectorId) -> &'a Shared {
@@ -117,11 +121,7 @@ impl<'a> Member<'a> {
                 a.multiply(from, unsafe { to.slice_mut(0, rows) });
             });
         };
-        let grain = by_rows.grain();
-        let own = self.k.chunks.own(&self.me);
-        // Parts that may be cut, shared as chunks are, but for what completes a part.
-        let cut = |row: usize| if row == rows { rows } else { row.next_multiple_of(grain).min(rows) };
-        let part = cut(own.start)..cut(own.end);
+        let part = self.k.chunks.part(&self.me, by_rows.grain());
         // SAFETY: parts of members are disjoint, and nobody reads `to` in this step.
         by_rows.multiply_rows(part.clone(), from, unsafe { to.slice_mut(part.start, part.len()) });
         self.me.barrier();
@@ -138,14 +138,10 @@ impl<'a> Member<'a> {
     /// to = M^-1 from, or M^-T from; with barriers as `times`.
     fn apply(&self, from: VectorId, to: VectorId, transposed: bool) {
         let (from, to) = (self.vector(from), self.vector(to));
-        match &self.k.precondition {
+        match self.m {
             Some(m) => {
                 self.me.barrier();
-                if transposed {
-                    m.apply_transposed(&self.me, from, to)
-                } else {
-                    m.apply(&self.me, from, to)
-                }
+                m.apply(&self.me, from, to, transposed);
                 self.me.barrier();
             }
             None => {
@@ -191,7 +187,11 @@ impl VectorSteps for Member<'_> {
     }
 
     fn is_unpreconditioned(&self) -> bool {
-        self.k.precondition.is_none()
+        self.m.is_none()
+    }
+
+    fn take_second(&mut self) {
+        self.m = self.k.second.as_ref();
     }
 
     fn true_residual(&mut self) -> f64 {
@@ -330,6 +330,3 @@ impl PcgSteps for Member<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,31 +1,31 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `loops`,
-//! `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share), `member` (the steps), `ends` (a solve
-//! around them).
-
-#![allow(dead_code)] // until the solver uses it
+//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `levels` (of
+//! the natural order), `values`, `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share),
+//! `member` (the steps), `ends` (a solve around them).
 
 mod chunks;
 mod ends;
+mod levels;
 mod loops;
 mod member;
-pub mod precondition;
-pub mod relaxation;
+mod precondition;
+mod relaxation;
 mod stages;
 mod state;
+mod values;
 
-pub use member::PCG_VECTORS;
-pub use state::Operator;
-
-use crate::backend::cpu::caller::Caller;
+use crate::backend::cpu::caller::{Caller, Output};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
+use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
 use crate::error::{Error, Result};
 use crate::report::{Observer, Outcome};
-use crate::runtime::team::Team;
+use crate::runtime::team::{Me, Team};
+use crate::sparse::{AnyCsr, Stored};
 use chunks::Chunks;
-use member::Member;
-use precondition::Precondition;
+use member::{Member, PCG_VECTORS};
+use precondition::{Purpose, make};
+use relaxation::Relaxation;
 use state::State;
 use std::sync::PoisonError;
 
@@ -33,54 +33,89 @@ use std::sync::PoisonError;
 const WORTH_A_TEAM: usize = 16_384;
 
 /// The `cpu` backend.
+#[derive(Default)]
 pub struct Cpu {
     team: Option<Team>,
     state: Option<State>,
 }
 
-impl Cpu {
-    /// Without a matrix.
-    pub fn new() -> Self {
-        Self { team: None, state: None }
-    }
-
-    /// Makes room for a square matrix: `own` vectors of the method beside x, b and r, and a team of at most `threads`.
-    pub fn set_up(
-        &mut self,
-        rows: usize,
-        own: usize,
-        precondition: Option<Box<dyn Precondition>>,
-        threads: usize,
-    ) -> Result<()> {
-        // Its memory first.
-        self.state = None;
-        self.state = Some(State::new(rows, own.max(PCG_VECTORS), precondition)?);
-        let most = Chunks::new(rows).count().max(1);
-        let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
-        if self.team.as_ref().map_or(0, Team::members) != members {
-            self.team = None;
-            self.team = Some(Team::new(members)?);
+/// A team for so many rows, `team` where that is one.
+fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
+    let most = Chunks::new(rows).count().max(1);
+    let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
+    Ok(match team.take() {
+        Some(fits) if fits.members() == members => team.insert(fits),
+        other => {
+            drop(other);
+            team.insert(Team::new(members)?)
         }
-        Ok(())
+    })
+}
+
+fn rows_of(matrix: AnyCsr) -> usize {
+    match matrix {
+        AnyCsr::Narrow(a) => a.rows(),
+        AnyCsr::Wide(a) => a.rows(),
+    }
+}
+
+fn made(setup: &Setup, wanted: &Preconditioning) -> Result<precondition::Made> {
+    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric };
+    match setup.matrix {
+        AnyCsr::Narrow(a) => make(a, wanted, &purpose),
+        AnyCsr::Wide(a) => make(a, wanted, &purpose),
+    }
+}
+
+fn relaxed(matrix: AnyCsr, relaxing: &Relaxing) -> Result<Relaxation> {
+    match matrix {
+        AnyCsr::Narrow(a) => Relaxation::new(a, relaxing),
+        AnyCsr::Wide(a) => Relaxation::new(a, relaxing),
+    }
+}
+
+impl SparseBackend for Cpu {
+    fn set_up(&mut self, setup: &Setup) -> Result<Made> {
+        let rows = rows_of(setup.matrix);
+        // Its memory first, but for vectors that fit.
+        let mut state = match self.state.take() {
+            Some(mut state) if state.chunks.rows == rows => {
+                (state.precondition, state.second, state.relaxation) = (None, None, None);
+                state
+            }
+            other => {
+                drop(other);
+                State::new(rows)?
+            }
+        };
+        state.reserve(setup.own.max(PCG_VECTORS))?;
+        team_for(&mut self.team, rows, setup.threads)?;
+        let first = made(setup, &setup.preconditioning)?;
+        state.precondition = first.precondition;
+        state.second = made(setup, &setup.second)?.precondition;
+        state.relaxation = match &setup.relaxing {
+            Some(relaxing) => Some(relaxed(setup.matrix, relaxing)?),
+            None => None,
+        };
+        let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));
+        self.state = Some(state);
+        Ok(Made { shift: first.shift, pivot: first.pivot, levels: levels.max(first.levels), colours })
     }
 
-    /// Runs a text on the steps.
-    pub fn run(
-        &mut self,
-        operator: Operator,
-        arrays: Arrays,
-        observer: &mut dyn Observer,
-        program: Program,
-    ) -> Result<Outcome> {
+    fn reserve(&mut self, own: usize) -> Result<()> {
+        self.state.as_mut().map_or(Ok(()), |state| state.reserve(own))
+    }
+
+    fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
-            return Err(Error::State("factorize must come before solve".to_owned()));
+            return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
         *state.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
         *state.may_stop.get_mut() = observer.may_stop();
         let (shared, caller) = (&*state, Caller::new(arrays));
         let result = team.run(
-            |me| drop(program(&mut Member::new(shared, operator, me, &caller, None))),
-            |me| program(&mut Member::new(shared, operator, me, &caller, Some(observer))),
+            |me| drop(program(&mut Member::new(shared, a, me, &caller, None))),
+            |me| program(&mut Member::new(shared, a, me, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
             // SAFETY: no run is on, since the state is borrowed mutably.
@@ -89,13 +124,27 @@ impl Cpu {
         result
     }
 
-    /// Bytes of all arrays.
-    pub fn bytes(&self) -> usize {
+    fn multiply(&mut self, a: &dyn Stored, x: &[f64], y: &mut [f64], threads: usize) -> Result<()> {
+        let rows = y.len();
+        let team = team_for(&mut self.team, rows, threads)?;
+        let Some(by_rows) = a.by_rows().filter(|_| team.members() > 1) else {
+            a.multiply(x, y);
+            return Ok(());
+        };
+        let (chunks, to) = (Chunks::new(rows), Output::new(y));
+        let work = |me: Me| {
+            let part = chunks.part(&me, by_rows.grain());
+            // SAFETY: parts of members are disjoint.
+            by_rows.multiply_rows(part.clone(), x, unsafe { to.slice(part.start, part.len()) });
+        };
+        team.run(work, work)
+    }
+
+    fn bytes(&self) -> usize {
         self.state.as_ref().map_or(0, State::bytes)
     }
 
-    /// Members of the team.
-    pub fn threads(&self) -> usize {
+    fn threads(&self) -> usize {
         self.team.as_ref().map_or(1, Team::members)
     }
 }

@@ -256,11 +256,6 @@ impl Matrix {
     }
 }
 
-#[cfg(not(feature = "sparse_methods"))]
-fn without_methods<T>() -> Result<T> {
-    Err(anyhow!("this library multiplies with general matrices, but does not solve with them"))
-}
-
 impl System for Matrix {
     common! { Sparse sparse_handle: sparse_set_options sparse_get_real sparse_get_int sparse_get_history }
 
@@ -268,23 +263,11 @@ impl System for Matrix {
         self.count(info::ROWS)
     }
 
-    #[cfg(not(feature = "sparse_methods"))]
-    fn factorize(&mut self) -> Result<()> {
-        without_methods()
-    }
-
-    #[cfg(not(feature = "sparse_methods"))]
-    fn solve(&mut self, _: &[f64], _: &mut [f64], _: &mut Watch<'_>) -> Result<bool> {
-        without_methods()
-    }
-
-    #[cfg(feature = "sparse_methods")]
     fn factorize(&mut self) -> Result<()> {
         // SAFETY: a live handle.
         checked(unsafe { ffi::sparse_factorize(self.handle) }).map(|_| ())
     }
 
-    #[cfg(feature = "sparse_methods")]
     fn solve(&mut self, b: &[f64], x: &mut [f64], watch: &mut Watch<'_>) -> Result<bool> {
         assert!(b.len() == self.rows() && x.len() == self.cols());
         watched!(self, watch, sparse_set_monitor, ffi::sparse_solve(self.handle, b.as_ptr(), x.as_mut_ptr()))

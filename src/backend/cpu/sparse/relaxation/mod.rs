@@ -11,6 +11,8 @@ mod ordered;
 mod rows;
 mod sweep;
 
+use crate::backend::cpu::sparse::levels::by_levels;
+pub use crate::backend::steps::sparse::Relaxing as Wanted;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
 use crate::runtime::heap::boxed;
@@ -18,20 +20,9 @@ use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index};
 use blocks::Blocks;
-use ordered::{Ordered, by_colours, by_levels};
+use ordered::{Ordered, by_colours};
 use rows::WHAT;
 use sweep::Sweep;
-
-/// Which sweeps are to be made.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wanted {
-    /// All values are old ones, in whatever order: Jacobi.
-    pub simultaneous: bool,
-    pub omega: f64,
-    pub ordering: Ordering,
-    /// Blocks of `Ordering::Blocks`, at least one.
-    pub blocks: usize,
-}
 
 /// Sweeps of a matrix.
 pub struct Relaxation {

@@ -3,6 +3,7 @@
 use super::rows::{Rows, WHAT};
 use super::sweep::Sweep;
 use crate::backend::cpu::sparse::stages::{Order, Stages};
+use crate::backend::cpu::sparse::values::Values;
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
@@ -52,10 +53,9 @@ impl<I: Index> Ordered<I> {
 
 impl<I: Index> Sweep for Ordered<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
-        let n = self.rows.count();
-        let x = Values { first: x.address(0, n), count: n };
+        let x = Values::of(x);
         // SAFETY: nobody writes b in a sweep (`Sweep::sweep`).
-        let b = unsafe { b.slice(0, n) };
+        let b = unsafe { b.slice(0, self.rows.count()) };
         self.pass(me, false, x, b);
         if self.symmetric {
             self.pass(me, true, x, b);
@@ -65,74 +65,6 @@ impl<I: Index> Sweep for Ordered<I> {
     fn bytes(&self) -> usize {
         self.rows.bytes() + self.order.bytes() + self.stages.bytes()
     }
-}
-
-/// x, of which members read and write single values: slices of it would overlap.
-#[derive(Clone, Copy)]
-struct Values {
-    first: *mut f64,
-    count: usize,
-}
-
-impl Values {
-    /// # Safety
-    /// Nobody may write this value meanwhile.
-    unsafe fn get(self, i: usize) -> f64 {
-        assert!(i < self.count);
-        // SAFETY: inside the array, as just checked; not written meanwhile, as the caller promised.
-        unsafe { *self.first.add(i) }
-    }
-
-    /// # Safety
-    /// Nobody else may read or write this value meanwhile.
-    unsafe fn set(self, i: usize, value: f64) {
-        assert!(i < self.count);
-        // SAFETY: inside the array, as just checked; not used by others, as the caller promised.
-        unsafe { *self.first.add(i) = value };
-    }
-}
-
-/// Rows of a piece at most. Consecutive rows that wait for one another share lines of x; the longer a piece, the fewer
-/// pieces a level has.
-const PIECE: usize = 16;
-
-/// Where pieces begin, and the end: consecutive rows, each joined with the one before. A line of a grid begins a piece.
-fn pieces<I: Index>(a: &Csr<I>) -> Result<Vec<usize>> {
-    let joined = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
-    let mut starts = Vec::new();
-    let mut last = 0;
-    for i in 0..a.rows() {
-        if i == 0 || i - last == PIECE || !joined(i) {
-            push(&mut starts, i, WHAT)?;
-            last = i;
-        }
-    }
-    push(&mut starts, a.rows(), WHAT)?;
-    Ok(starts)
-}
-
-/// Levels of the natural order: a piece comes after every one before it that it reads, and after every one that reads
-/// its old values, so in the graph of A + A'. Backwards, the same levels are right from the last to the first.
-pub fn by_levels<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
-    let pieces = pieces(a)?;
-    let mut piece_of = zeroed::<I>(a.rows(), WHAT)?;
-    for (piece, rows) in pieces.windows(2).enumerate() {
-        piece_of[rows[0]..rows[1]].fill(I::of(piece));
-    }
-    let mut level = zeroed::<I>(pieces.len() - 1, WHAT)?;
-    let mut levels = 0;
-    for (piece, rows) in pieces.windows(2).enumerate() {
-        let others = || (rows[0]..rows[1]).flat_map(|i| a.row(i)).map(|(j, _)| piece_of[j].at());
-        // What the pieces before that read this one ask for is there already.
-        let before = others().filter(|&other| other < piece).map(|other| level[other].at() + 1).max();
-        let own = level[piece].at().max(before.unwrap_or(0));
-        level[piece] = I::of(own);
-        levels = levels.max(own + 1);
-        for other in others().filter(|&other| other > piece) {
-            level[other] = level[other].max(I::of(own + 1));
-        }
-    }
-    Order::new(&pieces, &level, levels)
 }
 
 /// Colours in the order of rows: a row takes the first one that no row before it has which an entry of A or A' joins

@@ -1,12 +1,16 @@
 //! Products with a general sparse matrix, in the format that the options ask for.
 
 use crate::error::Result;
-use crate::options::{Backend, Format, Options, opt};
-use crate::solver::machine::{Core, Machine};
-use crate::sparse::{Kind, Matrix, Size, Stored, Wanted, check_finite};
+use crate::options::{Format, Options, opt};
+use crate::sparse::{Kind, Matrix, Size, Stored, Wanted};
+
+/// What a format is made by.
+const KEYS: [i32; 5] = [opt::FORMAT, opt::SLICE, opt::SIGMA, opt::BLOCK_SIZE, opt::FORMAT_MEMORY];
 
 /// A matrix in its format.
-pub struct Sparse {
+pub struct Product {
+    /// The options that it was made by.
+    asked: [i64; KEYS.len()],
     kind: Kind,
     size: Size,
     /// None: csr, as the matrix itself is.
@@ -26,26 +30,21 @@ pub fn wanted(options: &Options, format: Format, product: bool) -> Wanted {
     }
 }
 
-impl Sparse {
+impl Product {
     /// The format that the options ask for.
     pub fn new(matrix: &dyn Matrix, options: &Options) -> Result<Self> {
         let (kind, size) = matrix.choose(&wanted(options, options.choice(opt::FORMAT), true))?;
         let stored = matrix.store(kind, &size)?;
-        Ok(Self { kind, size, stored })
+        Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored })
     }
 
-    /// y = A x, or A' x.
-    pub fn multiply(&self, matrix: &dyn Matrix, x: &[f64], y: &mut [f64], transposed: bool, check: bool) -> Result<()> {
-        if check {
-            check_finite("x", x)?;
-        }
-        let stored = self.stored.as_deref().unwrap_or_else(|| matrix.csr());
-        if transposed {
-            stored.multiply_transposed(x, y);
-        } else {
-            stored.multiply(x, y);
-        }
-        Ok(())
+    /// Whether these options would make the same.
+    pub fn fits(&self, options: &Options) -> bool {
+        self.asked == KEYS.map(|key| options.int(key))
+    }
+
+    pub fn stored<'a>(&'a self, matrix: &'a dyn Matrix) -> &'a dyn Stored {
+        self.stored.as_deref().unwrap_or_else(|| matrix.csr())
     }
 
     /// The format in use.
@@ -54,7 +53,7 @@ impl Sparse {
     }
 
     /// Values, padding included.
-    pub fn stored(&self) -> u128 {
+    pub fn values(&self) -> u128 {
         self.size.stored()
     }
 
@@ -62,34 +61,9 @@ impl Sparse {
     pub fn read(&self) -> u128 {
         self.size.bytes()
     }
-}
 
-impl Core for Sparse {
-    fn machine(&self) -> Machine {
-        Machine { backend: Backend::Cpu, threads: 1, device: -1 }
-    }
-
-    fn device(&self) -> Option<i32> {
-        None
-    }
-
-    fn threads(&self) -> usize {
-        1
-    }
-
-    fn bytes(&self) -> usize {
+    /// Bytes of arrays beside those of the matrix.
+    pub fn bytes(&self) -> usize {
         if self.stored.is_some() { self.size.bytes() as usize } else { 0 }
-    }
-
-    fn device_bytes(&self) -> usize {
-        0
-    }
-
-    fn seconds_transfer(&self) -> f64 {
-        0.0
-    }
-
-    fn use_stream(&mut self, _: usize) -> Result<()> {
-        Ok(())
     }
 }

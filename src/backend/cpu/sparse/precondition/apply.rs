@@ -1,0 +1,28 @@
+//! What a preconditioner is, and what it is made for.
+
+use crate::runtime::shared::Shared;
+use crate::runtime::team::Me;
+
+/// For errors of memory.
+pub const WHAT: &str = "a preconditioner";
+
+/// A fixed linear map.
+pub trait Apply: Send + Sync {
+    /// to = M^-1 from. All members of a team call it together. A barrier stands before it; from there until it returns
+    /// nobody writes `from`, or uses `to` otherwise. On return the member's own rows ([`Chunks::own`]) of `to` are
+    /// written; a barrier stands before another member reads them.
+    ///
+    /// [`Chunks::own`]: crate::backend::cpu::sparse::chunks::Chunks::own
+    fn apply(&self, me: &Me, from: &Shared, to: &Shared);
+    /// Bytes of all arrays.
+    fn bytes(&self) -> usize;
+}
+
+/// What M is made for.
+#[derive(Clone, Copy)]
+pub struct Purpose {
+    /// M^-T is asked for.
+    pub transposes: bool,
+    /// The matrix is.
+    pub symmetric: bool,
+}

@@ -1,0 +1,139 @@
+//! Incomplete factorizations without fill: ILU(0) of the pattern of A, and IC(0) of that of its lower triangle.
+//!
+//! Source: Meijerink and van der Vorst, An iterative solution method for linear systems of which the coefficient matrix
+//! is a symmetric M-matrix, Math. Comp. 31 (1977); shifts: Manteuffel, Math. Comp. 34 (1980).
+
+use super::apply::WHAT;
+use super::split::{Part, Split};
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, zeroed};
+use crate::sparse::{Csr, Index};
+
+/// The first shift that is tried; each that follows is twice the one before.
+const FIRST_SHIFT: f64 = 1e-3;
+
+/// No entry of the row in work.
+const NONE: usize = usize::MAX;
+
+/// ILU(0), row by row: l_ik = w_k / d_k, w_j = w_j - l_ik u_kj where row i has an entry. A = (I + L) (D + U_D) but for
+/// what is dropped, so that U = D^-1 U_D and G = D^-1.
+pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
+    let mut values = Vec::new();
+    reserve(&mut values, a.val.len(), WHAT)?;
+    values.extend_from_slice(&a.val);
+    let (mut diagonal, mut place): (Vec<usize>, Vec<usize>) = (zeroed(a.rows(), WHAT)?, zeroed(a.rows(), WHAT)?);
+    place.fill(NONE);
+    for i in 0..a.rows() {
+        let row = a.ptr[i]..a.ptr[i + 1];
+        for k in row.clone() {
+            place[a.col[k].at()] = k;
+        }
+        diagonal[i] = place[i];
+        if diagonal[i] == NONE {
+            let after = " has no entry on the diagonal, which ilu0 needs; take preconditioner=none";
+            return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(i), after));
+        }
+        for k in row.start..diagonal[i] {
+            let above = a.col[k].at();
+            let factor = values[k] / values[diagonal[above]];
+            values[k] = factor;
+            for m in diagonal[above] + 1..a.ptr[above + 1] {
+                let at = place[a.col[m].at()];
+                if at != NONE {
+                    values[at] -= factor * values[m];
+                }
+            }
+        }
+        if values[diagonal[i]] == 0.0 || !values[diagonal[i]].is_finite() {
+            let before = format!("ilu0: pivot {} in row ", values[diagonal[i]]);
+            let after = "; order the rows otherwise, or take preconditioner=jacobi";
+            return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), after));
+        }
+        for k in row {
+            place[a.col[k].at()] = NONE;
+        }
+    }
+    let mut scale = zeroed(a.rows(), WHAT)?;
+    scale.iter_mut().zip(&diagonal).for_each(|(scale, &at)| *scale = 1.0 / values[at]);
+    let factored =
+        |i: usize, j: usize| values[a.ptr[i] + a.col[a.ptr[i]..a.ptr[i + 1]].partition_point(|c| c.at() < j)];
+    let lower = Part::of(a, |i, j| j < i, |i, j, _| factored(i, j))?;
+    let upper = Part::of(a, |i, j| j > i, |i, j, _| scale[i] * factored(i, j))?;
+    Ok(Split { lower, upper, scale })
+}
+
+/// IC(0) of A + s diag(A).
+pub struct Ic0<I> {
+    pub split: Split<I>,
+    /// s.
+    pub shift: f64,
+    /// The row and the pivot that were met without a shift.
+    pub pivot: Option<(usize, f64)>,
+}
+
+/// IC(0) with this shift; below 0: with none, or where a pivot is not positive the first of 1e-3, 2e-3, 4e-3, .. with
+/// which all are.
+pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Ic0<I>> {
+    let lower = || Part::of(a, |i, j| j < i, |_, _, entry| entry);
+    let mut diagonal = zeroed(a.rows(), WHAT)?;
+    for (i, diagonal) in diagonal.iter_mut().enumerate() {
+        *diagonal = a.get(i, i).unwrap_or(0.0);
+        if *diagonal <= 0.0 {
+            let before = format!("ic0 needs a positive diagonal, got {diagonal:e} in row ");
+            return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), "; take solver=minres"));
+        }
+    }
+    let (mut asked, mut first) = (shift.max(0.0), None);
+    loop {
+        match factorize(lower()?, &diagonal, asked)? {
+            Ok((lower, scale)) => {
+                let upper = lower.transposed()?;
+                return Ok(Ic0 { split: Split { lower, upper, scale }, shift: asked, pivot: first });
+            }
+            Err((row, pivot)) if shift >= 0.0 => {
+                let before = format!("ic0: pivot {pivot:.3e} with shift={asked} in row ");
+                let after = "; take a larger shift, or shift=-1: the first that does";
+                return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(row), after));
+            }
+            Err(pivot) => {
+                first = first.or(Some(pivot));
+                asked = if asked == 0.0 { FIRST_SHIFT } else { 2.0 * asked };
+            }
+        }
+    }
+}
+
+/// L and 1 / D, or a row whose pivot is not positive.
+type Factored<I> = std::result::Result<(Part<I>, Vec<f64>), (usize, f64)>;
+
+/// A + s diag(A) = (I + L) D (I + L') but for what is dropped, row by row: l_ij d_j = a_ij - sum over k < j of
+/// (l_ik d_k) l_jk, d_i = (1 + s) a_ii - sum over k of l_ik (l_ik d_k), where rows i and j have entries k.
+fn factorize<I: Index>(mut l: Part<I>, diagonal: &[f64], shift: f64) -> Result<Factored<I>> {
+    let rows = l.rows();
+    let mut inverse = zeroed(rows, WHAT)?;
+    // l_ik d_k of the row in work.
+    let (mut scaled, mut is_in) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
+    for i in 0..rows {
+        let row = l.ptr[i]..l.ptr[i + 1];
+        let mut pivot = (1.0 + shift) * diagonal[i];
+        for at in row.clone() {
+            let j = l.col[at].at();
+            let mut sum = l.val[at];
+            for (k, value) in l.row(j) {
+                if is_in[k] {
+                    sum -= scaled[k] * value;
+                }
+            }
+            (scaled[j], is_in[j]) = (sum, true);
+            l.val[at] = sum * inverse[j];
+            pivot -= l.val[at] * sum;
+        }
+        for at in row {
+            is_in[l.col[at].at()] = false;
+        }
+        if pivot.is_nan() || pivot <= 0.0 {
+            return Ok(Err((i, pivot)));
+        }
+        inverse[i] = 1.0 / pivot;
+    }
+    Ok(Ok((l, inverse)))
+}

@@ -1,0 +1,54 @@
+//! M = D or |D|.
+
+use super::apply::{Apply, WHAT};
+use crate::backend::cpu::sparse::chunks::Chunks;
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
+use crate::runtime::shared::Shared;
+use crate::runtime::team::Me;
+use crate::sparse::{Csr, Index};
+
+/// 1 / a_ii of all rows.
+pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {
+    let mut inverse = zeroed(a.rows(), WHAT)?;
+    for (i, inverse) in inverse.iter_mut().enumerate() {
+        match a.get(i, i) {
+            Some(d) if d != 0.0 => *inverse = 1.0 / d,
+            _ => return Err(no_diagonal(i)),
+        }
+    }
+    Ok(inverse)
+}
+
+/// A row without an entry on the diagonal, or with a zero there.
+pub fn no_diagonal(row: usize) -> Error {
+    const TO_DO: &str = " has no diagonal, or a zero there; take preconditioner=none, or order the rows otherwise";
+    Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)
+}
+
+/// M = D or |D|: symmetric.
+pub struct Jacobi {
+    inverse: Vec<f64>,
+}
+
+impl Jacobi {
+    pub fn new<I: Index>(a: &Csr<I>, sign: impl Fn(f64) -> f64) -> Result<Self> {
+        let mut inverse = inverse_diagonal(a)?;
+        inverse.iter_mut().for_each(|d| *d = sign(*d));
+        Ok(Self { inverse })
+    }
+}
+
+impl Apply for Jacobi {
+    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+        let own = Chunks::new(self.inverse.len()).own(me);
+        // SAFETY: nobody writes `from` meanwhile, and rows of `to` are this member's own (`Apply::apply`).
+        let (from, to) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };
+        for ((to, from), inverse) in to.iter_mut().zip(from).zip(&self.inverse[own]) {
+            *to = inverse * from;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.inverse)
+    }
+}

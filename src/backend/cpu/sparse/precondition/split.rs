@@ -1,0 +1,94 @@
+//! M^-1 = (I + U)^-1 G (I + L)^-1 with a strict lower triangle L, a strict upper one U and a diagonal G: the form of
+//! ssor, ic0, ilu0 and, with truncated inverses, of neumann. M^-T is of that form, too.
+
+use super::apply::WHAT;
+use super::jacobi::inverse_diagonal;
+use crate::error::{Result, reserve, zeroed};
+use crate::sparse::{Csr, Index, accumulate, restart};
+
+/// Some entries of a matrix by rows, with ascending columns.
+pub struct Part<I> {
+    pub ptr: Vec<usize>,
+    pub col: Vec<I>,
+    pub val: Vec<f64>,
+}
+
+/// L, U and G.
+pub struct Split<I> {
+    pub lower: Part<I>,
+    pub upper: Part<I>,
+    pub scale: Vec<f64>,
+}
+
+impl<I: Index> Part<I> {
+    /// The entries of A with `is_in(row, column)`, each as `value(row, column, entry)` says.
+    pub fn of(
+        a: &Csr<I>,
+        is_in: impl Fn(usize, usize) -> bool,
+        value: impl Fn(usize, usize, f64) -> f64,
+    ) -> Result<Self> {
+        let mut ptr = zeroed(a.rows() + 1, WHAT)?;
+        a.entries().filter(|&(i, j, _)| is_in(i, j)).for_each(|(i, _, _)| ptr[i + 1] += 1);
+        accumulate(&mut ptr);
+        let (mut col, mut val) = (Vec::new(), Vec::new());
+        reserve(&mut col, ptr[a.rows()], WHAT)?;
+        reserve(&mut val, ptr[a.rows()], WHAT)?;
+        for (i, j, entry) in a.entries().filter(|&(i, j, _)| is_in(i, j)) {
+            col.push(I::of(j));
+            val.push(value(i, j, entry));
+        }
+        Ok(Self { ptr, col, val })
+    }
+
+    pub fn rows(&self) -> usize {
+        self.ptr.len() - 1
+    }
+
+    /// Columns and values of row i.
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].iter().map(|j| j.at()).zip(self.val[range].iter().copied())
+    }
+
+    /// The transposed entries.
+    pub fn transposed(&self) -> Result<Self> {
+        let rows = self.rows();
+        let mut ptr = zeroed(rows + 1, WHAT)?;
+        self.col.iter().for_each(|j| ptr[j.at() + 1] += 1);
+        accumulate(&mut ptr);
+        let (mut col, mut val) = (zeroed(self.col.len(), WHAT)?, zeroed(self.val.len(), WHAT)?);
+        for i in 0..rows {
+            for (j, value) in self.row(i) {
+                (col[ptr[j]], val[ptr[j]]) = (I::of(i), value);
+                ptr[j] += 1;
+            }
+        }
+        restart(&mut ptr);
+        Ok(Self { ptr, col, val })
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.ptr) + size_of_val(&*self.col) + size_of_val(&*self.val)
+    }
+}
+
+impl<I: Index> Split<I> {
+    /// M^-T = (I + L')^-1 G (I + U')^-1.
+    pub fn transposed(&self) -> Result<Self> {
+        let mut scale = Vec::new();
+        reserve(&mut scale, self.scale.len(), WHAT)?;
+        scale.extend_from_slice(&self.scale);
+        Ok(Self { lower: self.upper.transposed()?, upper: self.lower.transposed()?, scale })
+    }
+
+    /// SSOR: M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1, A = L_A + D + U_A. In this form L = w L_A D^-1,
+    /// U = w D^-1 U_A, G = w (2 - w) D^-1.
+    pub fn ssor(a: &Csr<I>, omega: f64) -> Result<Self> {
+        let mut scale = inverse_diagonal(a)?;
+        let lower = Part::of(a, |i, j| j < i, |_, j, entry| omega * entry * scale[j])?;
+        let upper = Part::of(a, |i, j| j > i, |i, _, entry| omega * scale[i] * entry)?;
+        scale.iter_mut().for_each(|d| *d *= omega * (2.0 - omega));
+        Ok(Self { lower, upper, scale })
+    }
+}

@@ -1,0 +1,96 @@
+//! What a backend of general sparse matrices does around the steps (`SparseBackend`): M and vectors of a method, and
+//! products.
+
+use super::solve::{Arrays, Program};
+use crate::error::Result;
+use crate::options::Ordering;
+use crate::report::{Observer, Outcome};
+use crate::sparse::{AnyCsr, Stored};
+
+/// A square matrix, as a solve multiplies with it.
+#[derive(Clone, Copy)]
+pub struct Operator<'a> {
+    pub a: &'a dyn Stored,
+    /// A' where it is another matrix and was copied: A itself where that is symmetric. None: products with A' come from
+    /// the format of A, as a whole.
+    pub transposed: Option<&'a dyn Stored>,
+}
+
+/// Which M is to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Preconditioning {
+    /// The identity.
+    None,
+    /// M = D.
+    Jacobi,
+    /// M = |D|, which is positive definite where A is not: for minres.
+    AbsoluteJacobi,
+    /// M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1, A = L + D + U.
+    Ssor { omega: f64 },
+    /// L D L' of A + s diag(A) without fill; below 0: the first s without a pivot that is not positive.
+    Ic0 { shift: f64 },
+    /// L U without fill.
+    Ilu0,
+    /// Powers of D^-1 U and L D^-1 up to this.
+    Neumann { order: usize },
+    /// A polynomial in D^-1 A of this degree.
+    Chebyshev { degree: usize },
+}
+
+/// Which sweeps are to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relaxing {
+    /// All values are old ones, in whatever order: Jacobi.
+    pub simultaneous: bool,
+    pub omega: f64,
+    pub ordering: Ordering,
+    /// Blocks of `Ordering::Blocks`, at least one.
+    pub blocks: usize,
+}
+
+/// What is to be made for a matrix.
+pub struct Setup<'a> {
+    pub matrix: AnyCsr<'a>,
+    /// It is.
+    pub symmetric: bool,
+    /// M^-T is asked for.
+    pub transposes: bool,
+    /// Vectors of the method beside x, b and r.
+    pub own: usize,
+    pub preconditioning: Preconditioning,
+    /// M of a method that goes on where the first breaks down.
+    pub second: Preconditioning,
+    /// Of a method that sweeps.
+    pub relaxing: Option<Relaxing>,
+    /// Threads at most.
+    pub threads: usize,
+}
+
+/// What was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Made {
+    /// Of ic0 in use.
+    pub shift: f64,
+    /// The row and the pivot that made it necessary.
+    pub pivot: Option<(usize, f64)>,
+    /// Levels of rows that do not wait for each other, in triangular solves or sweeps.
+    pub levels: usize,
+    /// Colours of sweeps.
+    pub colours: usize,
+}
+
+/// Vectors, M and threads for a matrix.
+pub trait SparseBackend: Send {
+    /// Makes M and room for the vectors of a method, and a team.
+    fn set_up(&mut self, setup: &Setup) -> Result<Made>;
+    /// Room for so many vectors of a method.
+    fn reserve(&mut self, own: usize) -> Result<()>;
+    /// Runs a text on the steps.
+    fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// y = A x by a team of at most `threads`.
+    fn multiply(&mut self, a: &dyn Stored, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// Bytes of all arrays.
+    fn bytes(&self) -> usize;
+    /// Threads in use.
+    fn threads(&self) -> usize;
+}

@@ -1,0 +1,335 @@
+//! General sparse matrices: products, the factorization of a square one, and solves with it.
+//!
+//! What is chosen for a matrix is in `plan`, its format for products in `product`, the methods beside cg in `methods`;
+//! what a solve does is `solver/solve`.
+
+mod methods;
+mod plan;
+mod product;
+
+pub use plan::is_relaxation;
+pub use product::{Product, wanted};
+
+use crate::backend::steps::pcg::ENERGY;
+use crate::backend::steps::solve::{Arrays, SolveSteps};
+use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Setup, SparseBackend};
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::options::{Backend, Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, opt};
+use crate::report::{Observer, Outcome};
+use crate::solver::machine::{Core, Machine};
+use crate::solver::solve::{Control, Method, Places, Seen, apply, solve};
+use crate::sparse::{Matrix, Stored, check_finite};
+use methods::{Numbered, vectors};
+use plan::{Plan, plan, preconditioning};
+
+/// What works with a matrix.
+pub struct Sparse {
+    machine: Machine,
+    backend: Box<dyn SparseBackend>,
+    product: Option<Product>,
+    system: Option<System>,
+}
+
+/// A factorized matrix.
+struct System {
+    plan: Plan,
+    made: Made,
+    /// None: cg.
+    method: Option<Numbered>,
+    second: Option<Numbered>,
+    transposed: Transposed,
+    /// The largest sum of magnitudes of a row.
+    largest_sum: f64,
+}
+
+/// Where products with A' come from.
+enum Transposed {
+    /// A' = A.
+    Itself,
+    /// With its bytes.
+    Copy(Box<dyn Stored>, usize),
+    /// The format of A.
+    Format,
+}
+
+/// What the last factorize, or solve, took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    pub solver: Solver,
+    pub preconditioner: Preconditioner,
+    pub precision: Precision,
+    pub made: Made,
+}
+
+/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
+pub type MakeBackend = fn() -> Result<Box<dyn SparseBackend>>;
+
+/// A' in the wording of `format_memory`.
+const COPY: &str = "transpose=copy";
+
+impl Sparse {
+    /// Without anything made of the matrix.
+    pub fn new(threads: usize, make: MakeBackend) -> Result<Self> {
+        let machine = Machine { backend: Backend::Cpu, threads, device: -1 };
+        Ok(Self { machine, backend: make()?, product: None, system: None })
+    }
+
+    /// Threads of what follows, at most.
+    pub fn use_threads(&mut self, threads: usize) {
+        self.machine.threads = threads;
+    }
+
+    /// Values have changed: nothing is left that was made of them.
+    pub fn forget(&mut self) {
+        (self.product, self.system) = (None, None);
+    }
+
+    /// Makes the format of the options, where it is not there. Whether it did.
+    pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
+        if self.product.as_ref().is_some_and(|product| product.fits(options)) {
+            return Ok(false);
+        }
+        // Two formats at once might be too much.
+        self.product = None;
+        self.product = Some(Product::new(matrix, options)?);
+        Ok(true)
+    }
+
+    /// y = A x, or A' x.
+    pub fn multiply(
+        &mut self,
+        matrix: &dyn Matrix,
+        x: &[f64],
+        y: &mut [f64],
+        transposed: bool,
+        check: bool,
+    ) -> Result<()> {
+        if check {
+            check_finite("x", x)?;
+        }
+        let stored = self.product.as_ref().map_or_else(|| matrix.csr(), |product| product.stored(matrix));
+        if transposed {
+            stored.multiply_transposed(x, y);
+            return Ok(());
+        }
+        self.backend.multiply(stored, x, y, self.machine.threads)
+    }
+
+    /// The format of products, if there is one.
+    pub fn product(&self) -> Option<&Product> {
+        self.product.as_ref()
+    }
+
+    /// Checks the matrix, makes its format, the preconditioner and room for the method.
+    pub fn factorize(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<()> {
+        self.system = None;
+        let facts = matrix.facts();
+        if facts.rows != facts.cols || facts.rows == 0 {
+            let extents = format!("this one has {} rows and {} columns", facts.rows, facts.cols);
+            return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
+        }
+        let seen = matrix.inspect()?;
+        let mut plan = plan(options, &seen)?;
+        self.make_product(matrix, options)?;
+        let made = match (self.set_up(matrix, &plan, options), plan.otherwise) {
+            (Err(error), Some(otherwise)) if error.status() == RRB_ERR_MATRIX => {
+                plan.preconditioner = otherwise;
+                plan.preconditioning = preconditioning(otherwise, plan.solver, options)?;
+                self.set_up(matrix, &plan, options)?
+            }
+            (made, _) => made?,
+        };
+        let members = self.backend.threads();
+        let second = if plan.second.is_some() { Numbered::new(Solver::Minres, options, members)? } else { None };
+        self.system = Some(System {
+            method: Numbered::new(plan.solver, options, members)?,
+            second,
+            transposed: self.transposed(matrix, &plan, seen.exactly_symmetric, options)?,
+            largest_sum: seen.largest_sum,
+            plan,
+            made,
+        });
+        Ok(())
+    }
+
+    fn set_up(&mut self, matrix: &dyn Matrix, plan: &Plan, options: &Options) -> Result<Made> {
+        self.backend.set_up(&Setup {
+            matrix: matrix.any(),
+            symmetric: plan.symmetric,
+            transposes: plan.solver == Solver::Bicg,
+            own: own_vectors(plan, options),
+            preconditioning: plan.preconditioning,
+            second: plan.second.unwrap_or(Preconditioning::None),
+            relaxing: plan.relaxing,
+            threads: self.machine.threads,
+        })
+    }
+
+    fn transposed(&self, matrix: &dyn Matrix, plan: &Plan, symmetric: bool, options: &Options) -> Result<Transposed> {
+        let format = self.product.as_ref().map(Product::format);
+        let has_its_own = matches!(format, Some(Format::Dia | Format::Diagonal | Format::Skyline));
+        let transpose: Transpose = options.choice(opt::TRANSPOSE);
+        if plan.solver != Solver::Bicg || symmetric {
+            return Ok(Transposed::Itself);
+        }
+        let facts = matrix.facts();
+        let bytes = 12 * facts.nonzeros as u128 + 8 * (facts.cols as u128 + 1);
+        let memory = options.int(opt::FORMAT_MEMORY) as u128;
+        match transpose {
+            Transpose::Copy if bytes > memory => {
+                Err(Error::Memory(format!("{COPY} would take {bytes} bytes, and format_memory allows {memory}")))
+            }
+            Transpose::Auto if has_its_own || bytes > memory => Ok(Transposed::Format),
+            Transpose::Auto | Transpose::Copy => Ok(Transposed::Copy(matrix.transposed()?, bytes as usize)),
+            Transpose::None => Ok(Transposed::Format),
+        }
+    }
+
+    /// Room for what options ask that act at once.
+    pub fn reserve(&mut self, options: &Options) -> Result<()> {
+        let Some(system) = &mut self.system else { return Ok(()) };
+        self.backend.reserve(own_vectors(&system.plan, options))?;
+        system.method = Numbered::new(system.plan.solver, options, self.backend.threads())?;
+        Ok(())
+    }
+
+    /// Runs a text of a solve.
+    fn run(
+        &mut self,
+        matrix: &dyn Matrix,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        text: impl Fn(&mut dyn SolveSteps, &Control) -> Result<Outcome> + Sync,
+    ) -> Result<Outcome> {
+        let (Some(system), Some(product)) = (&self.system, &self.product) else {
+            return Err(Error::State("sparse_factorize must come before this call".to_owned()));
+        };
+        let a = product.stored(matrix);
+        let transposed = match &system.transposed {
+            Transposed::Itself => Some(a),
+            Transposed::Copy(copy, _) => Some(&**copy),
+            Transposed::Format => None,
+        };
+        let places = Entries;
+        // |p|'|A||p| <= norm(A) <p, p>, which is taken for twice the largest center.
+        let seen = Seen { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
+        let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
+        control.method = system.method.as_ref().map(|method| method as &dyn Method);
+        control.second = system.second.as_ref().map(|method| method as &dyn Method);
+        control.divergence = match options.real(opt::DIVERGENCE_LIMIT) {
+            0.0 if is_relaxation(system.plan.solver) => SWEEPS_DIVERGED,
+            0.0 => DIVERGED,
+            limit => limit,
+        };
+        if let Some(second) = &system.second {
+            second.forget();
+        }
+        self.backend.run(Operator { a, transposed }, arrays, observer, &|s| text(s, &control))
+    }
+
+    /// Solves A x = b to the tolerance of `options`.
+    pub fn solve(
+        &mut self,
+        matrix: &dyn Matrix,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        let outcome = self.run(matrix, arrays, options, observer, solve);
+        let is_cg = self.system.as_ref().is_some_and(|system| system.plan.solver == Solver::Cg);
+        match outcome {
+            Err(Error::Breakdown { quantity: ENERGY, value, iteration }) if is_cg && value.is_finite() => {
+                Err(Error::Indefinite { value, iteration, instead: "solver=minres" })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// z = M^-1 r: output from input.
+    pub fn apply(
+        &mut self,
+        matrix: &dyn Matrix,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        if let Some(system) = self.system.as_ref().filter(|system| is_relaxation(system.plan.solver)) {
+            let name = system.plan.solver.name();
+            let sentence =
+                "sweeps have no preconditioner to apply; take solver=cg or bicgstab with preconditioner=ssor";
+            return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
+        }
+        self.run(matrix, arrays, options, observer, apply).map(drop)
+    }
+
+    /// What the last factorize, or solve, took.
+    pub fn done(&self) -> Done {
+        let Some(system) = &self.system else { return Done::default() };
+        let second = system.second.as_ref().is_some_and(Numbered::has_begun);
+        Done {
+            solver: if second { Solver::Minres } else { system.plan.solver },
+            preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
+            precision: Precision::F64,
+            made: system.made,
+        }
+    }
+}
+
+/// A residual this many times its reference has no digits left for a Krylov method; sweeps with matrices that are not
+/// normal pass that, and converge.
+const DIVERGED: f64 = 1e10;
+const SWEEPS_DIVERGED: f64 = 1e100;
+
+fn own_vectors(plan: &Plan, options: &Options) -> usize {
+    let second = if plan.second.is_some() { vectors(Solver::Minres, options) } else { 0 };
+    vectors(plan.solver, options).max(second)
+}
+
+/// Entries of vectors, by their rows.
+struct Entries;
+
+impl Places for Entries {
+    fn node(&self, i: usize, _: usize) -> Place {
+        Place::entry(i)
+    }
+
+    fn component(&self, component: usize) -> Place {
+        Place::entry(component)
+    }
+}
+
+impl Core for Sparse {
+    fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    fn device(&self) -> Option<i32> {
+        None
+    }
+
+    fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+
+    fn bytes(&self) -> usize {
+        let of_copy = |system: &System| match system.transposed {
+            Transposed::Copy(_, bytes) => bytes,
+            _ => 0,
+        };
+        let product = self.product.as_ref().map_or(0, Product::bytes);
+        self.backend.bytes() + product + self.system.as_ref().map_or(0, of_copy)
+    }
+
+    fn device_bytes(&self) -> usize {
+        0
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        0.0
+    }
+
+    fn use_stream(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! What is chosen for a matrix before it is factorized: the method and its preconditioner, or why it is refused.
+
+use crate::backend::steps::sparse::{Preconditioning, Relaxing};
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::options::{Choice, Options, Preconditioner, Solver, opt};
+use crate::sparse::{Asymmetry, Inspection};
+
+/// The method and its M.
+pub struct Plan {
+    pub solver: Solver,
+    pub preconditioner: Preconditioner,
+    pub preconditioning: Preconditioning,
+    /// Where M has a pivot that is zero: chosen for a matrix, not asked for.
+    pub otherwise: Option<Preconditioner>,
+    /// The matrix is.
+    pub symmetric: bool,
+    /// M of minres, which goes on where cg breaks down: cg was not asked for.
+    pub second: Option<Preconditioning>,
+    /// Of a method that sweeps.
+    pub relaxing: Option<Relaxing>,
+    /// M is positive definite, as far as its matrix is.
+    pub definite: bool,
+}
+
+/// What the options ask for is possible for this matrix.
+pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
+    check_filled(seen)?;
+    let asked: Solver = options.choice(opt::SOLVER);
+    let solver = match asked {
+        Solver::Auto if seen.is_diagonal => Solver::Jacobi,
+        Solver::Auto if seen.asymmetry.is_some() => Solver::Idr,
+        Solver::Auto if seen.not_positive.is_none() => Solver::Cg,
+        Solver::Auto => Solver::Minres,
+        asked => asked,
+    };
+    let of_solver = format!("solver={}", solver.name());
+    if let (Solver::Cg | Solver::Minres, Some(asymmetry)) = (solver, seen.asymmetry) {
+        return Err(asymmetric(&of_solver, &asymmetry, "idr or bicgstab"));
+    }
+    if let (true, Some(row)) = (is_relaxation(solver), seen.zero_diagonal) {
+        return Err(no_diagonal(row, &of_solver, if seen.asymmetry.is_none() { "minres" } else { "idr" }));
+    }
+    let asked_m: Preconditioner = options.choice(opt::PRECONDITIONER);
+    check_pair(solver, asked_m)?;
+    let preconditioner = match asked_m {
+        Preconditioner::Auto => chosen(solver, seen),
+        asked => asked,
+    };
+    check_preconditioner(preconditioner, solver, seen)?;
+    let chosen_lu = asked_m == Preconditioner::Auto && preconditioner == Preconditioner::Ilu0;
+    let absolute = if seen.zero_diagonal.is_none() { Preconditioning::AbsoluteJacobi } else { Preconditioning::None };
+    let falls_back = asked == Solver::Auto && solver == Solver::Cg;
+    Ok(Plan {
+        solver,
+        preconditioner,
+        preconditioning: preconditioning(preconditioner, solver, options)?,
+        otherwise: chosen_lu.then_some(match seen.zero_diagonal {
+            Some(_) => Preconditioner::None,
+            None => Preconditioner::Jacobi,
+        }),
+        second: falls_back.then_some(absolute),
+        symmetric: seen.asymmetry.is_none(),
+        relaxing: relaxing(solver, options)?,
+        definite: seen.not_positive.is_none()
+            && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
+    })
+}
+
+/// Blocks of `ordering=blocks`, where they are not given.
+const BLOCKS: usize = 16;
+
+/// The sweeps of a method that sweeps.
+fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
+    if !is_relaxation(solver) {
+        return Ok(None);
+    }
+    let omega = match solver {
+        Solver::GaussSeidel => 1.0,
+        Solver::Sor => omega(options, 1.25)?,
+        _ => omega(options, 1.0)?,
+    };
+    let blocks = match options.int(opt::BLOCKS) as usize {
+        0 => BLOCKS,
+        asked => asked,
+    };
+    let ordering = options.choice(opt::ORDERING);
+    Ok(Some(Relaxing { simultaneous: solver == Solver::Jacobi, omega, ordering, blocks }))
+}
+
+/// The relaxation parameter; `own`: where it is not given.
+fn omega(options: &Options, own: f64) -> Result<f64> {
+    match options.real(opt::SOR_OMEGA) {
+        0.0 => Ok(own),
+        2.0 => Err(Error::range("sor_omega", 2, "lie in (0, 2), or be 0: the method's own")),
+        omega => Ok(omega),
+    }
+}
+
+pub fn is_relaxation(solver: Solver) -> bool {
+    matches!(solver, Solver::Jacobi | Solver::GaussSeidel | Solver::Sor)
+}
+
+/// A row or column of zeros: A is singular.
+fn check_filled(seen: &Inspection) -> Result<()> {
+    let empty = seen.empty_row.map(|row| ("row ", row)).or(seen.empty_column.map(|column| ("column ", column)));
+    let Some((before, at)) = empty else { return Ok(()) };
+    let after = " has no entry but zeros: the matrix is singular; leave its unknown out, or put a 1 on the diagonal";
+    Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(at), after))
+}
+
+fn asymmetric(what: &str, a: &Asymmetry, instead: &str) -> Error {
+    let after = format!(" = {:e}, and the entry mirrored is {:e}; take {instead}", a.value, a.mirrored);
+    Error::at(RRB_ERR_MATRIX, format!("{what} needs a symmetric matrix: a"), Place::node(0, a.i, a.j), after)
+}
+
+fn no_diagonal(row: usize, what: &str, instead: &str) -> Error {
+    let after = format!(" has no diagonal, or a zero there, and {what} divides by it; take solver={instead}");
+    Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after)
+}
+
+/// Methods that take no M, or not every one.
+fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
+    let name = |p: Preconditioner| format!("solver={} with preconditioner={}", solver.name(), p.name());
+    match preconditioner {
+        Preconditioner::Auto | Preconditioner::None => Ok(()),
+        Preconditioner::Amg => {
+            let instead = if solver == Solver::Cg { "ic0" } else { "auto" };
+            Err(Error::Unsupported(format!("preconditioner=amg is not offered: take preconditioner={instead}")))
+        }
+        other if is_relaxation(solver) => {
+            let sentence = "sweeps take no preconditioner, take preconditioner=none or auto";
+            Err(Error::Unsupported(format!("{} is not offered: {sentence}", name(other))))
+        }
+        Preconditioner::Jacobi => Ok(()),
+        other if solver == Solver::Minres => {
+            let sentence = "minres needs a definite M, take none or jacobi, which divides by |a_ii|";
+            Err(Error::Unsupported(format!("{} is not offered: {sentence}", name(other))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What auto takes.
+fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
+    match solver {
+        Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
+        Solver::Minres if seen.zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg if seen.not_positive.is_none() => Preconditioner::Ic0,
+        Solver::Cg if seen.zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg | Solver::Minres => Preconditioner::Jacobi,
+        _ => Preconditioner::Ilu0,
+    }
+}
+
+/// What an M needs of its matrix.
+fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &Inspection) -> Result<()> {
+    let what = format!("preconditioner={}", preconditioner.name());
+    // ilu0 needs a place on the diagonal, not a value.
+    if matches!(preconditioner, Preconditioner::None | Preconditioner::Ilu0) {
+        return Ok(());
+    }
+    if let (Preconditioner::Ic0, Some(asymmetry)) = (preconditioner, seen.asymmetry) {
+        return Err(asymmetric(&what, &asymmetry, "ilu0"));
+    }
+    if let Some(row) = seen.zero_diagonal {
+        let solver = if solver == Solver::Auto { Solver::Idr } else { solver };
+        let after = format!(" has no diagonal, or a zero there, and {what} divides by it; take preconditioner=none");
+        let after = if solver == Solver::Cg { format!("{after} and solver=minres") } else { after };
+        return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after));
+    }
+    Ok(())
+}
+
+/// M of a backend.
+pub fn preconditioning(preconditioner: Preconditioner, solver: Solver, options: &Options) -> Result<Preconditioning> {
+    let count = |key| options.int(key) as usize;
+    Ok(match preconditioner {
+        Preconditioner::Jacobi if solver == Solver::Minres => Preconditioning::AbsoluteJacobi,
+        Preconditioner::Jacobi => Preconditioning::Jacobi,
+        Preconditioner::Ssor => Preconditioning::Ssor { omega: omega(options, 1.0)? },
+        Preconditioner::Ic0 => Preconditioning::Ic0 { shift: options.real(opt::SHIFT) },
+        Preconditioner::Ilu0 => Preconditioning::Ilu0,
+        Preconditioner::Neumann => Preconditioning::Neumann { order: count(opt::ORDER) },
+        Preconditioner::Chebyshev => Preconditioning::Chebyshev { degree: count(opt::DEGREE) },
+        // Those of grids are none of this family's choices.
+        _ => Preconditioning::None,
+    })
+}

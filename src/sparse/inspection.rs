@@ -1,0 +1,238 @@
+//! What is looked at in a matrix before a method is chosen for it: symmetry, rows and columns without values, the
+//! diagonal, and whether that dominates.
+
+use super::csr::Csr;
+use super::index::Index;
+use crate::error::{Result, push, zeroed};
+use crate::options::Dominance;
+
+/// For errors.
+const WHAT: &str = "an inspection of a matrix";
+
+/// Of entries that are equal, in `is_mirrored`.
+const ROUNDING: f64 = 1e-12;
+
+/// An entry (i, j) whose mirror image is another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asymmetry {
+    pub i: usize,
+    pub j: usize,
+    pub value: f64,
+    /// a_ji.
+    pub mirrored: f64,
+}
+
+/// A square matrix, as one pass sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Inspection {
+    /// The first entry that is not mirrored; none: the matrix is symmetric.
+    pub asymmetry: Option<Asymmetry>,
+    /// A = A' to the last bit.
+    pub exactly_symmetric: bool,
+    /// The first row, and column, that holds nothing but zeros.
+    pub empty_row: Option<usize>,
+    pub empty_column: Option<usize>,
+    /// The first row with a zero or no entry on the diagonal, and the first where it is not positive.
+    pub zero_diagonal: Option<usize>,
+    pub not_positive: Option<usize>,
+    /// No entry but on the diagonal is other than zero.
+    pub is_diagonal: bool,
+    /// The largest sum of magnitudes of a row.
+    pub largest_sum: f64,
+}
+
+impl<I: Index> Csr<I> {
+    /// Looks at a square matrix. Cost: a pass over the entries, a place a row.
+    pub fn inspect(&self) -> Result<Inspection> {
+        let rows = self.rows();
+        let (asymmetry, exactly_symmetric) = self.asymmetry()?;
+        let mut seen = Inspection { asymmetry, exactly_symmetric, is_diagonal: true, ..Inspection::default() };
+        let mut filled = zeroed(rows, WHAT)?;
+        for i in 0..rows {
+            let (mut sum, mut diagonal) = (0.0, 0.0);
+            for (j, a) in self.row(i).filter(|(_, a)| *a != 0.0) {
+                sum += a.abs();
+                filled[j] = true;
+                if i == j {
+                    diagonal = a;
+                } else {
+                    seen.is_diagonal = false;
+                }
+            }
+            let first = |seen: &mut Option<usize>, is: bool| {
+                if is && seen.is_none() {
+                    *seen = Some(i);
+                }
+            };
+            first(&mut seen.empty_row, sum == 0.0);
+            first(&mut seen.zero_diagonal, diagonal == 0.0);
+            first(&mut seen.not_positive, diagonal <= 0.0);
+            seen.largest_sum = seen.largest_sum.max(sum);
+        }
+        seen.empty_column = filled.iter().position(|filled: &bool| !filled);
+        Ok(seen)
+    }
+
+    /// The first entry whose mirror image is another, but for rounding, and whether A = A' to the last bit. Rows are
+    /// taken in order, so that the entries of a row behind the diagonal are met by those of later rows in their order.
+    fn asymmetry(&self) -> Result<(Option<Asymmetry>, bool)> {
+        let mut next: Vec<usize> = zeroed(self.rows(), WHAT)?;
+        let (mut first, mut exact): (Option<Asymmetry>, bool) = (None, true);
+        // a_ij and its image, of which one may be missing.
+        let mut compare = |i: usize, j: usize, value: f64, mirrored: f64| {
+            if value.to_bits() == mirrored.to_bits() {
+                return;
+            }
+            exact = false;
+            if !self.is_mirrored(i, j, value, mirrored) && first.is_none_or(|f| (i, j) < (f.i, f.j)) {
+                first = Some(Asymmetry { i, j, value, mirrored });
+            }
+        };
+        for i in 0..self.rows() {
+            let (mut k, end) = (self.ptr[i], self.ptr[i + 1]);
+            while k < end && self.col[k].at() < i {
+                let j = self.col[k].at();
+                // Entries of row j up to column i; those before it have no image.
+                while next[j] < self.ptr[j + 1] && self.col[next[j]].at() < i {
+                    compare(j, self.col[next[j]].at(), self.val[next[j]], 0.0);
+                    next[j] += 1;
+                }
+                let meets = next[j] < self.ptr[j + 1] && self.col[next[j]].at() == i;
+                compare(j, i, if meets { self.val[next[j]] } else { 0.0 }, self.val[k]);
+                next[j] += usize::from(meets);
+                k += 1;
+            }
+            next[i] = if k < end && self.col[k].at() == i { k + 1 } else { k };
+        }
+        for (j, next) in next.iter().enumerate() {
+            for k in *next..self.ptr[j + 1] {
+                compare(j, self.col[k].at(), self.val[k], 0.0);
+            }
+        }
+        Ok((first, exact))
+    }
+
+    /// Whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of rows i and j where that is 0.
+    fn is_mirrored(&self, i: usize, j: usize, value: f64, mirrored: f64) -> bool {
+        let diagonal = |i| self.get(i, i).unwrap_or(0.0).abs().sqrt();
+        let scale = diagonal(i) * diagonal(j);
+        let largest = |i: usize| self.row(i).map(|(_, a)| a.abs()).fold(0.0, f64::max);
+        (value - mirrored).abs() <= ROUNDING * if scale > 0.0 { scale } else { largest(i).min(largest(j)) }
+    }
+
+    /// How the diagonal of a square matrix compares with the rest of its rows. Irreducible: weakly dominant, strictly
+    /// in some row, and every row leads to every other over entries that are not zero.
+    pub fn dominance(&self) -> Result<Dominance> {
+        let (mut all, mut any) = (true, false);
+        for i in 0..self.rows() {
+            let (mut sum, mut diagonal) = (0.0, 0.0);
+            for (j, a) in self.row(i) {
+                *(if i == j { &mut diagonal } else { &mut sum }) += a.abs();
+            }
+            if diagonal < sum {
+                return Ok(Dominance::None);
+            }
+            all &= diagonal > sum;
+            any |= diagonal > sum;
+        }
+        Ok(match (all, any) {
+            (true, _) => Dominance::Strict,
+            (false, true) if self.reaches_all()? && self.transposed()?.reaches_all()? => Dominance::Irreducible,
+            _ => Dominance::Weak,
+        })
+    }
+
+    /// Whether row 0 leads to every other.
+    fn reaches_all(&self) -> Result<bool> {
+        let mut reached = zeroed(self.rows(), WHAT)?;
+        let mut waiting = Vec::new();
+        reached[0] = true;
+        push(&mut waiting, 0, WHAT)?;
+        while let Some(i) = waiting.pop() {
+            for (j, _) in self.row(i).filter(|(_, a)| *a != 0.0) {
+                if !std::mem::replace(&mut reached[j], true) {
+                    push(&mut waiting, j, WHAT)?;
+                }
+            }
+        }
+        Ok(reached.iter().all(|&reached| reached))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn csr(rows: &[&[(u32, f64)]]) -> Csr<u32> {
+        let mut ptr = vec![0];
+        rows.iter().for_each(|row| ptr.push(ptr[ptr.len() - 1] + row.len()));
+        let all = rows.iter().flat_map(|row| row.iter());
+        Csr { cols: rows.len(), ptr, col: all.clone().map(|e| e.0).collect(), val: all.map(|e| e.1).collect() }
+    }
+
+    /// Against all pairs, on matrices of a few entries of which some are mirrored.
+    #[test]
+    fn the_first_asymmetry_is_that_of_all_pairs() {
+        let mut state = 7_u64;
+        let mut draw = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % n
+        };
+        let (mut symmetric, mut not) = (0, 0);
+        for round in 0..2000 {
+            let n = 1 + round % 6;
+            let mut dense = vec![vec![None; n]; n];
+            for _ in 0..draw(12) {
+                let (i, j) = (draw(n as u64) as usize, draw(n as u64) as usize);
+                let value = draw(4) as f64 - 1.0;
+                dense[i][j] = Some(value);
+                if draw(8) > 0 {
+                    dense[j][i] = Some(value);
+                }
+            }
+            let rows: Vec<Vec<(u32, f64)>> = dense
+                .iter()
+                .map(|row| row.iter().enumerate().filter_map(|(j, a)| a.map(|a| (j as u32, a))).collect())
+                .collect();
+            let rows: Vec<&[(u32, f64)]> = rows.iter().map(|row| &row[..]).collect();
+            let seen = csr(&rows).inspect().unwrap();
+            let at = |i: usize, j: usize| dense[i][j].unwrap_or(0.0);
+            let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
+            let expected = pairs.clone().find(|&(i, j)| at(i, j) != at(j, i));
+            assert_eq!(seen.asymmetry.map(|a| (a.i, a.j)), expected);
+            if let Some(a) = seen.asymmetry {
+                assert_eq!((a.value, a.mirrored), (at(a.i, a.j), at(a.j, a.i)));
+                not += 1;
+            } else {
+                symmetric += 1;
+            }
+            let zeros = |of: &dyn Fn(usize) -> f64| (0..n).all(|k| of(k) == 0.0);
+            assert_eq!(seen.empty_row, (0..n).find(|&i| zeros(&|k| at(i, k))));
+            assert_eq!(seen.empty_column, (0..n).find(|&j| zeros(&|k| at(k, j))));
+            assert_eq!(seen.zero_diagonal, (0..n).find(|&i| at(i, i) == 0.0));
+            assert_eq!(seen.not_positive, (0..n).find(|&i| at(i, i) <= 0.0));
+            assert_eq!(seen.is_diagonal, pairs.clone().all(|(i, j)| at(i, j) == 0.0 && at(j, i) == 0.0));
+        }
+        assert!(symmetric > 100 && not > 100, "{symmetric} {not}");
+    }
+
+    #[test]
+    fn rounding_is_no_asymmetry() {
+        let a = |lower: f64| csr(&[&[(0, 4.0), (1, 1.0)], &[(0, lower), (1, 9.0)]]).inspect().unwrap();
+        let seen = a(1.0 + 5e-12);
+        assert!(seen.asymmetry.is_none() && !seen.exactly_symmetric);
+        assert!(a(1.0 + 7e-12).asymmetry.is_some());
+        assert!(a(1.0).exactly_symmetric);
+    }
+
+    #[test]
+    fn kinds_of_dominance() {
+        let of = |rows: &[&[(u32, f64)]]| csr(rows).dominance().unwrap();
+        assert_eq!(of(&[&[(0, 3.0), (1, -1.0)], &[(0, 1.0), (1, 2.0)]]), Dominance::Strict);
+        assert_eq!(of(&[&[(0, 3.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Irreducible);
+        assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Weak);
+        assert_eq!(of(&[&[(0, 1.0), (1, -1.5)], &[(0, 2.0), (1, 2.0)]]), Dominance::None);
+        // Row 0 leads to row 1, which does not lead back.
+        assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(1, 2.0)]]), Dominance::Weak);
+    }
+}

@@ -1,0 +1,132 @@
+//! General sparse systems by their names: those of tests/golden/sparse.csv, and larger ones of the same kinds.
+
+use crate::two_phase::SplitMix;
+
+/// Row, column, value. Those given at one place are to be added.
+pub type Entry = (usize, usize, f64);
+
+/// A square matrix.
+#[derive(Clone, Debug, Default)]
+pub struct System {
+    /// Rows, and columns.
+    pub n: usize,
+    /// Entries, row by row, but for `random_dominant_symmetric`.
+    pub entries: Vec<Entry>,
+}
+
+/// The system of a name, such as `poisson2d_64`; none: there is no such name.
+#[must_use]
+pub fn system(name: &str) -> Option<System> {
+    let words: Vec<&str> = name.split('_').collect();
+    let number = |word: &str| word.parse::<usize>().ok();
+    let real = |word: &str, letter: char| word.strip_prefix(letter)?.parse::<f64>().ok();
+    Some(match words[..] {
+        ["poisson2d", n] => five_points(number(n)?, [4.0, -1.0, -1.0, -1.0, -1.0]),
+        ["poisson3d", n] => seven_points(number(n)?, [6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]),
+        ["convdiff2d", n, p, q] => {
+            let (p, q) = (real(p, 'p')?, real(q, 'q')?);
+            five_points(number(n)?, [4.0, -1.0 + p, -1.0 - p, -1.0 + q, -1.0 - q])
+        }
+        ["convdiff2d", n, "upwind", p, q] => {
+            let (p, q) = (real(p, 'p')?, real(q, 'q')?);
+            five_points(number(n)?, [4.0 + 2.0 * p + 2.0 * q, -1.0, -1.0 - 2.0 * p, -1.0, -1.0 - 2.0 * q])
+        }
+        ["convdiff3d", n, "upwind", p] => {
+            let p = real(p, 'p')?;
+            let [to, from] = [-1.0, -1.0 - 2.0 * p];
+            seven_points(number(n)?, [6.0 + 6.0 * p, to, from, to, from, to, from])
+        }
+        ["random", "dominant", n, k] => random_dominant(number(n)?, number(k)?, false),
+        ["random", "dominant", "symmetric", n, k] => random_dominant(number(n)?, number(k)?, true),
+        ["blocks3", n] => blocks(&five_points(number(n)?, [4.0, -1.0, -1.0, -1.0, -1.0])),
+        _ => return None,
+    })
+}
+
+/// n x n points, x fastest: center, east, west, north, south.
+#[must_use]
+pub fn five_points(n: usize, [center, east, west, north, south]: [f64; 5]) -> System {
+    let mut entries = Vec::with_capacity(5 * n * n);
+    for p in 0..n * n {
+        let (i, j) = (p % n, p / n);
+        let legs = [
+            (j > 0, n, true, south),
+            (i > 0, 1, true, west),
+            (true, 0, false, center),
+            (i + 1 < n, 1, false, east),
+            (j + 1 < n, n, false, north),
+        ];
+        for (_, step, down, value) in legs.into_iter().filter(|leg| leg.0) {
+            entries.push((p, if down { p - step } else { p + step }, value));
+        }
+    }
+    System { n: n * n, entries }
+}
+
+/// n x n x n points, x fastest: center, east, west, north, south, top, bottom.
+#[must_use]
+pub fn seven_points(n: usize, [center, east, west, north, south, top, bottom]: [f64; 7]) -> System {
+    let mut entries = Vec::with_capacity(7 * n * n * n);
+    for p in 0..n * n * n {
+        let (i, j, k) = (p % n, p / n % n, p / (n * n));
+        let legs = [
+            (k > 0, n * n, true, bottom),
+            (j > 0, n, true, south),
+            (i > 0, 1, true, west),
+            (true, 0, false, center),
+            (i + 1 < n, 1, false, east),
+            (j + 1 < n, n, false, north),
+            (k + 1 < n, n * n, false, top),
+        ];
+        for (_, step, down, value) in legs.into_iter().filter(|leg| leg.0) {
+            entries.push((p, if down { p - step } else { p + step }, value));
+        }
+    }
+    System { n: n * n * n, entries }
+}
+
+/// Row by row k times: a column, next mod n, and a value, 2u - 1 with u = (next >> 11) 2^-53; the row's own column is
+/// skipped. `symmetric`: (j, i), too. The diagonal is 1.1 times the other magnitudes of the row, 1 where there are none.
+#[must_use]
+pub fn random_dominant(n: usize, k: usize, symmetric: bool) -> System {
+    let mut random = SplitMix(42);
+    let mut entries = Vec::new();
+    for i in 0..n {
+        for _ in 0..k {
+            let j = (random.next() % n as u64) as usize;
+            let value = 2.0 * random.unit() - 1.0;
+            if i != j {
+                entries.push((i, j, value));
+                if symmetric {
+                    entries.push((j, i, value));
+                }
+            }
+        }
+    }
+    // Stable: those at one place are added in the order in which they were drawn.
+    entries.sort_by_key(|&(i, j, _)| (i, j));
+    let mut summed: Vec<Entry> = Vec::new();
+    for (i, j, value) in entries {
+        match summed.last_mut() {
+            Some(last) if (last.0, last.1) == (i, j) => last.2 += value,
+            _ => summed.push((i, j, value)),
+        }
+    }
+    let mut sums = vec![0.0; n];
+    summed.iter().for_each(|&(i, _, value)| sums[i] += value.abs());
+    summed.extend(sums.iter().enumerate().map(|(i, &sum)| (i, i, if sum > 0.0 { 1.1 * sum } else { 1.0 })));
+    System { n, entries: summed }
+}
+
+/// The Kronecker product with a block of three unknowns, those of a point together.
+#[must_use]
+pub fn blocks(of: &System) -> System {
+    const BLOCK: [[f64; 3]; 3] = [[4.0, -1.0, 0.5], [-1.0, 3.0, -0.25], [0.5, -0.25, 2.0]];
+    let mut entries = Vec::with_capacity(9 * of.entries.len());
+    for &(i, j, value) in &of.entries {
+        for (r, row) in BLOCK.iter().enumerate() {
+            entries.extend(row.iter().enumerate().map(|(c, a)| (3 * i + r, 3 * j + c, value * a)));
+        }
+    }
+    System { n: 3 * of.n, entries }
+}

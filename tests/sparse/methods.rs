@@ -1,0 +1,409 @@
+//! Solves with general matrices: the same bits by any number of threads, what `auto` takes, results that are true, and
+//! what options do.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::sparse::*;
+use common::status;
+use rrbsolver_problems::sparse::{System, five_points, system};
+
+/// Of `RRB_INFO_SOLVER`.
+const JACOBI: i64 = 1;
+const CG: i64 = 4;
+const MINRES: i64 = 6;
+const IDR: i64 = 9;
+
+/// Of `RRB_INFO_PRECONDITIONER`.
+const NONE: i64 = 1;
+const BY_DIAGONAL: i64 = 2;
+const IC0: i64 = 4;
+const ILU0: i64 = 9;
+
+/// Of `RRB_INFO_STOP_REASON`.
+const CONVERGED: i64 = 1;
+const INITIAL_GUESS: i64 = 2;
+const ZERO_RHS: i64 = 3;
+const MAX_ITER: i64 = 4;
+const STAGNATED: i64 = 6;
+const DIVERGED: i64 = 8;
+
+fn entries(system: System) -> Entries {
+    Entries { rows: system.n, cols: system.n, entries: system.entries }
+}
+
+fn named(name: &str) -> Entries {
+    entries(system(name).unwrap())
+}
+
+/// A right-hand side of no pattern.
+fn rhs(n: usize) -> Vec<f64> {
+    let mut random = SplitMix(3);
+    (0..n).map(|_| random.unit() - 0.5).collect()
+}
+
+fn norm(v: &[f64]) -> f64 {
+    v.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// ||b - A x|| / ||b||, by plain sums over the entries.
+fn residual(a: &Entries, b: &[f64], x: &[f64]) -> f64 {
+    norm(&a.product(x, false).iter().zip(b).map(|(y, b)| b - y.0).collect::<Vec<_>>()) / norm(b)
+}
+
+/// Every method, preconditioner, ordering and kind of format. Rows for a team, with wide levels of triangles and
+/// narrow ones, in 12 iterations.
+#[test]
+fn bits_are_the_same_for_any_number_of_threads() {
+    let preconditioners = ["none", "jacobi", "ssor", "ilu0", "neumann", "chebyshev"];
+    let mut texts = Vec::new();
+    for solver in ["bicg", "bicgstab", "gmres restart=5", "idr"] {
+        texts.extend(preconditioners.map(|m| format!("solver={solver} preconditioner={m}")));
+    }
+    texts.push("solver=bicg transpose=none format=csr".to_owned());
+    for solver in ["gauss_seidel", "sor"] {
+        let orderings = ["natural", "multicolour", "blocks", "symmetric"];
+        texts.extend(orderings.map(|ordering| format!("solver={solver} ordering={ordering}")));
+    }
+    texts.push("solver=jacobi".to_owned());
+    check_bits(&named("convdiff3d_28_upwind_p0.5"), &texts);
+    let mut texts: Vec<String> = preconditioners.map(|m| format!("solver=cg preconditioner={m}")).to_vec();
+    texts.push("solver=cg preconditioner=ic0".to_owned());
+    texts.push("solver=minres preconditioner=jacobi".to_owned());
+    texts.push("solver=minres preconditioner=none".to_owned());
+    for format in ["coo", "csr", "csc", "bsr", "dia", "ell", "sell", "jds", "tjds", "skyline format_memory=99999999999"]
+    {
+        texts.push(format!("solver=cg preconditioner=jacobi format={format}"));
+    }
+    check_bits(&named("poisson3d_28"), &texts);
+}
+
+fn check_bits(a: &Entries, texts: &[String]) {
+    let solver = a.solver();
+    let b = rhs(a.rows);
+    for text in texts {
+        let mut expected: Option<Vec<f64>> = None;
+        for threads in [1, 2, 3, 7, 2] {
+            solver.options(&format!("{text} threads={threads} max_iter=12 rel_tol=1e-15")).unwrap();
+            solver.factorize().unwrap();
+            let mut x = vec![0.0; a.rows];
+            assert_eq!(solver.solve(&b, &mut x).unwrap(), status::NOT_CONVERGED, "{text}");
+            assert!(residual(a, &b, &x) < 1.0, "{text}: it iterates");
+            let same = expected.as_ref().is_none_or(|e| e.iter().zip(&x).all(|(a, b)| a.to_bits() == b.to_bits()));
+            assert!(same, "{text} threads={threads}");
+            expected = Some(x);
+        }
+        // What one set of options leaves must not meet the next.
+        solver.options("solver=auto preconditioner=auto format=auto ordering=natural transpose=auto").unwrap();
+    }
+}
+
+/// What is chosen, and that it solves.
+#[test]
+fn auto_takes_what_fits_the_matrix() {
+    let n = 64;
+    let diagonal: Vec<_> = (0..n).map(|i| (i, i, if i % 3 == 0 { -2.0 } else { 1.0 + i as f64 })).collect();
+    let with_first = |mut a: Entries, value: f64| {
+        a.entries.iter_mut().filter(|e| (e.0, e.1) == (0, 0)).for_each(|e| e.2 = value);
+        a
+    };
+    let no_diagonal = {
+        let mut a = named("convdiff2d_20_p2_q1");
+        a.entries.retain(|e| (e.0, e.1) != (5, 5));
+        a
+    };
+    let cases = [
+        ("a diagonal", Entries::new(n, n, &diagonal), JACOBI, NONE),
+        ("definite", named("poisson2d_20"), CG, IC0),
+        ("not symmetric", named("convdiff2d_20_p2_q1"), IDR, ILU0),
+        ("a negative diagonal", with_first(named("poisson2d_20"), -4.0), MINRES, BY_DIAGONAL),
+        ("a zero on the diagonal", with_first(named("poisson2d_20"), 0.0), MINRES, NONE),
+        ("no place on the diagonal", no_diagonal, IDR, NONE),
+        // 4 - 4 cos(pi / 21) - 0.5 < 0 is its least eigenvalue; cg finds that.
+        ("indefinite", entries(five_points(20, [3.5, -1.0, -1.0, -1.0, -1.0])), MINRES, BY_DIAGONAL),
+    ];
+    for (what, a, solver_wanted, preconditioner) in cases {
+        let solver = a.solver();
+        let b = rhs(a.rows);
+        let mut x = vec![0.0; a.rows];
+        solver.options("rel_tol=1e-8").unwrap();
+        solver.factorize().unwrap();
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK, "{what}");
+        assert_eq!(
+            (solver.int(key::INFO_SOLVER), solver.int(key::PRECONDITIONER)),
+            (solver_wanted, preconditioner),
+            "{what}"
+        );
+        // Of plain sums, whose rounding is another.
+        assert!(residual(&a, &b, &x) <= 1.001e-8, "{what}");
+        assert_eq!(solver.int(key::STOP_REASON), CONVERGED, "{what}");
+    }
+}
+
+/// cg that goes over to minres starts from cg's x, counts on, and begins with cg the next time.
+#[test]
+fn minres_goes_on_where_cg_breaks_down() {
+    let a = entries(five_points(20, [3.5, -1.0, -1.0, -1.0, -1.0]));
+    let solver = a.solver();
+    let b = rhs(a.rows);
+    solver.options("solver=cg").unwrap();
+    solver.factorize().unwrap();
+    let mut x = vec![7.0; a.rows];
+    let failure = solver.solve(&b, &mut x).unwrap_err();
+    failure.expect(status::BREAKDOWN, &["p'Ap = -", "in iteration", "the matrix is indefinite; take solver=minres"]);
+    let broke = solver.int(key::ITERATIONS);
+    assert_eq!(x, vec![7.0; a.rows], "x as given");
+    solver.options("solver=auto").unwrap();
+    solver.factorize().unwrap();
+    for _ in 0..2 {
+        let mut x = vec![7.0; a.rows];
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+        assert!(solver.int(key::ITERATIONS) > broke && residual(&a, &b, &x) <= 1.001e-6);
+        assert_eq!(solver.int(key::INFO_SOLVER), MINRES);
+    }
+}
+
+/// Success is said of b - A x alone. `channels` (conductivity 1e6 in channels) at 1e-10: the recurred residual gets
+/// there, x in double precision does not.
+#[test]
+fn a_recurred_residual_is_no_success() {
+    let n: usize = 64;
+    let smooth = |i: usize, j: usize| {
+        let (x, y) = (i as f64 / n as f64, j as f64 / n as f64);
+        (9.0 * x + 3.0 * y).sin() * (7.0 * y - 2.0 * x).cos()
+    };
+    let conductivity = |i: usize, j: usize| if smooth(i, j) > 0.3 { 1e6 } else { 1.0 };
+    let mut all = Vec::new();
+    for p in 0..n * n {
+        let (i, j) = (p % n, p / n);
+        let mut center = 0.0;
+        for (inside, q) in
+            [(i > 0, p.wrapping_sub(1)), (i + 1 < n, p + 1), (j > 0, p.wrapping_sub(n)), (j + 1 < n, p + n)]
+        {
+            let here = conductivity(i, j);
+            let there = if inside { conductivity(q % n, q / n) } else { here };
+            let face = 2.0 * here * there / (here + there);
+            center += face;
+            if inside {
+                all.push((p, q, -face));
+            }
+        }
+        all.push((p, p, center));
+    }
+    let a = Entries::new(n * n, n * n, &all);
+    let b = rhs(a.rows);
+    let solver = a.solver();
+    for (text, reachable) in [("rel_tol=1e-6", true), ("rel_tol=1e-14", false)] {
+        for method in ["cg preconditioner=ic0", "cg preconditioner=jacobi", "bicgstab", "idr", "minres"] {
+            solver.options(&format!("solver={method} {text} max_iter=20000")).unwrap();
+            solver.factorize().unwrap();
+            let mut x = vec![0.0; a.rows];
+            let status = solver.solve(&b, &mut x).unwrap();
+            let (true_one, tolerance) = (residual(&a, &b, &x), if reachable { 1e-6 } else { 1e-14 });
+            let told = solver.real(key::FINAL_RESIDUAL);
+            if status == status::OK {
+                // Plain sums round in another way: by 16 roundings of |A||x|, 1e6 times b here.
+                assert!(
+                    told <= tolerance && true_one <= tolerance + 16.0 * f64::EPSILON * 1e6,
+                    "{method} {text} {true_one:e}"
+                );
+            } else {
+                assert!(!reachable && solver.int(key::STOP_REASON) == STAGNATED, "{method} {text}");
+            }
+        }
+    }
+}
+
+/// Guess, b = 0, no iteration, divergence: the statuses and x.
+#[test]
+fn ends() {
+    let a = named("poisson2d_20");
+    let solver = a.solver();
+    solver.factorize().unwrap();
+    let b = rhs(a.rows);
+    let mut x = vec![0.0; a.rows];
+    assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+    let solution = x.clone();
+    assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+    assert_eq!((solver.int(key::STOP_REASON), solver.int(key::ITERATIONS)), (INITIAL_GUESS, 0));
+    assert_eq!(x, solution);
+    assert_eq!(solver.solve(&vec![0.0; a.rows], &mut x).unwrap(), status::OK);
+    assert_eq!((solver.int(key::STOP_REASON), &x), (ZERO_RHS, &vec![0.0; a.rows]));
+    solver.options("max_iter=3").unwrap();
+    assert_eq!(solver.solve(&b, &mut x).unwrap(), status::NOT_CONVERGED);
+    assert_eq!((solver.int(key::STOP_REASON), solver.int(key::ITERATIONS)), (MAX_ITER, 3));
+    // Sweeps of a matrix with spectral radius above 1: x is the guess.
+    let a = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 3.0), (1, 0, 3.0), (1, 1, 1.0)]);
+    let solver = a.solver();
+    solver.options("solver=jacobi max_iter=100000").unwrap();
+    solver.factorize().unwrap();
+    let mut x = vec![0.5, -0.25];
+    assert_eq!(solver.solve(&[1.0, 2.0], &mut x).unwrap(), status::NOT_CONVERGED);
+    assert_eq!((solver.int(key::STOP_REASON), &x), (DIVERGED, &vec![0.5, -0.25]));
+    // 3^k > 1e100 from k = 210 on; a limit of one's own ends it before.
+    assert!((205..=215).contains(&solver.int(key::ITERATIONS)));
+    solver.options("divergence_limit=1e3").unwrap();
+    assert_eq!(solver.solve(&[1.0, 2.0], &mut x).unwrap(), status::NOT_CONVERGED);
+    assert!((5..=8).contains(&solver.int(key::ITERATIONS)));
+}
+
+/// `restart`, `shadow` and `max_iter` act at once, others at the next factorize; products may come between.
+#[test]
+fn when_options_act() {
+    let a = named("convdiff2d_20_p2_q1");
+    let solver = a.solver();
+    let b = rhs(a.rows);
+    let mut x = vec![0.0; a.rows];
+    solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["sparse_factorize must come before this call"]);
+    solver.apply(&b).unwrap_err().expect(status::STATE, &["sparse_factorize"]);
+    solver.product(&b, false).unwrap();
+    solver.options("solver=gmres preconditioner=none restart=3").unwrap();
+    solver.factorize().unwrap();
+    assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+    let short = solver.int(key::ITERATIONS);
+    solver.options("restart=60").unwrap();
+    x.fill(0.0);
+    assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+    assert!(solver.int(key::ITERATIONS) < short, "a longer recursion takes fewer");
+    solver.options("format=ell").unwrap();
+    solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["an option that acts at factorize has changed"]);
+    solver.product(&b, true).unwrap();
+    solver.options("format=dia").unwrap();
+    solver.product(&b, false).unwrap();
+    solver.factorize().unwrap();
+    solver.solve(&b, &mut x).unwrap();
+    assert_eq!(solver.int(key::INFO_FORMAT), 5);
+    let values: Vec<f64> = a.entries.iter().map(|e| 2.0 * e.2).collect();
+    solver.set_values(&values).unwrap();
+    solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["values came after the last sparse_factorize"]);
+    let twice = solver.product(&x, false).unwrap();
+    solver.factorize().unwrap();
+    let mut half = vec![0.0; a.rows];
+    assert_eq!(solver.solve(&twice, &mut half).unwrap(), status::OK);
+    assert!(norm(&half.iter().zip(&x).map(|(h, x)| h - x).collect::<Vec<_>>()) < 1e-4 * norm(&x));
+}
+
+/// What cannot be: the sentence names the entry or the row, and says what to take.
+#[test]
+fn refused() {
+    let refused = |a: &Entries, options: &str, status: i32, words: &[&str]| {
+        let solver = a.solver();
+        solver.options(options).unwrap();
+        solver.factorize().expect_err(options).expect(status, words);
+        // The handle lives.
+        solver.product(&vec![1.0; a.cols], false).unwrap();
+    };
+    let skew = Entries::new(3, 3, &[(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (1, 2, 1.0)]);
+    for solver in ["cg", "minres"] {
+        let words =
+            &[&*format!("solver={solver} needs a symmetric matrix: a(1, 2) = 1e0"), "0e0; take idr or bicgstab"];
+        refused(&skew, &format!("solver={solver}"), status::MATRIX, words);
+    }
+    refused(&skew, "preconditioner=ic0 solver=idr", status::MATRIX, &["preconditioner=ic0 needs a symmetric", "ilu0"]);
+    let hole = Entries::new(3, 3, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (2, 2, 1.0)]);
+    for solver in ["jacobi", "gauss_seidel", "sor"] {
+        let words = &["row 1 has no diagonal", &*format!("solver={solver}"), "take solver=minres"];
+        refused(&hole, &format!("solver={solver}"), status::MATRIX, words);
+    }
+    for m in ["jacobi", "ssor", "neumann", "chebyshev", "ic0"] {
+        let words = &["row 1 has no diagonal", &*format!("preconditioner={m}"), "take preconditioner=none"];
+        refused(&hole, &format!("solver=idr preconditioner={m}"), status::MATRIX, words);
+    }
+    refused(&hole, "solver=idr preconditioner=ilu0", status::MATRIX, &["row 1 has no entry on the diagonal", "ilu0"]);
+    let zero_pivot = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 1.0)]);
+    refused(&zero_pivot, "solver=idr preconditioner=ilu0", status::MATRIX, &["ilu0: pivot 0 in row 1"]);
+    let indefinite = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]);
+    let words = &["ic0: pivot -3.000e0 with shift=0 in row 1", "take a larger shift"];
+    refused(&indefinite, "solver=cg preconditioner=ic0 shift=0", status::MATRIX, words);
+    let row = Entries::new(3, 3, &[(0, 0, 1.0), (2, 2, 1.0), (1, 1, 0.0), (0, 1, 1.0)]);
+    refused(&row, "", status::MATRIX, &["row 1 has no entry but zeros: the matrix is singular"]);
+    let column = Entries::new(2, 2, &[(0, 0, 1.0), (1, 0, 1.0)]);
+    refused(&column, "", status::MATRIX, &["column 1 has no entry but zeros"]);
+    let poisson = named("poisson2d_3");
+    refused(&poisson, "preconditioner=amg", status::UNSUPPORTED, &["preconditioner=amg", "take preconditioner=ic0"]);
+    refused(&poisson, "solver=jacobi preconditioner=ssor", status::UNSUPPORTED, &["sweeps take no preconditioner"]);
+    refused(&poisson, "solver=minres preconditioner=ic0", status::UNSUPPORTED, &["take none or jacobi"]);
+    refused(&poisson, "solver=sor sor_omega=2", status::ARGUMENT, &["sor_omega must lie in (0, 2)", "got 2"]);
+    refused(
+        &named("convdiff2d_3_p2_q1"),
+        "solver=bicg transpose=copy format_memory=10",
+        status::MEMORY,
+        &["format_memory allows 10"],
+    );
+    let wide = Entries::new(2, 3, &[(0, 0, 1.0)]);
+    refused(&wide, "", status::DIMENSION, &["a square matrix", "2 rows and 3 columns"]);
+    let none = Entries::new(0, 0, &[]);
+    refused(&none, "", status::DIMENSION, &["at least one row"]);
+    let solver = poisson.solver();
+    solver.options("solver=jacobi").unwrap();
+    solver.factorize().unwrap();
+    solver.apply(&[1.0; 9]).unwrap_err().expect(status::UNSUPPORTED, &["sweeps have no preconditioner to apply"]);
+}
+
+/// NaN is named by its row; a shift that was found is told.
+#[test]
+fn what_is_told() {
+    let a = named("poisson2d_50");
+    let solver = a.solver();
+    solver.factorize().unwrap();
+    let (mut b, mut x) = (rhs(a.rows), vec![1.0; a.rows]);
+    b[2100] = f64::NAN;
+    solver.solve(&b, &mut x).unwrap_err().expect(status::NOT_FINITE, &["b holds NaN at 2100"]);
+    assert_eq!(x, vec![1.0; a.rows]);
+    b[2100] = 1.0;
+    x[2101] = f64::INFINITY;
+    solver.solve(&b, &mut x).unwrap_err().expect(status::NOT_FINITE, &["x holds inf at 2101"]);
+    // Pivots 1 and 1 - 4: with s, (1 + s)^2 > 4, so the first s above 1 of 1e-3, 2e-3, .. .
+    let solver = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]).solver();
+    solver.options("solver=idr preconditioner=ic0").unwrap();
+    solver.factorize().unwrap();
+    assert!((solver.real(key::INFO_SHIFT) - 1.024).abs() < 1e-12);
+    let mut x = [0.0; 2];
+    assert_eq!(solver.solve(&[3.0, 3.0], &mut x).unwrap(), status::OK);
+    assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
+    let solver = named("poisson2d_9").solver();
+    for (ordering, colours, levels) in [("natural", 0, 17), ("multicolour", 2, 0), ("symmetric", 0, 17)] {
+        solver.options(&format!("solver=sor ordering={ordering}")).unwrap();
+        solver.factorize().unwrap();
+        assert_eq!((solver.int(key::COLOURS), solver.int(key::SWEEP_LEVELS)), (colours, levels), "{ordering}");
+    }
+    assert_eq!(solver.int(key::DOMINANCE), 2, "irreducible");
+}
+
+/// Symmetric in its own inner product, and by rows what the formula says: M^-1 of ssor on a small matrix.
+#[test]
+fn apply_is_the_preconditioner() {
+    let a = named("poisson2d_9");
+    let n = a.rows;
+    let solver = a.solver();
+    let [r, s] = [1, 2].map(|seed| {
+        let mut random = SplitMix(seed);
+        (0..n).map(|_| random.unit() - 0.5).collect::<Vec<_>>()
+    });
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    for m in ["none", "jacobi", "ssor sor_omega=1.3", "ic0", "ilu0", "neumann", "neumann order=0", "chebyshev degree=3"]
+    {
+        solver.options(&format!("solver=cg preconditioner={m}")).unwrap();
+        solver.factorize().unwrap();
+        let (z, y) = (solver.apply(&r).unwrap(), solver.apply(&s).unwrap());
+        assert!((dot(&z, &s) - dot(&y, &r)).abs() <= 1e-13 * norm(&z) * norm(&s), "{m} is symmetric");
+        assert!(dot(&z, &r) > 0.0, "{m} is positive");
+        if m.starts_with("ssor") {
+            // (D + wL) D^-1 (D + wU) z / (w (2 - w)) = r
+            let w = 1.3;
+            let triangle = |v: &[f64], lower: bool| {
+                let mut y: Vec<f64> = v.iter().map(|v| 4.0 * v).collect();
+                let inside = a.entries.iter().filter(|e| if lower { e.1 < e.0 } else { e.1 > e.0 });
+                inside.for_each(|e| y[e.0] += w * e.2 * v[e.1]);
+                y
+            };
+            let scaled: Vec<f64> = triangle(&z, false).iter().map(|v| v / 4.0).collect();
+            let back = triangle(&scaled, true);
+            let error = back.iter().zip(&r).map(|(b, r)| (b / (w * (2.0 - w)) - r).abs()).fold(0.0, f64::max);
+            assert!(error < 1e-13, "{error:e}");
+        }
+        if m == "neumann order=0" {
+            assert!(z.iter().zip(&r).all(|(z, r)| *z == 0.25 * r), "D^-1");
+        }
+    }
+}
