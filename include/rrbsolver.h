@@ -112,11 +112,12 @@
                                               chosen */
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
                                               device relaxes them */
-#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0; else ilu0, or jacobi where a row
-                                              has no diagonal); neumann: a truncated Neumann series of order; ic0,
-                                              ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of
-                                              sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in
-                                              D^-1 A of degree (also sparse_) */
+#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0, of minres jacobi, else ilu0,
+                                              jacobi where that has no pivot, none where a row has no diagonal);
+                                              neumann: a truncated Neumann series of order; ic0, ric (relaxed):
+                                              incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0:
+                                              incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree
+                                              (also sparse_) */
 #define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi (also
                                               sparse_) */
 #define RRB_OPT_RIC_OMEGA             402  /* of ric: the part of dropped fill that is subtracted from the diagonal;
@@ -946,14 +947,14 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
 rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, int64_t *i1, int64_t *i2, double *values);
 
 /**
- * Checks a square matrix and makes what a solve needs: the format of products, the preconditioner, vectors. What `auto`
- * takes, `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` tell; with `verbosity=1` a line does. A
- * second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a rectangle, no
- * rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or `preconditioner`
- * needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a given `shift`, or of
- * ilu0), `RRB_ERR_UNSUPPORTED` (`preconditioner=amg`; methods that take no such preconditioner), `RRB_ERR_ARGUMENT` (an
- * entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products, and the factorization of
- * ic0 or ilu0. Source: docs/sparse.md.
+ * Checks a square matrix and makes what a solve needs: the format of products, the preconditioner, vectors. What
+ * `auto` takes, `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` tell; with `verbosity=1` a line
+ * does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
+ * rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
+ * `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
+ * given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (`preconditioner=amg`; methods that take no such preconditioner),
+ * `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
+ * and the factorization of ic0 or ilu0. Source: docs/sparse.md.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -961,9 +962,9 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
 rrb_status sparse_factorize(sparse_handle *h);
 
 /**
- * Solves A x = b by the method of `sparse_factorize`. `x` is the initial guess on entry and the solution on return; `b`
- * is not written; both have as many values as rows. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in
- * the 2-norm, of a residual that is computed from x, not recurred. b = 0 gives x = 0 at once. Returns `RRB_OK`,
+ * Solves A x = b by the method of `sparse_factorize`. `x` is the initial guess on entry and the solution on return;
+ * `b` is not written; both have as many values as rows. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol)
+ * in the 2-norm, of a residual that is computed from x, not recurred. b = 0 gives x = 0 at once. Returns `RRB_OK`,
  * `RRB_NOT_CONVERGED` (`RRB_INFO_STOP_REASON`: max_iter, stagnated, or diverged with x as given), `RRB_STOPPED`;
  * errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
  * `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN` (cg
