@@ -38,11 +38,11 @@ macro_rules! entries {
         }
 
         /// Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
-        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Of `sparse_` they act
-        /// with the next product, which makes its format anew. What others need is
-        /// made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
-        /// that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
-        /// `RRB_ERR_ARGUMENT` (out of range).
+        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Those of a format of
+        /// `sparse_` act with the next product, too, which makes it anew. What others need is made here (smoother_:
+        /// block inverses of `stagger`, a second array of `block_jacobi`), with the errors of that call. Errors:
+        /// `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have), `RRB_ERR_ARGUMENT`
+        /// (out of range).
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family.

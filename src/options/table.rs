@@ -116,8 +116,9 @@ fn meaning(key: i32, families: impl Fn(Family) -> bool, doc: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// At the next `factorize` (`smoother_set_patches`); until then `solve` (`smoother_apply`) answers `RRB_ERR_STATE`.
-    /// Of `sparse_`, at the next product.
     Factorize,
+    /// The same, and of products at the next one.
+    Product,
     /// At once.
     Now,
 }
@@ -372,7 +373,7 @@ options! {
     SOLVER = 500 "solver" Factorize SPARSE Kind::Choice(Solver::NAMES);
         "the method; auto: jacobi of a diagonal, cg where symmetric with a positive diagonal (minres where that breaks \
          down), minres where symmetric, else idr; the text shorthands jcbi, gs, gssor are jacobi, gauss_seidel, sor";
-    FORMAT = 502 "format" Factorize SPARSE Kind::Choice(Format::NAMES);
+    FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
         "how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the \
          fewest bytes";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
@@ -381,10 +382,10 @@ options! {
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
         "relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1 (sor: 1.25)";
     BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "blocks of ordering = blocks; 0: 16";
-    BLOCK_SIZE = 506 "block_size" Factorize SPARSE int(0, 0, MOST_BLOCK as i64);
+    BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
         "rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes";
-    SLICE = 507 "slice" Factorize SPARSE int(0, 0, MOST_SLICE as i64); "rows of a slice of sell (C); 0: 8";
-    SIGMA = 508 "sigma" Factorize SPARSE int(0, 0, 2_147_483_647);
+    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "rows of a slice of sell (C); 0: 8";
+    SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
         "rows of sell that are sorted by length together; 0: 256 where that saves bytes, else 1, unsorted";
     RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "vectors of gmres between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
@@ -396,7 +397,7 @@ options! {
         "how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
         "a residual above this times its reference ends a solve; 0: 1e10, or 1e100 of jacobi, gauss_seidel and sor";
-    FORMAT_MEMORY = 516 "format_memory" Factorize SPARSE int(17_179_869_184, 0, i64::MAX);
+    FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
         "bytes that the arrays of a format other than csr may take";
 }
 

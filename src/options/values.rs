@@ -94,7 +94,7 @@ impl Options {
     /// Whether all options that act at the next factorize have the values of `other`.
     #[must_use]
     pub fn same_setup(&self, other: &Self) -> bool {
-        let at_factorize = |p: usize| OPTIONS[p].effect == Effect::Factorize;
+        let at_factorize = |p: usize| OPTIONS[p].effect != Effect::Now;
         (0..OPTIONS.len())
             .filter(|&p| at_factorize(p))
             .all(|p| self.ints[p] == other.ints[p] && self.reals[p] == other.reals[p])

@@ -35,10 +35,27 @@ pub struct Inspection {
     /// The first row with a zero or no entry on the diagonal, and the first where it is not positive.
     pub zero_diagonal: Option<usize>,
     pub not_positive: Option<usize>,
-    /// No entry but on the diagonal is other than zero.
-    pub is_diagonal: bool,
+    /// Entries below, and above, the diagonal that are not zero.
+    pub below: bool,
+    pub above: bool,
     /// The largest sum of magnitudes of a row.
     pub largest_sum: f64,
+}
+
+impl Inspection {
+    /// No entry but on the diagonal is other than zero.
+    pub fn is_diagonal(&self) -> bool {
+        !self.below && !self.above
+    }
+
+    /// The only triangle that has entries beside the diagonal: it may be half of a symmetric matrix.
+    pub fn only_triangle(&self) -> Option<&'static str> {
+        match (self.below, self.above) {
+            (true, false) => Some("lower"),
+            (false, true) => Some("upper"),
+            _ => None,
+        }
+    }
 }
 
 impl<I: Index> Csr<I> {
@@ -46,17 +63,17 @@ impl<I: Index> Csr<I> {
     pub fn inspect(&self) -> Result<Inspection> {
         let rows = self.rows();
         let (asymmetry, exactly_symmetric) = self.asymmetry()?;
-        let mut seen = Inspection { asymmetry, exactly_symmetric, is_diagonal: true, ..Inspection::default() };
+        let mut seen = Inspection { asymmetry, exactly_symmetric, ..Inspection::default() };
         let mut filled = zeroed(rows, WHAT)?;
         for i in 0..rows {
             let (mut sum, mut diagonal) = (0.0, 0.0);
             for (j, a) in self.row(i).filter(|(_, a)| *a != 0.0) {
                 sum += a.abs();
                 filled[j] = true;
+                seen.below |= j < i;
+                seen.above |= j > i;
                 if i == j {
                     diagonal = a;
-                } else {
-                    seen.is_diagonal = false;
                 }
             }
             let first = |seen: &mut Option<usize>, is: bool| {
@@ -211,7 +228,8 @@ mod tests {
             assert_eq!(seen.empty_column, (0..n).find(|&j| zeros(&|k| at(k, j))));
             assert_eq!(seen.zero_diagonal, (0..n).find(|&i| at(i, i) == 0.0));
             assert_eq!(seen.not_positive, (0..n).find(|&i| at(i, i) <= 0.0));
-            assert_eq!(seen.is_diagonal, pairs.clone().all(|(i, j)| at(i, j) == 0.0 && at(j, i) == 0.0));
+            assert_eq!(seen.above, pairs.clone().any(|(i, j)| at(i, j) != 0.0));
+            assert_eq!(seen.below, pairs.clone().any(|(i, j)| at(j, i) != 0.0));
         }
         assert!(symmetric > 100 && not > 100, "{symmetric} {not}");
     }

@@ -338,6 +338,8 @@ fn refused() {
         refused(&skew, &format!("solver={solver}"), status::MATRIX, words);
     }
     refused(&skew, "preconditioner=ic0 solver=idr", status::MATRIX, &["preconditioner=ic0 needs a symmetric", "ilu0"]);
+    let words = &["give both triangles of a symmetric matrix, not the upper one alone"];
+    refused(&skew, "solver=cg", status::MATRIX, words);
     let hole = Entries::new(3, 3, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (2, 2, 1.0)]);
     for solver in ["jacobi", "gauss_seidel", "sor"] {
         let words = &["row 1 has no diagonal", &*format!("solver={solver}"), "take solver=minres"];

@@ -287,6 +287,10 @@ impl sparse_handle {
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
+        if let Some(triangle) = done.only_triangle {
+            let sentence = "if it is half of a symmetric matrix, give both halves";
+            self.base.log.line(0, format_args!("sparse: only the {triangle} triangle has entries: {sentence}"));
+        }
         let (sweeps, verbose) = (is_relaxation(done.solver), self.base.options.int(opt::VERBOSITY) >= 1);
         if !sweeps && !verbose {
             return Ok(());

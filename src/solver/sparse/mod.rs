@@ -40,6 +40,7 @@ struct System {
     transposed: Transposed,
     /// The largest sum of magnitudes of a row.
     largest_sum: f64,
+    only_triangle: Option<&'static str>,
 }
 
 /// Where products with A' come from.
@@ -59,6 +60,8 @@ pub struct Done {
     pub preconditioner: Preconditioner,
     pub precision: Precision,
     pub made: Made,
+    /// The only triangle that has entries.
+    pub only_triangle: Option<&'static str>,
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
@@ -146,6 +149,7 @@ impl Sparse {
             second,
             transposed: self.transposed(matrix, &plan, seen.exactly_symmetric, options)?,
             largest_sum: seen.largest_sum,
+            only_triangle: seen.only_triangle(),
             plan,
             made,
         });
@@ -273,6 +277,7 @@ impl Sparse {
             preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
             precision: if second { Precision::F64 } else { system.plan.precision },
             made: system.made,
+            only_triangle: system.only_triangle,
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
     check_filled(seen)?;
     let asked: Solver = options.choice(opt::SOLVER);
     let solver = match asked {
-        Solver::Auto if seen.is_diagonal => Solver::Jacobi,
+        Solver::Auto if seen.is_diagonal() => Solver::Jacobi,
         Solver::Auto if seen.asymmetry.is_some() => Solver::Idr,
         Solver::Auto if seen.not_positive.is_none() => Solver::Cg,
         Solver::Auto => Solver::Minres,
@@ -37,7 +37,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
     };
     let of_solver = format!("solver={}", solver.name());
     if let (Solver::Cg | Solver::Minres, Some(asymmetry)) = (solver, seen.asymmetry) {
-        return Err(asymmetric(&of_solver, &asymmetry, "idr or bicgstab"));
+        return Err(asymmetric(&of_solver, seen, &asymmetry, "idr or bicgstab"));
     }
     if let (true, Some(row)) = (is_relaxation(solver), seen.zero_diagonal) {
         return Err(no_diagonal(row, &of_solver, if seen.asymmetry.is_none() { "minres" } else { "idr" }));
@@ -119,8 +119,11 @@ fn check_filled(seen: &Inspection) -> Result<()> {
     Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(at), after))
 }
 
-fn asymmetric(what: &str, a: &Asymmetry, instead: &str) -> Error {
-    let after = format!(" = {:e}, and the entry mirrored is {:e}; take {instead}", a.value, a.mirrored);
+fn asymmetric(what: &str, seen: &Inspection, a: &Asymmetry, instead: &str) -> Error {
+    let half = seen.only_triangle().map_or_else(String::new, |triangle| {
+        format!("give both triangles of a symmetric matrix, not the {triangle} one alone, or ")
+    });
+    let after = format!(" = {:e}, and the entry mirrored is {:e}; {half}take {instead}", a.value, a.mirrored);
     Error::at(RRB_ERR_MATRIX, format!("{what} needs a symmetric matrix: a"), Place::node(0, a.i, a.j), after)
 }
 
@@ -171,7 +174,7 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
         return Ok(());
     }
     if let (Preconditioner::Ic0, Some(asymmetry)) = (preconditioner, seen.asymmetry) {
-        return Err(asymmetric(&what, &asymmetry, "ilu0"));
+        return Err(asymmetric(&what, seen, &asymmetry, "ilu0"));
     }
     if let Some(row) = seen.zero_diagonal {
         let solver = if solver == Solver::Auto { Solver::Idr } else { solver };

@@ -456,8 +456,8 @@ fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
     let key = if matches!(first, Kind::Text(_)) { format!("{}, text only", o.key) } else { o.key.to_string() };
     let acts = match o.effect {
         Effect::Factorize if family == Some(Family::Smoother) => "at set_patches",
-        Effect::Factorize if family == Some(Family::Sparse) => "at the next product",
         Effect::Factorize => "at factorize",
+        Effect::Product => "at factorize and the next product",
         Effect::Now => "at once",
     };
     let (default, range, doc) = (default(first), cell(&ranges.join("; ")), cell(&o.meaning()));
