@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,21 @@ int main(void) {
     CHECK(sparse_multiply(b, x, y) == RRB_OK && y[2] == 76050);
     CHECK(sparse_get_int(b, RRB_INFO_FORMAT, &number) == RRB_OK && number == RRB_FORMAT_SELL);
     CHECK(sparse_destroy(&b) == RRB_OK && b == NULL);
+
+    /* Not symmetric: idr with ilu0. */
+    CHECK(sparse_solve(a, y, dia) == RRB_ERR_STATE);
+    CHECK(sparse_set_options(a, "rel_tol=1e-12") == RRB_OK && sparse_factorize(a) == RRB_OK);
+    CHECK(sparse_multiply(a, x, y) == RRB_OK);
+    memset(dia, 0, sizeof dia);
+    CHECK(sparse_solve(a, y, dia) == RRB_OK);
+    for (int i = 0; i < 4; ++i) {
+        /* The condition of the sample is below 10: the error is at most that times the residual. */
+        CHECK(fabs(dia[i] - x[i]) < 1e-8);
+    }
+    CHECK(sparse_get_int(a, RRB_INFO_SOLVER, &number) == RRB_OK && number == RRB_SOLVER_IDR);
+    CHECK(sparse_apply(a, y, dia) == RRB_OK);
+    CHECK(sparse_set_int(a, RRB_OPT_SOLVER, RRB_SOLVER_CG) == RRB_OK && sparse_factorize(a) == RRB_ERR_MATRIX);
+    CHECK(rrbsolver_last_error(sentence, (int64_t)sizeof sentence) > 1 && strstr(sentence, "symmetric") != NULL);
 
     CHECK(sparse_write(a, "sparse_c.rsa.gz", RRB_FILE_HB) == RRB_OK);
     CHECK(sparse_read("sparse_c.rsa.gz", &b) == RRB_OK);

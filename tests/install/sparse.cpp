@@ -2,6 +2,7 @@
 // documented.
 #include <rrbsolver.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -53,6 +54,18 @@ int main() {
     sparse b = sparse::csr(3, 3, ptr, wide, std::vector<double>{1, 3, 4, 2});
     b.multiply(x, y);
     CHECK((y == std::vector<double>{301, 40, 20}));
+    b.set("solver=gmres rel_tol=1e-12");
+    b.factorize();
+    std::vector<double> solution(3);
+    CHECK(b.solve(y, solution) == RRB_OK);
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(std::abs(solution[i] - x[i]) < 1e-8);
+    }
+    b.apply(y, solution);
+    CHECK(code_of([&] { static_cast<void>(b.solve(short_one, solution)); }, "b must hold 3 values, got 2") ==
+          RRB_ERR_DIMENSION);
+    b.set("solver=cg");
+    CHECK(code_of([&] { b.factorize(); }, "needs a symmetric matrix") == RRB_ERR_MATRIX);
     const auto skyline = b.arrays(RRB_FORMAT_SKYLINE);
     sparse c = sparse::from(RRB_FORMAT_SKYLINE, b.rows(), b.cols(), skyline);
     CHECK(c.arrays(RRB_FORMAT_CSR).values == b.arrays(RRB_FORMAT_CSR).values);

@@ -12,7 +12,7 @@ program sparse
    type(sparse_solver) :: a, b
    integer(c_int64_t), allocatable :: i0(:), i1(:), i2(:)
    real(c_double), allocatable :: stored(:)
-   real(c_double) :: y(4), short_one(3)
+   real(c_double) :: y(4), solution(4), short_one(3)
    integer :: stat, number
    character(200) :: errmsg
 
@@ -34,6 +34,19 @@ program sparse
    call b%create_csc(2_int64, 1_int64, [1_int64, 3_int64], [2_int64, 1_int64], [3.0_c_double, 4.0_c_double])
    call b%multiply([1.0_c_double], y(1:2))
    call check(equal(y(1:2), [4, 3]), "by columns, indices of 8 bytes")
+   call a%set("rel_tol=1e-12")
+   call a%factorize()
+   call a%multiply(x, y)
+   solution = 0
+   call a%solve(y, solution)
+   ! The condition of the sample is below 10: the error is at most that times the residual.
+   call check(all(abs(solution - x) < 1e-8_c_double), "solve")
+   call a%get(RRB_INFO_SOLVER, number)
+   call check(number == RRB_SOLVER_IDR, "the method in use")
+   call a%apply(y, solution)
+   call a%set("solver=cg")
+   call a%factorize(stat, errmsg)
+   call check(stat == RRB_ERR_MATRIX .and. index(errmsg, "solver=cg needs a symmetric matrix: a(1, 3)") > 0, errmsg)
    call a%arrays(RRB_FORMAT_DIA, i0, i1, i2, stored)
    call check(all(i0 == [-2, 0, 1, 2]) .and. size(stored) == 16 .and. size(i1) == 0, "arrays")
    call b%create_from(RRB_FORMAT_DIA, 4, 4, i0, i1, i2, stored)
@@ -50,6 +63,8 @@ program sparse
    call check(stat == RRB_ERR_DIMENSION .and. index(errmsg, "values must have the shape (8), got (7)") > 0, errmsg)
    call a%multiply(x, short_one, stat, errmsg)
    call check(stat == RRB_ERR_DIMENSION .and. index(errmsg, "y must have the shape (4), got (3)") > 0, errmsg)
+   call a%solve(short_one, y, stat, errmsg)
+   call check(stat == RRB_ERR_DIMENSION .and. index(errmsg, "b must have the shape (4), got (3)") > 0, errmsg)
    call b%get_vector(RRB_VECTOR_RHS, 1, y, stat, errmsg)
    call check(stat == RRB_ERR_ARGUMENT .and. index(errmsg, "no rhs came with the matrix") > 0, errmsg)
    call b%create(4, 4, row_ptr - 1, col - 1, values, stat=stat, errmsg=errmsg)
