@@ -69,7 +69,7 @@ impl Family {
         match self {
             Self::Rrb => "it solves on 2D grids to a tolerance",
             Self::Dpcg => "it solves on 3D grids to a tolerance",
-            Self::Sparse => "it solves on one host with the matrix of the caller",
+            Self::Sparse => "it solves general systems on the host, and tests the 2-norm",
             Self::Smoother => "it solves to no tolerance, but does the sweeps that smoother_apply is told",
         }
     }

@@ -5,21 +5,7 @@
    used on: after a refused factorization solve answers RRB_ERR_STATE, the next factorization works, and the solution
    has the bits that it has without any refusal. The last line counts; the exit status is 1 where anything was wrong. */
 
-#include "failmalloc.h"
-#include <rrbsolver.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-/* ---- Counting, and one process for each refusal ---- */
-
-static size_t at_least;
-static long most_sites;
 
 /* Rows of more than 4 KB, grids of 24,000 points: as many as a team of threads and the choices of `auto` want. Few on
    a device, since an emulated one is slow. */
@@ -33,152 +19,18 @@ enum { GHOSTED = (SIDE + 2) * (SIDE + 2) * (SIDE + 2) };
 enum { BX = 30, BY = 20, BZ = 30, BOX = BX * BY * BZ };
 static int bx = BX, by = BY, bz = BZ;
 
-/* What children hand over, in memory that all processes share. */
-static struct {
-    /* Requests for memory in the phase that is watched. */
-    long requests;
-    /* Solutions without refusals: of the first matrix, of the second one after it, of the second one on a new handle,
-       and of rrb_solve_once. */
+/* What there is without refusals. */
+struct solutions {
+    /* Of the first matrix, of the second one after it, of the second one on a new handle, and of
+       rrb_solve_once. */
     double solutions[4][N];
     /* The same of a smoother: u after all calls. */
     double u[PATCHES][GHOSTED];
     /* Of a box of cells: of the first matrix, of the second one after it, and on a new handle. */
     double pressures[3][BOX];
-} *results;
+};
 
-/* Of the child: what is refused, and what was wrong. */
-static long refuse_at = -1;
-static int refuse_onwards;
-static int wrong;
-static char place[256];
-
-enum { ALIVE = 0, WRONG = 1, REFUSED = 2 };
-
-static void complain(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    printf("%s: request %ld%s: ", place, refuse_at, refuse_onwards ? " and all that follow" : "");
-    vprintf(format, arguments);
-    printf("\n");
-    fflush(stdout);
-    va_end(arguments);
-    wrong = 1;
-}
-
-/* The phase of a case in which memory is refused: its calls stand between `refuse` and `watched`. */
-static int phase_now;
-static int phase_wanted;
-
-/* Before a call of the next phase. */
-static void refuse(int phase)
-{
-    phase_now = phase;
-    if (phase == phase_wanted)
-        failmalloc_begin(at_least, refuse_at, refuse_onwards);
-}
-
-static int last_status;
-
-/* After the call: its status, seen to be one of those that are allowed. True where the call was refused. */
-static int watched(rrb_status status)
-{
-    if (phase_now == phase_wanted) {
-        /* The sentence is asked for while memory is still refused. */
-        char sentence[400] = "";
-        if (status < 0)
-            rrbsolver_last_error(sentence, sizeof sentence);
-        results->requests = failmalloc_end();
-        last_status = status;
-        if (status != RRB_OK && status != RRB_ERR_MEMORY)
-            complain("status %d: %s", status, sentence);
-        if (status == RRB_ERR_MEMORY && !strstr(sentence, "memory"))
-            complain("no sentence about memory, but '%s'", sentence);
-    } else if (status != RRB_OK) {
-        char sentence[400] = "";
-        rrbsolver_last_error(sentence, sizeof sentence);
-        complain("status %d of a call before or after: %s", status, sentence);
-    }
-    return status < 0;
-}
-
-/* After refusals, calls must work. */
-static void must(rrb_status status, rrb_status expected, const char *what)
-{
-    if (status != expected) {
-        char sentence[400] = "";
-        rrbsolver_last_error(sentence, sizeof sentence);
-        complain("%s afterwards answers %d: %s", what, status, sentence);
-    }
-}
-
-static long refusals, survived, failures;
-
-/* Runs `body` in a process of its own with the request `at` of phase `phase` refused: how it ended. This process
-   never calls the library, since one that has started threads should not be copied. */
-static int in_a_child(void (*body)(void), int phase, long at, int onwards)
-{
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(60);
-        /* Starts the driver where there is one, which takes memory of its own. */
-        int32_t devices;
-        rrbsolver_cuda_device_count(&devices);
-        phase_wanted = phase;
-        refuse_at = at;
-        refuse_onwards = onwards;
-        body();
-        _exit(wrong ? WRONG : last_status == RRB_ERR_MEMORY ? REFUSED : ALIVE);
-    }
-    int result = 0;
-    if (child < 0 || waitpid(child, &result, 0) != child) {
-        perror("a child process");
-        exit(2);
-    }
-    if (WIFEXITED(result))
-        return WEXITSTATUS(result);
-    printf("%s: phase %d, request %ld%s: ended by signal %d\n", place, phase, at, onwards ? " and all that follow" : "",
-           WTERMSIG(result));
-    return WRONG;
-}
-
-static long refusals, survived, failures;
-
-static void refuse_one(void (*body)(void), int phase, long at, int onwards)
-{
-    int end = in_a_child(body, phase, at, onwards);
-    refusals += 1;
-    survived += end == ALIVE;
-    failures += end != ALIVE && end != REFUSED;
-}
-
-/* Nothing is refused. */
-static void run(void (*body)(void), int phase)
-{
-    if (in_a_child(body, phase, -1, 0) != ALIVE) {
-        printf("%s: phase %d fails although nothing is refused\n", place, phase);
-        failures += 1;
-    }
-}
-
-enum { NONE = -1 };
-
-/* All phases of a case, or about `most_sites` requests of each. `none`: a phase that must not ask for memory. */
-static void refuse_all(void (*body)(void), int phases, int none)
-{
-    for (int phase = 0; phase < phases; phase++) {
-        run(body, phase);
-        long requests = results->requests;
-        if (phase == none && requests != 0) {
-            printf("%s: phase %d asks for memory %ld times\n", place, phase, requests);
-            failures += 1;
-        }
-        long step = most_sites > 0 && requests > most_sites ? (requests + most_sites - 1) / most_sites : 1;
-        for (long at = 0; at < requests; at += step)
-            for (int onwards = 0; onwards < 2; onwards++)
-                refuse_one(body, phase, at, onwards);
-    }
-}
+#include "inject.h"
 
 /* ---- Two-dimensional systems ---- */
 
@@ -333,25 +185,25 @@ static void system_case(void)
     }
     refuse(FACTORIZE);
     int refused = watched(factorize(h, &first_matrix));
-    factorized(h, &first_matrix, refused, results->solutions[0], results->solutions[0]);
+    factorized(h, &first_matrix, refused, results->solutions.solutions[0], results->solutions.solutions[0]);
     refuse(FACTORIZE_ANOTHER);
     refused = watched(factorize(h, &second_matrix));
-    factorized(h, &second_matrix, refused, results->solutions[1], results->solutions[2]);
+    factorized(h, &second_matrix, refused, results->solutions.solutions[1], results->solutions.solutions[2]);
     refuse(FACTORIZE_AGAIN);
     refused = watched(factorize(h, &second_matrix));
     /* After a new start `auto` need not come to what it had come to. */
-    const double *here = phase_wanted == FACTORIZE_ANOTHER ? x : results->solutions[1];
-    factorized(h, &second_matrix, refused, here, results->solutions[2]);
+    const double *here = phase_wanted == FACTORIZE_ANOTHER ? x : results->solutions.solutions[1];
+    factorized(h, &second_matrix, refused, here, results->solutions.solutions[2]);
     refuse(SOLVE);
     memset(x, 0, sizeof x);
     watched(rrb_solve(h, rhs, x));
     if (phase_wanted < FACTORIZE_ANOTHER || phase_wanted >= SOLVE)
-        same_bits(results->solutions[1], "the last solution");
+        same_bits(results->solutions.solutions[1], "the last solution");
     rrb_destroy(&h);
 
     refuse(SOLVE_ONCE);
     if (!watched(solve_once(x)))
-        same_bits(results->solutions[3], "the solution of rrb_solve_once");
+        same_bits(results->solutions.solutions[3], "the solution of rrb_solve_once");
 }
 
 /* The right-hand side has no part in any null space: what it has on two neighbours cancels, on every region alike. */
@@ -387,15 +239,15 @@ static void solve_all(void)
     options_of_system(text, sizeof text);
     rrb_handle *h = made(text);
     must(factorize(h, &first_matrix), RRB_OK, "factorize");
-    solve_to(h, results->solutions[0]);
+    solve_to(h, results->solutions.solutions[0]);
     must(factorize(h, &second_matrix), RRB_OK, "factorize");
-    solve_to(h, results->solutions[1]);
+    solve_to(h, results->solutions.solutions[1]);
     rrb_destroy(&h);
     h = made(text);
     must(factorize(h, &second_matrix), RRB_OK, "factorize");
-    solve_to(h, results->solutions[2]);
+    solve_to(h, results->solutions.solutions[2]);
     rrb_destroy(&h);
-    must(solve_once(results->solutions[3]), RRB_OK, "rrb_solve_once");
+    must(solve_once(results->solutions.solutions[3]), RRB_OK, "rrb_solve_once");
 }
 
 /* ---- Threads that cannot be started ---- */
@@ -517,7 +369,7 @@ static void smoother_case(void)
     refuse(DOWNLOAD);
     if (watched(smoother_download(h, u_of)))
         must(smoother_download(h, u_of), RRB_OK, "download");
-    if (refuse_at >= 0 && memcmp(u, results->u, sizeof u) != 0)
+    if (refuse_at >= 0 && memcmp(u, results->solutions.u, sizeof u) != 0)
         complain("the values have other bits");
     smoother_destroy(&h);
 }
@@ -526,7 +378,7 @@ static void smoother_case(void)
 static void smooth_all(void)
 {
     smoother_case();
-    memcpy(results->u, u, sizeof u);
+    memcpy(results->solutions.u, u, sizeof u);
 }
 
 /* ---- Boxes of two phases ---- */
@@ -645,14 +497,14 @@ static void box_case(void)
         must(dpcg_set_regions(h, labels), RRB_OK, "set_regions");
     refuse(BOX_FACTORIZE);
     int refused = watched(factorize_box(h, &first_box));
-    box_factorized(h, &first_box, refused, results->pressures[0]);
+    box_factorized(h, &first_box, refused, results->solutions.pressures[0]);
     refuse(BOX_ANOTHER);
     refused = watched(factorize_box(h, &second_box));
-    box_factorized(h, &second_box, refused, results->pressures[refused ? 2 : 1]);
+    box_factorized(h, &second_box, refused, results->solutions.pressures[refused ? 2 : 1]);
     refuse(BOX_SOLVE);
     memset(pressure, 0, sizeof pressure);
     if (!watched(dpcg_solve(h, source, pressure)))
-        same_pressure(results->pressures[1], "the last solution");
+        same_pressure(results->solutions.pressures[1], "the last solution");
     refuse(BOX_APPLY);
     watched(dpcg_apply(h, source, pressure));
     dpcg_destroy(&h);
@@ -681,10 +533,10 @@ static void solve_boxes(void)
         must(dpcg_set_regions(h, labels), RRB_OK, "set_regions");
         if (!anew) {
             must(factorize_box(h, &first_box), RRB_OK, "factorize");
-            solve_box(h, results->pressures[0]);
+            solve_box(h, results->solutions.pressures[0]);
         }
         must(factorize_box(h, &second_box), RRB_OK, "factorize");
-        solve_box(h, results->pressures[1 + anew]);
+        solve_box(h, results->solutions.pressures[1 + anew]);
         dpcg_destroy(&h);
     }
 }
@@ -696,13 +548,8 @@ int main(int count_of_arguments, char **arguments)
         fprintf(stderr, "inject AT_LEAST SITES [device]\n");
         return 2;
     }
-    at_least = (size_t)atol(arguments[1]);
-    most_sites = atol(arguments[2]);
-    results = mmap(NULL, sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (results == MAP_FAILED)
+    if (begin(count_of_arguments, arguments) != 0)
         return 2;
-    /* The standard library asks for memory to count cores, which nobody can refuse. */
-    setenv("RRBSOLVER_NUM_THREADS", "2", 1);
     if (device) {
         failmalloc_only_of((const void *)rrb_create);
         nx = 40;
@@ -719,8 +566,6 @@ int main(int count_of_arguments, char **arguments)
     } else {
         setenv("CUDA_VISIBLE_DEVICES", "", 1);
     }
-    /* A child says what is wrong once. */
-    setvbuf(stdout, NULL, _IOLBF, 0);
     for (chosen = 0; chosen < system_count; chosen++) {
         snprintf(place, sizeof place, "rrb %s", systems[chosen].options);
         prepare_system();
@@ -745,7 +590,5 @@ int main(int count_of_arguments, char **arguments)
         run(solve_boxes, -1);
         refuse_all(box_case, BOX_PHASES, device ? NONE : BOX_SOLVE);
     }
-    printf("%ld refusals: %ld answered, %ld survived without the memory, %ld wrong\n", refusals,
-           refusals - survived - failures, survived, failures);
-    return failures > 0 || refusals == 0;
+    return end();
 }

@@ -1,5 +1,6 @@
-//! Memory that is refused: each larger request of each call once, in a process of its own. The program that does it,
-//! with an allocator that refuses, is in C, since a caller's is (`cases/inject.c`, which says what is checked).
+//! Memory that is refused: each larger request of each call once, in a process of its own. The programs that do it, with
+//! an allocator that refuses, are in C, since a caller's is (`cases/inject.c` and `inject_sparse.c`, which say what is
+//! checked).
 #![cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
 
 use std::path::Path;
@@ -22,7 +23,14 @@ fn done(command: &mut Command) -> Output {
 fn every_call_answers_a_refusal_and_its_handle_works_on() {
     let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| SITES.to_owned());
     // Every phase of every case has some requests, but for those that must not have any.
-    assert!(answered("inject", &[AT_LEAST, &sites]) > 100);
+    assert!(answered("inject", "inject.c", &[AT_LEAST, &sites]) > 100);
+}
+
+/// The same of general matrices.
+#[test]
+fn calls_for_general_matrices_answer_refusals() {
+    let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| SITES.to_owned());
+    assert!(answered("inject_sparse", "inject_sparse.c", &[AT_LEAST, &sites]) > 100);
 }
 
 /// The same for handles on a device, where `RRBSOLVER_TEST_DEVICE` asks for it: an emulated one takes minutes.
@@ -30,12 +38,12 @@ fn every_call_answers_a_refusal_and_its_handle_works_on() {
 fn calls_for_a_device_answer_refusals() {
     if std::env::var_os("RRBSOLVER_TEST_DEVICE").is_some() {
         let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| "1".to_owned());
-        assert!(answered("inject_on_a_device", &["256", &sites, "device"]) > 20);
+        assert!(answered("inject_on_a_device", "inject.c", &["256", &sites, "device"]) > 20);
     }
 }
 
 /// Refusals that calls have answered; nothing may be wrong.
-fn answered(name: &str, arguments: &[&str]) -> u64 {
+fn answered(name: &str, source: &str, arguments: &[&str]) -> u64 {
     let own = std::env::current_exe().expect("this program");
     let library = own.parent().expect("its folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -45,7 +53,7 @@ fn answered(name: &str, arguments: &[&str]) -> u64 {
     done(
         Command::new("cc")
             .args(flags)
-            .args(["failmalloc.c", "inject.c"].map(|name| root.join("tests/cases").join(name)))
+            .args(["failmalloc.c", source].map(|name| root.join("tests/cases").join(name)))
             .arg("-I")
             .arg(root.join("include"))
             .arg("-L")

@@ -55,6 +55,9 @@ fn null_pointers() {
         refused(sparse_multiply(h, null(), y.as_mut_ptr()), "x");
         refused(sparse_multiply(h, x.as_ptr(), null_mut()), "y");
         refused(sparse_multiply_transposed(h, null(), y.as_mut_ptr()), "x");
+        refused(sparse_factorize(none), "handle");
+        refused(sparse_solve(none, x.as_ptr(), y.as_mut_ptr()), "handle");
+        refused(sparse_apply(none, x.as_ptr(), y.as_mut_ptr()), "handle");
         refused(sparse_set_options(h, null()), "text");
         refused(sparse_get_int(h, key::ROWS, null_mut()), "value");
         assert_eq!(sparse_destroy(null_mut()), status::OK);
@@ -189,7 +192,8 @@ fn options() {
     refused("format=csx", status::OPTION, &["format must be one of auto, coo, csr", "did you mean 'csr'"]);
     refused("slice=257", status::ARGUMENT, &["slice must lie in [0, 256]"]);
     refused("block_size=33", status::ARGUMENT, &["block_size must lie in [0, 32]"]);
-    refused("rel_tol=1e-3", status::OPTION, &["sparse_ has no option rel_tol", "multiplies"]);
+    refused("norm=true2", status::OPTION, &["sparse_ has no option norm", "tests the 2-norm"]);
+    refused("backend=cuda", status::OPTION, &["backend must be one of auto, cpu, got 'cuda'"]);
     refused("levels=3", status::OPTION, &["sparse_ has no option levels", "one of rrb_"]);
     let mut value = 5;
     // SAFETY: a live handle; the value outlives the calls.
@@ -198,11 +202,94 @@ fn options() {
         outcome(set).unwrap_err().expect(status::OPTION, &["rows is a result"]);
         let get = sparse_get_int(s.handle, key::BYTES_PER_NONZERO, &mut value);
         outcome(get).unwrap_err().expect(status::OPTION, &["bytes_per_nonzero is real"]);
-        let get = sparse_get_int(s.handle, 1000, &mut value);
-        outcome(get).unwrap_err().expect(status::OPTION, &["sparse_ has no result iterations"]);
+        let get = sparse_get_int(s.handle, 1008, &mut value);
+        outcome(get).unwrap_err().expect(status::OPTION, &["sparse_ has no result bytes_device"]);
     }
     assert_eq!(value, 5);
     assert_eq!([key::FORMAT, key::BLOCK_SIZE, key::SLICE, key::SIGMA].map(|k| s.int(k)), [0; 4]);
     assert_eq!(s.int(key::FORMAT_MEMORY), 1 << 34);
     assert_alive(&s);
+}
+
+/// Two equations, factorized.
+fn factorized() -> Solver {
+    let s = Entries::new(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)]).solver();
+    s.factorize().unwrap();
+    s
+}
+
+/// Arrays of a solve: NULL, overlapping, astray; x stays, and the handle solves on.
+#[test]
+fn arrays_of_a_solve() {
+    let s = factorized();
+    let mut all = [1.0, 2.0, 3.0, 4.0];
+    let at = all.as_mut_ptr();
+    for call in [sparse_solve, sparse_apply] {
+        // SAFETY: parts of one array; those astray, overlapping or NULL are not read.
+        unsafe {
+            let given = [(null(), at), (at.cast_const(), null_mut())];
+            for ((input, output), name) in given.into_iter().zip([["b", "r"], ["x", "z"]]) {
+                let failure = outcome(call(s.handle, input, output)).unwrap_err();
+                assert!(name.iter().any(|name| failure.sentence == format!("{name} must not be NULL")), "{failure:?}");
+            }
+            outcome(call(s.handle, at, at.add(1))).unwrap_err().expect(status::ARGUMENT, &["overlap"]);
+            let astray = at.cast::<u8>().add(4).cast::<f64>();
+            outcome(call(s.handle, astray, at.add(2))).unwrap_err().expect(status::ARGUMENT, &["multiple of 8 bytes"]);
+        }
+    }
+    assert_eq!(all, [1.0, 2.0, 3.0, 4.0]);
+    let mut x = [0.0; 2];
+    assert_eq!(s.solve(&[5.0, 4.0], &mut x).unwrap(), status::OK);
+    // The condition is below 2.
+    assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5), "{x:?}");
+}
+
+/// The monitor sees every residual, which the history keeps, and stops a solve of any method.
+#[test]
+fn monitor_and_history() {
+    extern "C-unwind" fn stop_at_three(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
+        // SAFETY: what was set as `user` below, which outlives the solve.
+        let seen = unsafe { &mut *user.cast::<Vec<f64>>() };
+        assert_eq!(seen.len() as i64, iteration);
+        seen.push(residual);
+        i32::from(iteration == 3)
+    }
+    let n = 400;
+    let line =
+        |i: usize| -> [(usize, usize, f64); 3] { [(i, i, 2.0), (i, (i + 1) % n, -0.5), (i, (i + n - 1) % n, -1.0)] };
+    let unsymmetric: Vec<_> = (0..n).flat_map(line).collect();
+    let symmetric: Vec<_> =
+        unsymmetric.iter().map(|&(i, j, a)| (i, j, if i == j { 2.01 } else { a.signum() })).collect();
+    let b: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
+    for (solver, entries) in [
+        ("cg preconditioner=none", &symmetric),
+        ("minres", &symmetric),
+        ("jacobi", &unsymmetric),
+        ("sor", &unsymmetric),
+        ("bicg preconditioner=none", &unsymmetric),
+        ("bicgstab preconditioner=none", &unsymmetric),
+        ("gmres preconditioner=none", &unsymmetric),
+        ("idr preconditioner=none", &unsymmetric),
+    ] {
+        let s = Entries::new(n, n, entries).solver();
+        s.options(&format!("solver={solver} rel_tol=1e-12")).unwrap();
+        s.factorize().unwrap();
+        let mut seen: Vec<f64> = Vec::new();
+        // SAFETY: a live handle; `seen` outlives the monitor.
+        unsafe { sparse_set_monitor(s.handle, Some(stop_at_three), (&raw mut seen).cast()) };
+        let mut x = vec![0.0; n];
+        assert_eq!(s.solve(&b, &mut x).unwrap(), status::STOPPED, "{solver}");
+        assert_eq!((seen.len(), s.int(key::ITERATIONS)), (4, 3), "{solver}");
+        assert!(
+            x.iter().any(|&x| x != 0.0) && seen[0] == 1.0 && seen[3] != seen[2],
+            "{solver}: the iterate at the stop"
+        );
+        let (mut kept, mut count) = ([0.0; 4], 0);
+        // SAFETY: a live handle; room for four.
+        assert_eq!(unsafe { sparse_get_history(s.handle, kept.as_mut_ptr(), 4, &mut count) }, status::OK);
+        assert_eq!((count, &kept[..]), (4, &seen[..]), "{solver}");
+        // SAFETY: a live handle.
+        unsafe { sparse_set_monitor(s.handle, None, null_mut()) };
+        assert_eq!(s.solve(&b, &mut x).unwrap(), status::OK, "{solver}");
+    }
 }
