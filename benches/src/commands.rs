@@ -10,6 +10,7 @@ use crate::overhead;
 use crate::problem::Problem;
 use crate::record::{Record, Study};
 use crate::smoother::{self, Topic};
+use crate::sparse;
 use crate::stages;
 use crate::stream;
 use crate::sweeps::{self, GridPlan};
@@ -17,6 +18,7 @@ use crate::two_phase;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rrbsolver_problems::two_phase::RHS;
+use std::path::PathBuf;
 
 /// Name of the program in the lines that records keep.
 pub const PROGRAM: &str = "rrbsolver-bench";
@@ -55,6 +57,8 @@ pub enum Measurement {
     Grids(GridsArgs),
     /// Pressure of two-phase flow in a box by dpcg_ with several sets of options, and by the in-house ICCG, in turn.
     TwoPhase(TwoPhaseArgs),
+    /// General sparse systems: products in several formats, and solves by sparse_ with several sets of options, in turn.
+    Sparse(SparseArgs),
 }
 
 /// What is solved.
@@ -297,6 +301,28 @@ pub struct GridsArgs {
     repeats: usize,
 }
 
+/// Arguments of `sparse`.
+#[derive(Clone, Debug, Args)]
+pub struct SparseArgs {
+    /// poisson3d_N, convdiff3d_N_upwind_pP, tetrahedra_N or another name of tests/problems/src/sparse.rs.
+    #[arg(default_value = "poisson3d_100")]
+    system: String,
+    /// Formats whose products are measured.
+    #[arg(short, long, value_delimiter = ',', default_value = "auto,csr,sell,dia")]
+    formats: Vec<String>,
+    /// Options of a solve as text, such as "solver=cg preconditioner=ic0"; several times: in turn.
+    #[arg(short, long, default_value = "")]
+    options: Vec<String>,
+    /// Measured rounds.
+    #[arg(short, long, default_value_t = 5)]
+    repeats: usize,
+    /// Write the system to this file too: int64 rows and entries, int32 row pointers and columns, values.
+    #[arg(short, long)]
+    write: Option<PathBuf>,
+    #[command(flatten)]
+    ceiling: CeilingArgs,
+}
+
 /// Arguments of `two-phase`.
 #[derive(Clone, Debug, Args)]
 pub struct TwoPhaseArgs {
@@ -406,6 +432,12 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             let plan =
                 two_phase::Plan { set, size: [size; 3], contrast, rhs, options, baseline, rel_tol, repeats, seconds };
             (Study::TwoPhase(two_phase::measure(&plan)?), Vec::new())
+        }
+        Measurement::Sparse(args) => {
+            let SparseArgs { system, formats, options, repeats, write, ceiling } = args.clone();
+            let plan = sparse::Plan { name: system, formats, options, repeats, write };
+            let (run, bandwidth) = ceiling.around(f64::INFINITY, None, || sparse::measure(&plan))?;
+            (Study::Sparse(run), bandwidth)
         }
     };
     Ok(Record { command: join(words), machine: Machine::this(), bandwidth, study })

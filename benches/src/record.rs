@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::march::March;
 use crate::overhead::Overhead;
 use crate::smoother::SmootherStudy;
+use crate::sparse::General;
 use crate::stages::{Breakdown, LOOP, Stage};
 use crate::stream::{Bandwidth, ceiling};
 use crate::sweeps::{GridSweep, LevelSweep};
@@ -18,8 +19,8 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tables::{
-    ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, grids, levels, march, pressure, seconds, spread,
-    table,
+    ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, general, grids, levels, march, pressure,
+    seconds, spread, table,
 };
 
 /// One run.
@@ -58,6 +59,8 @@ pub enum Study {
     March(March),
     /// Pressure systems in space.
     TwoPhase(Pressure),
+    /// General sparse systems.
+    Sparse(General),
 }
 
 impl Record {
@@ -94,6 +97,7 @@ impl Record {
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
             Study::March(run) => march(run),
             Study::TwoPhase(run) => pressure(run),
+            Study::Sparse(run) => general(run),
         };
         if matches!(self.study, Study::Stream) {
             text += &self.ceilings();

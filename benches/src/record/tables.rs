@@ -4,6 +4,7 @@ use crate::cost::Cost;
 use crate::march::March;
 use crate::overhead::{Overhead, REST};
 use crate::smoother::Chart;
+use crate::sparse::General;
 use crate::stages::{Breakdown, LOOP, Stage};
 use crate::sweeps::{GridRow, GridSweep, LevelSweep};
 use crate::timing::{Samples, digits};
@@ -88,6 +89,42 @@ pub fn pressure(run: &Pressure) -> String {
     let [nx, ny, nz] = run.size;
     let system = format!("{}, {nx} x {ny} x {nz}, contrast {:e}, right-hand side {}", run.set, run.contrast, run.rhs);
     format!("{system}:\n\n{}", table(&head, &rows))
+}
+
+/// A line for each format, and for each solve.
+pub fn general(run: &General) -> String {
+    let entries = run.entries as f64;
+    let products: Vec<Vec<String>> = run
+        .products
+        .iter()
+        .map(|p| {
+            let seconds = p.product.median();
+            let rate = [1e9 * seconds / entries, p.bytes, 1e-9 * p.bytes * entries / seconds];
+            let mut row = vec![p.format.clone(), p.product.milliseconds()];
+            row.extend(rate.map(digits));
+            row
+        })
+        .collect();
+    let solves: Vec<Vec<String>> = run
+        .solves
+        .iter()
+        .map(|s| {
+            let total = s.factorize.median() + s.solve.median();
+            vec![
+                if s.options.is_empty() { "defaults".to_owned() } else { s.options.clone() },
+                s.method.clone(),
+                if s.converged { s.iterations.to_string() } else { format!("{} (not converged)", s.iterations) },
+                format!("{:.1e}", s.residual),
+                s.factorize.milliseconds(),
+                s.solve.milliseconds(),
+                digits(1e3 * total),
+            ]
+        })
+        .collect();
+    let of_products = table(&["format", "product ms", "ns an entry", "bytes an entry", "GB/s"], &products);
+    let head = ["solver", "method", "iterations", "residual", "factorize ms", "solve ms", "both ms"];
+    let system = format!("{}, {} rows, {} entries", run.name, run.rows, run.entries);
+    format!("{system}:\n\n{of_products}\n{}", table(&head, &solves))
 }
 
 /// A table whose columns stand below one another in a terminal too.

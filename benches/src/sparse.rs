@@ -1,0 +1,232 @@
+//! General sparse systems: products in several formats, and solves by `sparse_` with several sets of options, in turn.
+
+use crate::mesh::tetrahedra;
+use crate::solver::checked;
+use crate::timing::Samples;
+use anyhow::{Context as _, Result, anyhow};
+use rrbsolver::ffi::{
+    sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int, sparse_get_real, sparse_handle,
+    sparse_multiply, sparse_set_options, sparse_solve,
+};
+use rrbsolver::options::{Format, Solver, info};
+use rrbsolver_problems::sparse::{System, system};
+use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::time::Instant;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// A name of `rrbsolver_problems::sparse`, or tetrahedra_N.
+    pub name: String,
+    /// Formats whose products are measured.
+    pub formats: Vec<String>,
+    /// Sets of options of solves, as text.
+    pub options: Vec<String>,
+    /// Measured rounds; of products ten times as many.
+    pub repeats: usize,
+    /// The system is written here for other programs: int64 rows and entries, int32 row pointers and columns, values.
+    pub write: Option<PathBuf>,
+}
+
+/// Products in a format.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProductRow {
+    /// Its name.
+    pub format: String,
+    /// Counted bytes an entry, x and y with them.
+    pub bytes: f64,
+    /// Of a product.
+    pub product: Samples,
+}
+
+/// Solves with a set of options.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SolveRow {
+    /// Options.
+    pub options: String,
+    /// The method in use at the end.
+    pub method: String,
+    /// Of a solve.
+    pub iterations: usize,
+    /// Whether the test was met.
+    pub converged: bool,
+    /// |b - A x| / |b|, as told.
+    pub residual: f64,
+    /// From the matrix to a solver that is ready.
+    pub factorize: Samples,
+    /// From x = 0 to x.
+    pub solve: Samples,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct General {
+    /// The system.
+    pub name: String,
+    /// Its rows.
+    pub rows: usize,
+    /// Its entries.
+    pub entries: usize,
+    /// Products.
+    pub products: Vec<ProductRow>,
+    /// Solves of A x = A (1, 1, ..).
+    pub solves: Vec<SolveRow>,
+}
+
+/// The matrix by rows, as a caller has it.
+struct Rows {
+    ptr: Vec<i32>,
+    col: Vec<i32>,
+    val: Vec<f64>,
+}
+
+impl Rows {
+    fn of(system: &System) -> Result<Self> {
+        let mut entries = system.entries.clone();
+        entries.sort_by_key(|&(i, j, _)| (i, j));
+        let narrow = |k: usize| i32::try_from(k).context("more entries than 32 bits count");
+        let mut ptr = vec![0i32; system.n + 1];
+        for &(i, _, _) in &entries {
+            ptr[i + 1] += 1;
+        }
+        for i in 0..system.n {
+            ptr[i + 1] += ptr[i];
+        }
+        narrow(entries.len())?;
+        let col = entries.iter().map(|e| narrow(e.1)).collect::<Result<_>>()?;
+        Ok(Self { ptr, col, val: entries.iter().map(|e| e.2).collect() })
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
+        let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut to = BufWriter::new(file);
+        for count in [self.ptr.len() - 1, self.val.len()] {
+            to.write_all(&(count as i64).to_ne_bytes())?;
+        }
+        for index in self.ptr.iter().chain(&self.col) {
+            to.write_all(&index.to_ne_bytes())?;
+        }
+        for value in &self.val {
+            to.write_all(&value.to_ne_bytes())?;
+        }
+        Ok(to.flush()?)
+    }
+}
+
+/// A handle.
+struct Library(*mut sparse_handle);
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from sparse_create_csr and is destroyed once.
+        unsafe { sparse_destroy(&mut self.0) };
+    }
+}
+
+impl Library {
+    fn new(a: &Rows) -> Result<Self> {
+        let mut library = Self(null_mut());
+        let (n, entries) = (a.ptr.len() as i64 - 1, a.val.len() as i64);
+        let (ptr, col) = (a.ptr.as_ptr().cast(), a.col.as_ptr().cast());
+        // SAFETY: arrays of the lengths passed, and a pointer.
+        checked(unsafe { sparse_create_csr(n, n, entries, ptr, col, a.val.as_ptr(), 4, 0, &mut library.0) })?;
+        Ok(library)
+    }
+
+    fn set(&self, options: &str) -> Result<()> {
+        let text = CString::new(options).map_err(|_| anyhow!("options have no NUL"))?;
+        // SAFETY: a live handle, and a text that ends with NUL.
+        checked(unsafe { sparse_set_options(self.0, text.as_ptr()) }).with_context(|| options.to_owned())?;
+        Ok(())
+    }
+
+    fn multiply(&self, x: &[f64], y: &mut [f64]) -> Result<f64> {
+        let start = Instant::now();
+        // SAFETY: a live handle; arrays of its rows.
+        checked(unsafe { sparse_multiply(self.0, x.as_ptr(), y.as_mut_ptr()) })?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn int(&self, key: i32) -> i64 {
+        let mut value = 0;
+        // SAFETY: a live handle, and an int64_t.
+        unsafe { sparse_get_int(self.0, key, &mut value) };
+        value
+    }
+
+    fn real(&self, key: i32) -> f64 {
+        let mut value = 0.0;
+        // SAFETY: a live handle, and a double.
+        unsafe { sparse_get_real(self.0, key, &mut value) };
+        value
+    }
+}
+
+/// The name of a choice.
+fn named(names: &[(&str, i64)], number: i64) -> String {
+    names.iter().find(|name| name.1 == number).map_or_else(String::new, |name| name.0.to_owned())
+}
+
+/// Rounds in which all run in turn; the first is the warm-up.
+pub fn measure(plan: &Plan) -> Result<General> {
+    let cells = plan.name.strip_prefix("tetrahedra_").and_then(|n| n.parse().ok());
+    let system = cells.map(tetrahedra).or_else(|| system(&plan.name));
+    let rows = Rows::of(&system.with_context(|| format!("no system is called {}", plan.name))?)?;
+    if let Some(path) = &plan.write {
+        rows.write(path)?;
+    }
+    let n = rows.ptr.len() - 1;
+    let (ones, mut b, mut x) = (vec![1.0; n], vec![0.0; n], vec![0.0; n]);
+    let library = Library::new(&rows)?;
+    library.multiply(&ones, &mut b)?;
+    let mut products = Vec::new();
+    for format in &plan.formats {
+        library.set(&format!("format={format}"))?;
+        library.multiply(&ones, &mut x)?;
+        let mut row = ProductRow {
+            format: named(Format::NAMES, library.int(info::FORMAT)),
+            bytes: library.real(info::BYTES_PER_NONZERO),
+            product: Samples::default(),
+        };
+        for _ in 0..10 * plan.repeats {
+            row.product.push(library.multiply(&ones, &mut x)?);
+        }
+        products.push(row);
+    }
+    let mut solves: Vec<SolveRow> = Vec::new();
+    for round in 0..=plan.repeats {
+        for (k, options) in plan.options.iter().enumerate() {
+            let library = Library::new(&rows)?;
+            library.set(options)?;
+            let start = Instant::now();
+            // SAFETY: a live handle.
+            checked(unsafe { sparse_factorize(library.0) }).with_context(|| options.clone())?;
+            let factorize = start.elapsed().as_secs_f64();
+            x.fill(0.0);
+            let start = Instant::now();
+            // SAFETY: a live handle; arrays of its rows.
+            let status = checked(unsafe { sparse_solve(library.0, b.as_ptr(), x.as_mut_ptr()) })?;
+            let solve = start.elapsed().as_secs_f64();
+            if round == 0 {
+                solves.push(SolveRow {
+                    options: options.clone(),
+                    method: named(Solver::NAMES, library.int(info::SOLVER)),
+                    iterations: library.int(info::ITERATIONS) as usize,
+                    converged: status == 0,
+                    residual: library.real(info::FINAL_RESIDUAL),
+                    factorize: Samples::default(),
+                    solve: Samples::default(),
+                });
+            }
+            if round > 0 || plan.repeats == 0 {
+                solves[k].factorize.push(factorize);
+                solves[k].solve.push(solve);
+            }
+        }
+    }
+    Ok(General { name: plan.name.clone(), rows: n, entries: rows.val.len(), products, solves })
+}
