@@ -4,6 +4,7 @@
 //! A step writes rows of its own and reads vectors that no member writes in it; a barrier stands between a step and the
 //! next that reads others' rows. That is what the unsafe blocks rest on.
 
+use super::chunks::CHUNK;
 use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
 use super::precondition::Preconditioner;
 use super::state::{GROUP, State};
@@ -127,6 +128,28 @@ impl<'a> Member<'a> {
         self.me.barrier();
     }
 
+    /// The body of `combine`, on rows of this member.
+    fn combine_rows(&self, rows: &Range<usize>, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        // SAFETY: rows of this member, which no other uses in this step; `to` is none of the terms.
+        let to = unsafe { self.rows_of_mut(to, rows) };
+        // SAFETY: as above.
+        let term = |id: VectorId| unsafe { self.rows_of(id, rows) };
+        match terms {
+            [] if scale == 0.0 => to.fill(0.0),
+            [] => to.iter_mut().for_each(|v| *v *= scale),
+            [(factor, first), rest @ ..] => {
+                if scale == 0.0 {
+                    set_scaled(to, *factor, term(*first));
+                } else if scale == 1.0 {
+                    add_scaled(to, *factor, term(*first));
+                } else {
+                    scale_and_add(to, scale, *factor, term(*first));
+                }
+                rest.iter().for_each(|(factor, id)| add_scaled(to, *factor, term(*id)));
+            }
+        }
+    }
+
     /// Member 0 works, the others wait.
     fn alone(&self, work: impl FnOnce()) {
         if self.me.index == 0 {
@@ -218,25 +241,18 @@ impl VectorSteps for Member<'_> {
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         for rows in self.chunks() {
-            // SAFETY: rows of this member, which no other uses in this step; `to` is none of the terms.
-            let to = unsafe { self.rows_of_mut(to, &rows) };
-            // SAFETY: as above.
-            let term = |id: VectorId| unsafe { self.rows_of(id, &rows) };
-            match terms {
-                [] if scale == 0.0 => to.fill(0.0),
-                [] => to.iter_mut().for_each(|v| *v *= scale),
-                [(factor, first), rest @ ..] => {
-                    if scale == 0.0 {
-                        set_scaled(to, *factor, term(*first));
-                    } else if scale == 1.0 {
-                        add_scaled(to, *factor, term(*first));
-                    } else {
-                        scale_and_add(to, scale, *factor, term(*first));
-                    }
-                    rest.iter().for_each(|(factor, id)| add_scaled(to, *factor, term(*id)));
-                }
-            }
+            self.combine_rows(&rows, to, scale, terms);
         }
+    }
+
+    /// While the rows of a chunk are in the first cache.
+    fn combine_norm2(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
+        self.sums(|s, rows| {
+            s.combine_rows(&rows, to, scale, terms);
+            // SAFETY: rows of this member, which no other uses in this step.
+            let to = unsafe { s.rows_of(to, &rows) };
+            [dot(to, to)]
+        })[0]
     }
 
     fn fill_random(&mut self, to: VectorId, seed: u64) {
@@ -302,9 +318,35 @@ impl PcgSteps for Member<'_> {
         self.combine(P, beta, &[(1.0, Z)]);
     }
 
+    /// Chunk by chunk, where a format may be cut there: what was made of a chunk is in the first cache for the sum.
     fn multiply(&mut self) -> f64 {
-        self.product(P, Q);
-        self.inner(P, Q)
+        let Some(by_rows) = self.operator.a.by_rows().filter(|a| CHUNK.is_multiple_of(a.grain())) else {
+            self.product(P, Q);
+            return self.inner(P, Q);
+        };
+        self.me.barrier();
+        self.sums(|s, rows| {
+            // SAFETY: nobody writes p in this step; rows of q are this member's.
+            let (p, q) = unsafe { (s.vector(P).slice(0, s.k.chunks.rows), s.rows_of_mut(Q, &rows)) };
+            by_rows.multiply_rows(rows.clone(), p, q);
+            [dot(&p[rows], q)]
+        })[0]
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        match alpha {
+            Some(alpha) => self.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]),
+            None => self.residual_norm2(),
+        }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        let Some((alpha, beta)) = step else { return self.textbook_ascend(step) };
+        for rows in self.chunks() {
+            self.combine_rows(&rows, VectorId::X, 1.0, &[(alpha, P)]);
+            self.combine_rows(&rows, P, beta, &[(1.0, Z)]);
+        }
+        self.multiply()
     }
 
     fn advance_solution(&mut self, alpha: f64) {

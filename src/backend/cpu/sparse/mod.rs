@@ -59,18 +59,18 @@ fn rows_of(matrix: AnyCsr) -> usize {
     }
 }
 
-fn made(setup: &Setup, wanted: &Preconditioning) -> Result<precondition::Made> {
-    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
+fn made(setup: &Setup, wanted: &Preconditioning, members: usize) -> Result<precondition::Made> {
+    let purpose = Purpose { members, transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
     match setup.matrix {
         AnyCsr::Narrow(a) => make(a, wanted, &purpose),
         AnyCsr::Wide(a) => make(a, wanted, &purpose),
     }
 }
 
-fn relaxed(matrix: AnyCsr, relaxing: &Relaxing) -> Result<Relaxation> {
+fn relaxed(matrix: AnyCsr, relaxing: &Relaxing, members: usize) -> Result<Relaxation> {
     match matrix {
-        AnyCsr::Narrow(a) => Relaxation::new(a, relaxing),
-        AnyCsr::Wide(a) => Relaxation::new(a, relaxing),
+        AnyCsr::Narrow(a) => Relaxation::new(a, relaxing, members),
+        AnyCsr::Wide(a) => Relaxation::new(a, relaxing, members),
     }
 }
 
@@ -89,12 +89,12 @@ impl SparseBackend for Cpu {
             }
         };
         state.reserve(setup.own.max(PCG_VECTORS))?;
-        team_for(&mut self.team, rows, setup.threads)?;
-        let first = made(setup, &setup.preconditioning)?;
+        let members = team_for(&mut self.team, rows, setup.threads)?.members();
+        let first = made(setup, &setup.preconditioning, members)?;
         state.precondition = first.precondition;
-        state.second = made(setup, &setup.second)?.precondition;
+        state.second = made(setup, &setup.second, members)?.precondition;
         state.relaxation = match &setup.relaxing {
-            Some(relaxing) => Some(relaxed(setup.matrix, relaxing)?),
+            Some(relaxing) => Some(relaxed(setup.matrix, relaxing, members)?),
             None => None,
         };
         let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));

@@ -62,7 +62,7 @@ impl<I: Index> Order<I> {
 }
 
 /// Pieces, level by level, ascending in a level, and where levels begin, and the end.
-fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
+pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
     for level in level {
         starts[level.at() + 1] += 1;

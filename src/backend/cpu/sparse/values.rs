@@ -15,19 +15,26 @@ impl Values {
         Self { first: vector.address(0, count), count }
     }
 
+    /// How many there are.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
     /// # Safety
-    /// Nobody may write this value meanwhile.
+    /// There must be so many values, and nobody may write this one meanwhile.
+    #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f64 {
-        assert!(i < self.count);
-        // SAFETY: inside the array, as just checked; not written meanwhile, as the caller promised.
+        debug_assert!(i < self.count);
+        // SAFETY: inside the array, and not written meanwhile, as the caller promised.
         unsafe { *self.first.add(i) }
     }
 
     /// # Safety
-    /// Nobody else may read or write this value meanwhile.
+    /// There must be so many values, and nobody else may read or write this one meanwhile.
+    #[inline(always)]
     pub unsafe fn set(self, i: usize, value: f64) {
-        assert!(i < self.count);
-        // SAFETY: inside the array, as just checked; not used by others, as the caller promised.
+        debug_assert!(i < self.count);
+        // SAFETY: inside the array, and not used by others, as the caller promised.
         unsafe { *self.first.add(i) = value };
     }
 }

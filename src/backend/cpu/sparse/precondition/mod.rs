@@ -78,8 +78,9 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<
 /// The same with entries of M as V holds them.
 fn make_of<I: Index, V: Real + Send + Sync + 'static>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<Made> {
     let solved = |split: Split<I>, symmetric: bool| {
-        let transposed = of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(a, split))?;
-        let own = Solved::<I, V>::new(a, split)?;
+        let transposed =
+            of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(a, split, purpose.members))?;
+        let own = Solved::<I, V>::new(a, split, purpose.members)?;
         let levels = own.levels();
         Ok(Made { levels, ..Made::of(own, transposed)? })
     };
@@ -140,7 +141,7 @@ mod tests {
         Entries { rows: n, cols: n, order: Order::Coordinates, first, second, base: 0 }.matrix(&values).unwrap()
     }
 
-    const PURPOSE: Purpose = Purpose { transposes: true, symmetric: false, single: false };
+    const PURPOSE: Purpose = Purpose { members: 1, transposes: true, symmetric: false, single: false };
 
     fn made(matrix: &dyn Matrix, wanted: Wanted) -> Result<Made> {
         match matrix.any() {

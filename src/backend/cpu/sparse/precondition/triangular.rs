@@ -23,8 +23,8 @@ pub struct Solved<I, V> {
 
 impl<I: Index, V: Real> Solved<I, V> {
     /// `split` has no entries but where A or A' has.
-    pub fn new(a: &Csr<I>, split: Split<I>) -> Result<Self> {
-        let order = by_levels(a)?;
+    pub fn new(a: &Csr<I>, split: Split<I>, members: usize) -> Result<Self> {
+        let order = by_levels(a, members)?;
         let Split { lower, upper, scale } = split;
         let lower = sorted(lower, &order.rows)?;
         let upper = sorted(upper, &order.rows)?;
@@ -40,17 +40,6 @@ impl<I: Index, V: Real> Solved<I, V> {
     /// x_i = first(i) - sum over j of t_ij x_j for all rows, from the first to the last, or back. The sum goes by
     /// ascending columns. Starts and ends as `Stages::run` does.
     fn solve(&self, me: &Me, t: &Part<I, V>, backward: bool, x: Values, first: impl Fn(usize) -> f64) {
-        let row = |place: usize| {
-            let i = self.order.rows[place].at();
-            let entries = t.ptr[place]..t.ptr[place + 1];
-            let (col, val) = (&t.col[entries.clone()], &t.val[entries]);
-            // SAFETY: members write only rows of this stage meanwhile, each those of its own units, and row i reads no
-            // others of the stage: its columns are in this unit or in other levels, since levels are those of A + A'
-            // (`Solved::new`). Joined levels are one member's.
-            let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t.wide() * unsafe { x.get(j.at()) });
-            // SAFETY: as above; `first` reads no other value of x than this.
-            unsafe { x.set(i, first(i) - sum) };
-        };
         let units = &self.order.units;
         self.stages.run(
             me,
@@ -58,13 +47,34 @@ impl<I: Index, V: Real> Solved<I, V> {
             |unit| work(&self.lower, units[unit]),
             |unit| {
                 let places = units[unit]..units[unit + 1];
-                if backward {
-                    places.rev().for_each(row);
-                } else {
-                    places.for_each(row);
+                // SAFETY: members write only rows of this stage meanwhile, each those of its own units, and a row reads
+                // no others of the stage: its columns are in its unit or in other levels, since levels are those of
+                // A + A' (`Solved::new`). Joined levels are one member's.
+                unsafe {
+                    if backward {
+                        places.rev().for_each(|place| self.row(t, place, x, &first));
+                    } else {
+                        places.for_each(|place| self.row(t, place, x, &first));
+                    }
                 }
             },
         );
+    }
+
+    /// The row at a place.
+    ///
+    /// # Safety
+    /// Nobody may write x at its columns, or use x at its row, meanwhile.
+    #[inline(always)]
+    unsafe fn row(&self, t: &Part<I, V>, place: usize, x: Values, first: &impl Fn(usize) -> f64) {
+        let i = self.order.rows[place].at();
+        let entries = t.ptr[place]..t.ptr[place + 1];
+        let (col, val) = (&t.col[entries.clone()], &t.val[entries]);
+        // SAFETY: columns of a square matrix, seen to be inside when it was made, are rows, of which x has as many
+        // (`apply`); not written, as our caller promised.
+        let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t.wide() * unsafe { x.get(j.at()) });
+        // SAFETY: a row, and used by nobody else, as our caller promised; `first` reads no other value of x than this.
+        unsafe { x.set(i, first(i) - sum) };
     }
 }
 
@@ -91,6 +101,8 @@ fn sorted<I: Index, V: Real>(t: Part<I>, order: &[I]) -> Result<Part<I, V>> {
 impl<I: Index, V: Real + Send + Sync> Apply for Solved<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let x = Values::of(to);
+        // What is written to, and read from, by row and column.
+        assert_eq!(x.count(), self.scale.len());
         // SAFETY: nobody writes `from` meanwhile (`Apply::apply`).
         let from = unsafe { from.slice(0, self.scale.len()) };
         self.solve(me, &self.lower, false, x, |i| from[i]);

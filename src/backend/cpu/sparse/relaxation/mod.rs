@@ -32,8 +32,8 @@ pub struct Relaxation {
 }
 
 impl Relaxation {
-    /// Of a square matrix with a diagonal.
-    pub fn new<I: Index>(a: &Csr<I>, wanted: &Wanted) -> Result<Self> {
+    /// Of a square matrix with a diagonal, for a team.
+    pub fn new<I: Index>(a: &Csr<I>, wanted: &Wanted, members: usize) -> Result<Self> {
         check(a)?;
         let Wanted { simultaneous, omega, ordering, blocks } = *wanted;
         let (method, colours, levels): (Box<dyn Sweep>, _, _) = match ordering {
@@ -45,7 +45,7 @@ impl Relaxation {
                 (boxed(Ordered::new(a, order, omega, false)?, WHAT)?, colours, 0)
             }
             Ordering::Natural | Ordering::Symmetric => {
-                let order = by_levels(a)?;
+                let order = by_levels(a, members)?;
                 let levels = order.levels.len() - 1;
                 let symmetric = ordering == Ordering::Symmetric;
                 (boxed(Ordered::new(a, order, omega, symmetric)?, WHAT)?, 0, levels)

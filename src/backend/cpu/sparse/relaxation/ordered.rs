@@ -54,6 +54,8 @@ impl<I: Index> Ordered<I> {
 impl<I: Index> Sweep for Ordered<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
         let x = Values::of(x);
+        // What is written to, and read from, by row and column: those of a square matrix.
+        assert_eq!(x.count(), self.rows.count());
         // SAFETY: nobody writes b in a sweep (`Sweep::sweep`).
         let b = unsafe { b.slice(0, self.rows.count()) };
         self.pass(me, false, x, b);

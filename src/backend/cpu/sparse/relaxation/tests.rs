@@ -170,8 +170,8 @@ fn check_bits(name: &str, rows: &Entries) {
     for wanted in all_wanted() {
         let mut expected = guess.clone();
         (0..SWEEPS).for_each(|_| sweep(rows, &wanted, &b, &mut expected));
-        let narrow = Relaxation::new(&csr::<u32>(rows, n), &wanted).unwrap();
-        let wide = Relaxation::new(&csr::<u64>(rows, n), &wanted).unwrap();
+        let narrow = Relaxation::new(&csr::<u32>(rows, n), &wanted, 3).unwrap();
+        let wide = Relaxation::new(&csr::<u64>(rows, n), &wanted, 3).unwrap();
         for members in [1, 2, 3, 7] {
             for relaxation in [&narrow, &wide] {
                 let x = swept(relaxation, members, &b, &guess);
@@ -199,7 +199,7 @@ fn bits_where_members_share_the_rows() {
     let rows = random(30_000, 2);
     let relaxation = |ordering| {
         let wanted = Wanted { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
-        Relaxation::new(&csr::<u32>(&rows, rows.len()), &wanted).unwrap()
+        Relaxation::new(&csr::<u32>(&rows, rows.len()), &wanted, 3).unwrap()
     };
     // Such a level has more rows and entries than member 0 does alone.
     assert!((1..=30).contains(&relaxation(Ordering::Natural).levels()));
@@ -212,7 +212,7 @@ fn bits_where_members_share_the_rows() {
 fn levels_and_colours_are_counted() {
     let counts = |rows: &Entries, ordering, simultaneous| {
         let wanted = Wanted { simultaneous, omega: 1.0, ordering, blocks: 2 };
-        let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted).unwrap();
+        let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted, 3).unwrap();
         (relaxation.levels(), relaxation.colours())
     };
     for ordering in [Ordering::Natural, Ordering::Symmetric] {
@@ -235,7 +235,7 @@ fn bytes_are_those_of_the_arrays() {
     let rows = grid(10);
     let bytes = |ordering| {
         let wanted = Wanted { simultaneous: false, omega: 1.0, ordering, blocks: 2 };
-        Relaxation::new(&csr::<u32>(&rows, 100), &wanted).unwrap().bytes()
+        Relaxation::new(&csr::<u32>(&rows, 100), &wanted, 3).unwrap().bytes()
     };
     assert_eq!(bytes(Ordering::Blocks), 101 * 8 + 360 * 12 + 100 * 8);
     assert_eq!(bytes(Ordering::Natural), 101 * 8 + 360 * 12 + 100 * 8 + 100 * 4 + 2 * 11 * 8 + 16);
@@ -244,7 +244,7 @@ fn bytes_are_those_of_the_arrays() {
 #[test]
 fn what_has_no_sweeps_is_refused() {
     let wanted = Wanted { simultaneous: false, omega: 1.0, ordering: Ordering::Natural, blocks: 16 };
-    let refused = |rows: &Entries, cols| Relaxation::new(&csr::<u32>(rows, cols), &wanted).err().unwrap();
+    let refused = |rows: &Entries, cols| Relaxation::new(&csr::<u32>(rows, cols), &wanted, 3).err().unwrap();
     let mut rows = grid(4);
     rows[11].retain(|entry| entry.0 != 11);
     rows[9].iter_mut().filter(|entry| entry.0 == 9).for_each(|entry| entry.1 = -0.0);
