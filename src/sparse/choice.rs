@@ -1,7 +1,7 @@
 //! The format that is asked for, or the one that moves the fewest bytes in a product.
 
 use super::csr::Csr;
-use super::formats::{Kind, Shape, is_diagonal, offsets};
+use super::formats::{Kind, Shape, is_diagonal, may_take, offsets};
 use super::index::Index;
 use super::stored::Size;
 use crate::error::{Error, Result};
@@ -54,13 +54,24 @@ impl Wanted {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a)?));
         }
-        let mut others = [Some(self.slices(a)?), Some(self.blocks(a)?), None];
+        let csr = (Kind::Csr, Kind::Csr.size(a)?);
+        let blocks = if self.may_have_blocks(a, csr.1.bytes())? { Some(self.blocks(a)?) } else { None };
+        let mut others = [Some(self.slices(a)?), blocks, None];
         if offsets(a, MOST_DIAGONALS)?.is_some() {
             others[2] = Some((Kind::Dia, Kind::Dia.size(a)?));
         }
-        let csr = (Kind::Csr, Kind::Csr.size(a)?);
         let affordable = others.into_iter().flatten().filter(|(_, size)| size.bytes() <= self.memory);
         Ok(affordable.fold(csr, |best, other| if other.1.bytes() < best.1.bytes() { other } else { best }))
+    }
+
+    /// Whether blocks of some size may take fewer bytes than csr: to count them takes a pass over the matrix each.
+    fn may_have_blocks<I: Index>(&self, a: &Csr<I>, csr: u128) -> Result<bool> {
+        for b in BLOCKS.into_iter().filter(|&b| self.block_size == 0 || self.block_size == b) {
+            if may_take(a, b, csr)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.block_size > 0 && !BLOCKS.contains(&self.block_size))
     }
 
     /// The blocks asked for, or those of the fewest bytes.

@@ -1,7 +1,7 @@
 //! Blocks (bsr): b x b values, row by row, for each block with an entry; blocks by block rows, block columns ascending.
 //! Zeros fill blocks that pass the edge.
 
-use crate::error::{Result, reserve, zeroed};
+use crate::error::{Result, push, reserve, zeroed};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
@@ -27,6 +27,28 @@ pub fn size<I: Index>(a: &Csr<I>, b: usize) -> Result<Size> {
     })?;
     let ptr = (a.rows().div_ceil(b) + 1, POINTER);
     Ok(Size::new([ptr, (blocks, size_of::<I>())], blocks as u128 * (b * b) as u128))
+}
+
+/// Block rows that are looked at before all are counted.
+const SAMPLE: usize = 256;
+
+/// Whether blocks may take at most `bytes`: not where those of a sample of block rows take half as much again.
+pub fn may_take<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
+    let block_rows = a.rows().div_ceil(b);
+    let (mut blocks, mut entries) = (0, 0);
+    let mut columns = Vec::new();
+    for block_row in (0..block_rows).step_by(block_rows.div_ceil(SAMPLE).max(1)) {
+        columns.clear();
+        for (j, _) in (block_row * b..a.rows().min(block_row * b + b)).flat_map(|i| a.row(i)) {
+            push(&mut columns, j / b, BSR)?;
+        }
+        entries += columns.len() as u128;
+        columns.sort_unstable();
+        columns.dedup();
+        blocks += columns.len() as u128;
+    }
+    let of_block = (8 * b * b + size_of::<I>()) as u128;
+    Ok(2 * blocks * of_block * a.val.len() as u128 <= 3 * bytes * entries)
 }
 
 /// Hands over the block columns of all blocks, block row by block row; within one they come as rows name them first.

@@ -11,6 +11,7 @@ mod sell;
 mod skyline;
 mod transposed;
 
+pub use bsr::may_take;
 pub use dia::offsets;
 pub use diagonal::is_diagonal;
 pub use sell::Shape;

@@ -12,7 +12,8 @@ const WHAT: &str = "levels of rows";
 /// are done.
 const OPEN: usize = 4;
 
-/// Rows of a piece at least: below, a barrier takes longer than the rows between two.
+/// Rows of a piece at least: below, a barrier takes longer than the rows between two. Where such pieces wait for one
+/// another, single rows are pieces, and so many of a level a unit.
 const LEAST: usize = 64;
 
 /// The natural order for a team. Pieces of consecutive rows are units, of which a level has one or more for each
@@ -26,9 +27,11 @@ pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     reserve(&mut order.rows, a.rows(), WHAT)?;
     let mut turns = Turns::new(a)?;
     for range in starts.windows(2) {
-        for piece in &sorted[range[0]..range[1]] {
-            let start = piece.at() * length;
-            turns.take(a, start..(start + length).min(a.rows()), &mut order.rows);
+        for unit in sorted[range[0]..range[1]].chunks(if length == 1 { LEAST } else { 1 }) {
+            for piece in unit {
+                let start = piece.at() * length;
+                turns.take(a, start..(start + length).min(a.rows()), &mut order.rows);
+            }
             push(&mut order.units, order.rows.len(), WHAT)?;
         }
         push(&mut order.levels, order.units.len() - 1, WHAT)?;
@@ -49,10 +52,10 @@ fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)
     loop {
         let (level, levels) = levels_of(a, length)?;
         // Three quarters of a team at work are enough.
-        if 4 * level.len() >= 3 * members * levels || length <= LEAST {
+        if 4 * level.len() >= 3 * members * levels || length == 1 {
             return Ok((length, level, levels));
         }
-        length /= 2;
+        length = if length >= 2 * LEAST { length / 2 } else { 1 };
     }
 }
 

@@ -41,7 +41,12 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>> {
         Study::Grids(sweep) => of_grids(sweep),
         Study::Smoother(study) => study.charts.iter().map(of_chart).collect(),
         Study::March(run) => run.charts.iter().map(of_chart).collect(),
-        Study::Stream | Study::Solve(_) | Study::Stages(_) | Study::Overhead(_) | Study::TwoPhase(_) => Vec::new(),
+        Study::Stream
+        | Study::Solve(_)
+        | Study::Stages(_)
+        | Study::Overhead(_)
+        | Study::TwoPhase(_)
+        | Study::Sparse(_) => Vec::new(),
     };
     figures
         .iter()

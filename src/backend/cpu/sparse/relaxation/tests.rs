@@ -210,17 +210,19 @@ fn bits_where_members_share_the_rows() {
 
 #[test]
 fn levels_and_colours_are_counted() {
-    let counts = |rows: &Entries, ordering, simultaneous| {
+    let of_team = |rows: &Entries, ordering, simultaneous, members| {
         let wanted = Wanted { simultaneous, omega: 1.0, ordering, blocks: 2 };
-        let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted, 3).unwrap();
+        let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted, members).unwrap();
         (relaxation.levels(), relaxation.colours())
     };
+    let counts = |rows: &Entries, ordering, simultaneous| of_team(rows, ordering, simultaneous, 3);
     for ordering in [Ordering::Natural, Ordering::Symmetric] {
-        // Lines of up to 16 rows are a piece; a longer one is two, of which the second waits for the first.
-        assert_eq!(counts(&grid(9), ordering, false), (9, 0));
-        assert_eq!(counts(&grid(20), ordering, false), (21, 0));
-        assert_eq!(counts(&upper(33), ordering, false), (3, 0));
+        // A third of a line is a piece, which waits for the one before and for that of the line below.
+        assert_eq!(counts(&grid(9), ordering, false), (11, 0));
+        // Single rows, which wait for one another, or all for the first.
+        assert_eq!(counts(&upper(33), ordering, false), (33, 0));
         assert_eq!(counts(&arrow(9), ordering, false), (2, 0));
+        assert_eq!(of_team(&grid(9), ordering, false, 1), (1, 0));
     }
     assert_eq!(counts(&grid(9), Ordering::Multicolour, false), (0, 2));
     assert_eq!(counts(&upper(9), Ordering::Multicolour, false), (0, 2));
@@ -228,8 +230,8 @@ fn levels_and_colours_are_counted() {
     assert_eq!(counts(&grid(9), Ordering::Multicolour, true), (0, 0));
 }
 
-/// Pointers of 8 bytes, columns of 4, values and diagonals of 8. An order adds rows of 4, ten units, ten levels with an
-/// end each, and a stage.
+/// Pointers of 8 bytes, columns of 4, values and diagonals of 8. An order of three members adds rows of 4, 19
+/// levels of single rows, a unit each, with an end each, and a stage.
 #[test]
 fn bytes_are_those_of_the_arrays() {
     let rows = grid(10);
@@ -238,7 +240,7 @@ fn bytes_are_those_of_the_arrays() {
         Relaxation::new(&csr::<u32>(&rows, 100), &wanted, 3).unwrap().bytes()
     };
     assert_eq!(bytes(Ordering::Blocks), 101 * 8 + 360 * 12 + 100 * 8);
-    assert_eq!(bytes(Ordering::Natural), 101 * 8 + 360 * 12 + 100 * 8 + 100 * 4 + 2 * 11 * 8 + 16);
+    assert_eq!(bytes(Ordering::Natural), 101 * 8 + 360 * 12 + 100 * 8 + 100 * 4 + 2 * 20 * 8 + 16);
 }
 
 #[test]
