@@ -12,7 +12,7 @@ use crate::report::History;
 use crate::runtime::heap::boxed;
 use crate::solver::machine::Core;
 use libc::c_void;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why a call must wait for one that makes a core.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,8 +172,8 @@ impl<C: Core> Base<C> {
     }
 
     /// Something was made that results tell the time of.
-    pub fn end_setup(&mut self, start: Instant) {
-        self.seconds_setup = start.elapsed().as_secs_f64();
+    pub fn end_setup(&mut self, taken: Duration) {
+        self.seconds_setup = taken.as_secs_f64();
     }
 
     /// Makes a core of the one before, by the clock.
@@ -182,7 +182,7 @@ impl<C: Core> Base<C> {
         let previous = self.core.take();
         self.core = Some(make(self, previous)?);
         self.stale = None;
-        self.end_setup(start);
+        self.end_setup(start.elapsed());
         Ok(())
     }
 

@@ -355,6 +355,8 @@ fn refused() {
     let indefinite = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]);
     let words = &["ic0: pivot -3.000e0 with shift=0 in row 1", "take a larger shift"];
     refused(&indefinite, "solver=cg preconditioner=ic0 shift=0", status::MATRIX, words);
+    let hopeless = Entries::new(2, 2, &[(0, 0, 1e-300), (0, 1, 1e300), (1, 0, 1e300), (1, 1, 1e-300)]);
+    refused(&hopeless, "solver=cg preconditioner=ic0", status::MATRIX, &["ic0: pivot -", "take preconditioner=jacobi"]);
     let row = Entries::new(3, 3, &[(0, 0, 1.0), (2, 2, 1.0), (1, 1, 0.0), (0, 1, 1.0)]);
     refused(&row, "", status::MATRIX, &["row 1 has no entry but zeros: the matrix is singular"]);
     let column = Entries::new(2, 2, &[(0, 0, 1.0), (1, 0, 1.0)]);

@@ -207,14 +207,15 @@ impl sparse_handle {
         let start = Instant::now();
         let threads = self.threads();
         let check = self.base.options.on(opt::CHECK_INPUT);
-        let core = core(&mut self.base.core, threads)?;
-        let is_new = core.make_product(&*self.matrix, &self.base.options)?;
-        if is_new {
-            self.base.end_setup(start);
+        let core = core(self.base.core.take(), threads)?;
+        let core = self.base.core.insert(core);
+        let made = core.make_product(&*self.matrix, &self.base.options)?.then(|| start.elapsed());
+        let done = core.multiply(&*self.matrix, input, output, transposed, check);
+        if let Some(seconds) = made {
+            self.base.end_setup(seconds);
             self.log_format();
         }
-        let Some(core) = &mut self.base.core else { return Ok(()) };
-        core.multiply(&*self.matrix, input, output, transposed, check)
+        done
     }
 
     /// Threads that the options ask for, looked up where those have changed.
@@ -234,9 +235,10 @@ impl sparse_handle {
         self.base.begin_setup();
         let threads = self.threads();
         let matrix = &*self.matrix;
-        self.base.set_up(|base, mut previous| {
-            core(&mut previous, threads)?.factorize(matrix, &base.options)?;
-            previous.ok_or_else(|| Error::Internal("what was just made is not there".to_owned()))
+        self.base.set_up(|base, previous| {
+            let mut core = core(previous, threads)?;
+            core.factorize(matrix, &base.options)?;
+            Ok(core)
         })?;
         self.log_format();
         self.log_method()
@@ -347,13 +349,13 @@ impl sparse_handle {
 }
 
 /// What works with the matrix: the one that is there, or a new one.
-fn core(core: &mut Option<Sparse>, threads: usize) -> Result<&mut Sparse> {
-    let there = match core.take() {
-        Some(there) => core.insert(there),
-        None => core.insert(Sparse::new(threads, make_backend)?),
+fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
+    let mut core = match there {
+        Some(core) => core,
+        None => Sparse::new(threads, make_backend)?,
     };
-    there.use_threads(threads);
-    Ok(there)
+    core.use_threads(threads);
+    Ok(core)
 }
 
 /// Concrete backends are named here and nowhere else.

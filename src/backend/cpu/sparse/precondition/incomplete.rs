@@ -11,6 +11,10 @@ use crate::sparse::{Csr, Index};
 /// The first shift that is tried; each that follows is twice the one before.
 const FIRST_SHIFT: f64 = 1e-3;
 
+/// Beyond this the diagonal is all that is left of A, unless other entries are larger by as many digits as a double
+/// has.
+const LAST_SHIFT: f64 = 1e16;
+
 /// No entry of the row in work.
 const NONE: usize = usize::MAX;
 
@@ -89,9 +93,12 @@ pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Ic0<I>> {
                 let upper = lower.transposed()?;
                 return Ok(Ic0 { split: Split { lower, upper, scale }, shift: asked, pivot: first });
             }
-            Err((row, pivot)) if shift >= 0.0 => {
+            Err((row, pivot)) if shift >= 0.0 || asked > LAST_SHIFT => {
                 let before = format!("ic0: pivot {pivot:.3e} with shift={asked} in row ");
-                let after = "; take a larger shift, or shift=-1: the first that does";
+                let after = match shift >= 0.0 {
+                    true => "; take a larger shift, or shift=-1: the first that does",
+                    false => "; other entries are too large beside the diagonal: take preconditioner=jacobi",
+                };
                 return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(row), after));
             }
             Err(pivot) => {
@@ -130,7 +137,7 @@ fn factorize<I: Index>(mut l: Part<I>, diagonal: &[f64], shift: f64) -> Result<F
         for at in row {
             is_in[l.col[at].at()] = false;
         }
-        if pivot.is_nan() || pivot <= 0.0 {
+        if !pivot.is_finite() || pivot <= 0.0 {
             return Ok(Err((i, pivot)));
         }
         inverse[i] = 1.0 / pivot;
