@@ -1,5 +1,6 @@
-//! Statuses of the C ABI and the errors behind them. A leaf: depends on nothing else in the crate.
+//! Statuses of the C ABI and the errors behind them. Depends on a leaf of the runtime alone.
 
+use crate::runtime::pages::prefer_large;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
@@ -404,7 +405,9 @@ fn refused<T>(len: usize, what: &'static str) -> Error {
 /// Room for exactly `more` values, or [`Error::NoMemory`] naming what they are: the host program must survive a full
 /// machine. This and the functions below are the only ways to lists whose length depends on the problem.
 pub fn reserve<T>(v: &mut Vec<T>, more: usize, what: &'static str) -> Result<()> {
-    v.try_reserve_exact(more).map_err(|_| refused::<T>(v.len().saturating_add(more), what))
+    v.try_reserve_exact(more).map_err(|_| refused::<T>(v.len().saturating_add(more), what))?;
+    prefer_large(v.spare_capacity_mut());
+    Ok(())
 }
 
 /// A zeroed vector.

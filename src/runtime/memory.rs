@@ -1,5 +1,6 @@
 //! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
 
+use super::pages::prefer_large;
 use crate::error::{Error, Refused, Result};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,11 +118,8 @@ impl Block {
         if start == libc::MAP_FAILED {
             return None;
         }
-        #[cfg(target_os = "linux")]
-        // SAFETY: the pages just made. Advice: a refusal changes nothing but speed.
-        unsafe {
-            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
-        }
+        // SAFETY: the pages just made: zeros, which are bytes.
+        prefer_large(unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), bytes) });
         Some(Self::Pages { start: start.cast(), bytes })
     }
 }

@@ -5,6 +5,7 @@ pub mod heap;
 pub mod lanes;
 pub mod memory;
 pub mod number;
+pub mod pages;
 pub mod reduce;
 pub mod shared;
 pub mod team;

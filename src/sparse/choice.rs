@@ -1,7 +1,7 @@
 //! The format that is asked for, or the one that moves the fewest bytes in a product.
 
 use super::csr::Csr;
-use super::formats::{Kind, Shape, is_diagonal, may_take, offsets};
+use super::formats::{Kind, SLICE, Shape, is_diagonal, may_take, offsets};
 use super::index::Index;
 use super::stored::Size;
 use crate::error::{Error, Result};
@@ -11,8 +11,6 @@ use crate::options::{Choice, Format};
 const MOST_DIAGONALS: usize = 64;
 /// Rows and columns of a block, where they are chosen.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// Rows of a slice, where they are chosen: a vector register of the widest instruction set.
-const SLICE: usize = 8;
 /// Rows of a window, where sorting saves bytes.
 const SIGMA: usize = 256;
 

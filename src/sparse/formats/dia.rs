@@ -1,6 +1,7 @@
 //! Diagonals (dia): val[d][i] = a(i, i + offset[d]), offsets ascending; zeros where a diagonal leaves the matrix.
 
 use crate::error::{Result, collected, insert, zeroed};
+use crate::isa::for_each_isa;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
@@ -77,15 +78,61 @@ impl Dia {
     }
 }
 
+/// Diagonals that are read side by side: what is written of y in between stays in registers.
+const BESIDE: usize = 4;
+
+/// Values of a diagonal in some rows, and x at their columns.
+type Term<'a> = (&'a [f64], &'a [f64]);
+
+for_each_isa! {
+    /// y = y + sum of a x over at most `BESIDE` diagonals, in their order.
+    fn add(y: &mut [f64], terms: &[Term]) {
+        match *terms {
+            [a] => add_terms(y, [a]),
+            [a, b] => add_terms(y, [a, b]),
+            [a, b, c] => add_terms(y, [a, b, c]),
+            [a, b, c, d] => add_terms(y, [a, b, c, d]),
+            _ => {}
+        }
+    }
+}
+
+#[inline(always)]
+fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
+    let terms = terms.map(|(a, x)| (&a[..y.len()], &x[..y.len()]));
+    for (i, y) in y.iter_mut().enumerate() {
+        *y = terms.iter().fold(*y, |sum, (a, x)| sum + a[i] * x[i]);
+    }
+}
+
+impl Dia {
+    /// y = y + the products of diagonals `first`.. in these rows, as many of at most `BESIDE` as lie in the same ones;
+    /// how many.
+    fn add_beside(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
+        let (part, _) = self.part(first, rows.clone());
+        let mut terms: [Term; BESIDE] = [(&[], &[]); BESIDE];
+        let mut count = 0;
+        for d in first..self.offset.len().min(first + BESIDE) {
+            let (other, val) = self.part(d, rows.clone());
+            if other != part {
+                break;
+            }
+            terms[count] = (val, &x[self.columns(d, &part)]);
+            count += 1;
+        }
+        add(&mut y[part.start - rows.start..part.end - rows.start], &terms[..count]);
+        count
+    }
+}
+
 impl ByRows for Dia {
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        y.fill(0.0);
-        for start in rows.clone().step_by(ROWS) {
-            for d in 0..self.offset.len() {
-                let (part, val) = self.part(d, start..rows.end.min(start + ROWS));
-                let x = &x[self.columns(d, &part)];
-                let y = &mut y[part.start - rows.start..part.end - rows.start];
-                y.iter_mut().zip(val).zip(x).for_each(|((y, a), x)| *y += a * x);
+        for (start, y) in rows.step_by(ROWS).zip(y.chunks_mut(ROWS)) {
+            let rows = start..start + y.len();
+            y.fill(0.0);
+            let mut d = 0;
+            while d < self.offset.len() {
+                d += self.add_beside(d, &rows, x, y);
             }
         }
     }

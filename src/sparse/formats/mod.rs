@@ -14,7 +14,7 @@ mod transposed;
 pub use bsr::may_take;
 pub use dia::offsets;
 pub use diagonal::is_diagonal;
-pub use sell::Shape;
+pub use sell::{SLICE, Shape};
 
 use super::csr::Csr;
 use super::index::Index;

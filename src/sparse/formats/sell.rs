@@ -11,6 +11,8 @@ use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
 use std::ops::Range;
 
+/// Rows of a slice, where they are chosen: a vector register of the widest instruction set.
+pub const SLICE: usize = 8;
 /// For errors.
 const SELL: &str = "a matrix in format sell";
 
@@ -118,6 +120,25 @@ impl<I: Index> Sell<I> {
         if slot >= self.rows { None } else { Some(self.perm.as_ref().map_or(slot, |perm| perm[slot].at())) }
     }
 
+    /// y = these rows of A x, but for those kept apart; with room for the sums of a slice.
+    #[inline(always)]
+    fn multiply_slices(&self, sums: &mut [f64], rows: &Range<usize>, x: &[f64], y: &mut [f64]) {
+        for s in rows.start / self.slice..rows.end.div_ceil(self.slice) {
+            let among = self.offset[s]..self.offset[s + 1];
+            let (col, val) =
+                (self.col[among.clone()].chunks_exact(sums.len()), self.val[among].chunks_exact(sums.len()));
+            sums.fill(0.0);
+            for (col, val) in col.zip(val) {
+                sums.iter_mut().zip(col).zip(val).for_each(|((sum, j), a)| *sum += a * x[j.at()]);
+            }
+            for (lane, &sum) in sums.iter().enumerate() {
+                if let Some(i) = self.row(s * self.slice + lane) {
+                    y[i - rows.start] = sum;
+                }
+            }
+        }
+    }
+
     /// Columns and values of each of these slices, slot by slot.
     fn slices(&self, among: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
         self.offset[among.start..=among.end].windows(2).zip(among).map(|(range, s)| {
@@ -157,18 +178,11 @@ impl<I: Index> ByRows for Sell<I> {
     }
 
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        let mut sums = [0.0; MOST_SLICE];
-        for (first, slots) in self.slices(rows.start / self.slice..rows.end.div_ceil(self.slice)) {
-            let sums = &mut sums[..self.slice];
-            sums.fill(0.0);
-            for (col, val) in slots {
-                sums.iter_mut().zip(col).zip(val).for_each(|((sum, j), a)| *sum += a * x[j.at()]);
-            }
-            for (lane, &sum) in sums.iter().enumerate() {
-                if let Some(i) = self.row(first + lane) {
-                    y[i - rows.start] = sum;
-                }
-            }
+        // The slice that is chosen here is worth a loop of its own: its sums stay in registers.
+        if self.slice == SLICE {
+            self.multiply_slices(&mut [0.0; SLICE], &rows, x, y);
+        } else {
+            self.multiply_slices(&mut [0.0; MOST_SLICE][..self.slice], &rows, x, y);
         }
         let (apart, csr) = &self.apart;
         let first = apart.partition_point(|i| i.at() < rows.start);
