@@ -307,6 +307,23 @@ impl Team {
             _ => Err(shared.failure()),
         }
     }
+
+    /// What both give; where there are several members, member 1 does `other` meanwhile.
+    pub fn both<A, B: Send>(&mut self, own: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> Result<(A, B)> {
+        if self.members() == 1 {
+            return Ok((own(), other()));
+        }
+        let result = Mutex::new(None);
+        let others = |me: Me| {
+            if me.index == 1 {
+                let value = other();
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            }
+        };
+        let own = self.run(others, |_| own())?;
+        let other = result.into_inner().unwrap_or_else(PoisonError::into_inner);
+        other.map(|other| (own, other)).ok_or_else(|| Error::Internal("member 1 did not run".to_owned()))
+    }
 }
 
 impl Drop for Team {

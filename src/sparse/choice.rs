@@ -47,29 +47,34 @@ impl Wanted {
         self.affordable((kind, kind.size(a)?))
     }
 
-    /// The one that moves the fewest bytes; of equals csr, then the one that comes first.
+    /// The one that moves the fewest bytes; of equals csr, then the one that comes first. What is looked at last takes
+    /// passes over the matrix, and only where it may be better than the best until then.
     fn fewest<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a)?));
         }
-        let csr = (Kind::Csr, Kind::Csr.size(a)?);
-        let blocks = if self.may_have_blocks(a, csr.1.bytes())? { Some(self.blocks(a)?) } else { None };
-        let mut others = [Some(self.slices(a)?), blocks, None];
+        let mut best = (Kind::Csr, Kind::Csr.size(a)?);
         if offsets(a, MOST_DIAGONALS)?.is_some() {
-            others[2] = Some((Kind::Dia, Kind::Dia.size(a)?));
+            self.prefer((Kind::Dia, Kind::Dia.size(a)?), &mut best);
         }
-        let affordable = others.into_iter().flatten().filter(|(_, size)| size.bytes() <= self.memory);
-        Ok(affordable.fold(csr, |best, other| if other.1.bytes() < best.1.bytes() { other } else { best }))
-    }
-
-    /// Whether blocks of some size may take fewer bytes than csr: to count them takes a pass over the matrix each.
-    fn may_have_blocks<I: Index>(&self, a: &Csr<I>, csr: u128) -> Result<bool> {
-        for b in BLOCKS.into_iter().filter(|&b| self.block_size == 0 || self.block_size == b) {
-            if may_take(a, b, csr)? {
-                return Ok(true);
+        let entry = (size_of::<f64>() + size_of::<I>()) as u128;
+        if a.val.len() as u128 * entry < best.1.bytes() {
+            self.prefer(self.slices(a)?, &mut best);
+        }
+        let asked = [self.block_size];
+        for &b in if self.block_size > 0 { &asked[..] } else { &BLOCKS } {
+            if may_take(a, b, best.1.bytes())? {
+                self.prefer((Kind::Bsr(b), Kind::Bsr(b).size(a)?), &mut best);
             }
         }
-        Ok(self.block_size > 0 && !BLOCKS.contains(&self.block_size))
+        Ok(best)
+    }
+
+    /// Takes another where it moves fewer bytes and may be taken.
+    fn prefer(&self, other: (Kind, Size), best: &mut (Kind, Size)) {
+        if other.1.bytes() < best.1.bytes().min(self.memory + 1) {
+            *best = other;
+        }
     }
 
     /// The blocks asked for, or those of the fewest bytes.

@@ -30,6 +30,7 @@ impl<I: Index> Csr<I> {
     }
 
     /// Columns and values of row i.
+    #[inline]
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
         let range = self.ptr[i]..self.ptr[i + 1];
         self.col[range.clone()].iter().map(|c| c.at()).zip(self.val[range].iter().copied())

@@ -53,10 +53,10 @@ impl Dia {
         let rows = a.rows();
         let mut val = zeroed(offset.len() * rows, DIA)?;
         for i in 0..rows {
-            let mut d = 0;
+            let mut diagonals = offset.iter().enumerate();
             for (j, value) in a.row(i) {
-                // Both ascend.
-                d += offset[d..].partition_point(|&o| o < j as i64 - i as i64);
+                // Both ascend, and each entry is on a diagonal.
+                let d = diagonals.find(|(_, o)| **o == j as i64 - i as i64).map_or(0, |(d, _)| d);
                 val[d * rows + i] = value;
             }
         }

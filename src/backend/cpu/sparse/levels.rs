@@ -46,7 +46,12 @@ fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)
     if members <= 1 || rows == 0 {
         return Ok((rows.max(1), zeroed(rows.min(1), WHAT)?, rows.min(1)));
     }
-    let reach = |i: usize| a.row(i).map(|(j, _)| i.abs_diff(j)).max().unwrap_or(0);
+    let reach = |i: usize| {
+        // Columns ascend.
+        let columns = &a.col[a.ptr[i]..a.ptr[i + 1]];
+        let ends = [columns.first(), columns.last()].into_iter().flatten();
+        ends.map(|j| i.abs_diff(j.at())).max().unwrap_or(0)
+    };
     let bandwidth = (0..rows).map(reach).max().unwrap_or(0);
     let mut length = bandwidth.div_ceil(members).clamp(1, rows.div_ceil(members));
     loop {

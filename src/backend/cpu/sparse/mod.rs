@@ -59,11 +59,11 @@ fn rows_of(matrix: AnyCsr) -> usize {
     }
 }
 
-fn made(setup: &Setup, wanted: &Preconditioning, members: usize) -> Result<precondition::Made> {
-    let purpose = Purpose { members, transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
+fn made(setup: &Setup, wanted: &Preconditioning, team: &mut Team) -> Result<precondition::Made> {
+    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
     match setup.matrix {
-        AnyCsr::Narrow(a) => make(a, wanted, &purpose),
-        AnyCsr::Wide(a) => make(a, wanted, &purpose),
+        AnyCsr::Narrow(a) => make(a, wanted, &purpose, team),
+        AnyCsr::Wide(a) => make(a, wanted, &purpose, team),
     }
 }
 
@@ -89,12 +89,12 @@ impl SparseBackend for Cpu {
             }
         };
         state.reserve(setup.own.max(PCG_VECTORS))?;
-        let members = team_for(&mut self.team, rows, setup.threads)?.members();
-        let first = made(setup, &setup.preconditioning, members)?;
+        let team = team_for(&mut self.team, rows, setup.threads)?;
+        let first = made(setup, &setup.preconditioning, team)?;
         state.precondition = first.precondition;
-        state.second = made(setup, &setup.second, members)?.precondition;
+        state.second = made(setup, &setup.second, team)?.precondition;
         state.relaxation = match &setup.relaxing {
-            Some(relaxing) => Some(relaxed(setup.matrix, relaxing, members)?),
+            Some(relaxing) => Some(relaxed(setup.matrix, relaxing, team.members())?),
             None => None,
         };
         let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));

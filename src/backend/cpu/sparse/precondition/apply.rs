@@ -21,8 +21,6 @@ pub trait Apply: Send + Sync {
 /// What M is made for.
 #[derive(Clone, Copy)]
 pub struct Purpose {
-    /// Of the team.
-    pub members: usize,
     /// M^-T is asked for.
     pub transposes: bool,
     /// The matrix is.

@@ -65,8 +65,8 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
     Ok(Split { lower, upper, scale })
 }
 
-/// IC(0) of A + s diag(A).
-pub struct Ic0<I> {
+/// IC(0) of A + s diag(A), or another split of A: s = 0.
+pub struct Factors<I> {
     pub split: Split<I>,
     /// s.
     pub shift: f64,
@@ -74,9 +74,15 @@ pub struct Ic0<I> {
     pub pivot: Option<(usize, f64)>,
 }
 
+impl<I> From<Split<I>> for Factors<I> {
+    fn from(split: Split<I>) -> Self {
+        Self { split, shift: 0.0, pivot: None }
+    }
+}
+
 /// IC(0) with this shift; below 0: with none, or where a pivot is not positive the first of 1e-3, 2e-3, 4e-3, .. with
 /// which all are.
-pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Ic0<I>> {
+pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
     let lower = || Part::of(a, |i, j| j < i, |_, _, entry| entry);
     let mut diagonal = zeroed(a.rows(), WHAT)?;
     for (i, diagonal) in diagonal.iter_mut().enumerate() {
@@ -91,7 +97,7 @@ pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Ic0<I>> {
         match factorize(lower()?, &diagonal, asked)? {
             Ok((lower, scale)) => {
                 let upper = lower.transposed()?;
-                return Ok(Ic0 { split: Split { lower, upper, scale }, shift: asked, pivot: first });
+                return Ok(Factors { split: Split { lower, upper, scale }, shift: asked, pivot: first });
             }
             Err((row, pivot)) if shift >= 0.0 || asked > LAST_SHIFT => {
                 let before = format!("ic0: pivot {pivot:.3e} with shift={asked} in row ");

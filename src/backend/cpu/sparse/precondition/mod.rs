@@ -14,15 +14,16 @@ mod truncated;
 pub use crate::backend::steps::sparse::Preconditioning as Wanted;
 pub use apply::Purpose;
 
+use crate::backend::cpu::sparse::levels::by_levels;
 use crate::error::{Error, Result};
-use crate::runtime::heap::boxed;
+use crate::runtime::heap::{Counted, boxed};
 use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
-use crate::runtime::team::Me;
+use crate::runtime::team::{Me, Team};
 use crate::sparse::{Csr, Index};
 use apply::{Apply, WHAT};
 use chebyshev::Chebyshev;
-use incomplete::{Ic0, ic0, ilu0};
+use incomplete::{Factors, ic0, ilu0};
 use jacobi::Jacobi;
 use split::Split;
 use triangular::Solved;
@@ -67,33 +68,34 @@ impl Made {
 }
 
 /// Makes M of a square matrix.
-pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<Made> {
+pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, team: &mut Team) -> Result<Made> {
     if a.rows() != a.cols {
         let extents = format!("a preconditioner needs a square matrix, this one has {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
     }
-    if purpose.single { make_of::<I, f32>(a, wanted, purpose) } else { make_of::<I, f64>(a, wanted, purpose) }
+    if purpose.single {
+        make_of::<I, f32>(a, wanted, purpose, team)
+    } else {
+        make_of::<I, f64>(a, wanted, purpose, team)
+    }
 }
 
 /// The same with entries of M as V holds them.
-fn make_of<I: Index, V: Real + Send + Sync + 'static>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose) -> Result<Made> {
-    let solved = |split: Split<I>, symmetric: bool| {
-        let transposed =
-            of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(a, split, purpose.members))?;
-        let own = Solved::<I, V>::new(a, split, purpose.members)?;
-        let levels = own.levels();
-        Ok(Made { levels, ..Made::of(own, transposed)? })
-    };
+fn make_of<I: Index, V: Real + Send + Sync + 'static>(
+    a: &Csr<I>,
+    wanted: &Wanted,
+    purpose: &Purpose,
+    team: &mut Team,
+) -> Result<Made> {
     match *wanted {
         Wanted::None => Ok(Made::default()),
         Wanted::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
         Wanted::AbsoluteJacobi => Made::of(Jacobi::new(a, f64::abs)?, None),
-        Wanted::Ssor { omega } => solved(Split::ssor(a, omega)?, purpose.symmetric),
-        Wanted::Ilu0 => solved(ilu0(a)?, purpose.symmetric),
-        Wanted::Ic0 { shift } => {
-            let Ic0 { split, shift, pivot } = ic0(a, shift)?;
-            Ok(Made { shift, pivot, ..solved(split, true)? })
+        Wanted::Ssor { omega } => {
+            solved::<I, V>(a, purpose, purpose.symmetric, team, || Ok(Split::ssor(a, omega)?.into()))
         }
+        Wanted::Ilu0 => solved::<I, V>(a, purpose, purpose.symmetric, team, || Ok(ilu0(a)?.into())),
+        Wanted::Ic0 { shift } => solved::<I, V>(a, purpose, true, team, || ic0(a, shift)),
         Wanted::Neumann { order } => {
             let split = Split::ssor(a, 1.0)?;
             let make = |split| Truncated::<I, V>::new(split, order);
@@ -109,6 +111,23 @@ fn make_of<I: Index, V: Real + Send + Sync + 'static>(a: &Csr<I>, wanted: &Wante
             Made::of(own, transposed)
         }
     }
+}
+
+/// M as two triangles that are solved.
+fn solved<I: Index, V: Real + Send + Sync + 'static>(
+    a: &Csr<I>,
+    purpose: &Purpose,
+    symmetric: bool,
+    team: &mut Team,
+    factors: impl Fn() -> Result<Factors<I>> + Sync,
+) -> Result<Made> {
+    let members = team.members();
+    let (order, factors) = team.both(|| by_levels(a, members), factors)?;
+    let (order, Factors { split, shift, pivot }) = (Counted::new(order?, WHAT)?, factors?);
+    let transposed = of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(&order, split, &mut *team))?;
+    let own = Solved::<I, V>::new(&order, split, team)?;
+    let levels = own.levels();
+    Ok(Made { levels, shift, pivot, ..Made::of(own, transposed)? })
 }
 
 /// What `make` makes of M', where that is another and asked for.
@@ -128,7 +147,6 @@ fn of_transposed<I: Index, M: Apply + 'static>(
 mod tests {
     use super::*;
     use crate::error::RRB_ERR_MATRIX;
-    use crate::runtime::team::Team;
     use crate::sparse::{AnyCsr, Entries, Indices, Matrix, Order};
 
     /// A matrix of `n` rows with the diagonal d(i), and a one below it, which no method here reads.
@@ -141,12 +159,13 @@ mod tests {
         Entries { rows: n, cols: n, order: Order::Coordinates, first, second, base: 0 }.matrix(&values).unwrap()
     }
 
-    const PURPOSE: Purpose = Purpose { members: 1, transposes: true, symmetric: false, single: false };
+    const PURPOSE: Purpose = Purpose { transposes: true, symmetric: false, single: false };
 
     fn made(matrix: &dyn Matrix, wanted: Wanted) -> Result<Made> {
+        let mut team = Team::new(1)?;
         match matrix.any() {
-            AnyCsr::Narrow(a) => make(a, &wanted, &PURPOSE),
-            AnyCsr::Wide(a) => make(a, &wanted, &PURPOSE),
+            AnyCsr::Narrow(a) => make(a, &wanted, &PURPOSE, &mut team),
+            AnyCsr::Wide(a) => make(a, &wanted, &PURPOSE, &mut team),
         }
     }
 
