@@ -240,9 +240,13 @@ pub enum Error {
         /// Where it happened.
         iteration: usize,
     },
-    /// p'Ap of a matrix that should be definite, in a family that has a method for others.
-    #[error("p'Ap = {value:e} in iteration {iteration}: the matrix is indefinite; take {instead}")]
+    /// The same in a family that has a method for others.
+    #[error("{quantity} = {value:e} in iteration {iteration}: {what} is indefinite; take {instead}")]
     Indefinite {
+        /// The quantity.
+        quantity: &'static str,
+        /// What the quantity is positive for.
+        what: &'static str,
         /// Its value.
         value: f64,
         /// Where it happened.

@@ -166,6 +166,50 @@ fn minres_goes_on_where_cg_breaks_down() {
     }
 }
 
+/// What p'Ap is does not depend on the unit of A, and a first one that is zero is no rounding. Off the diagonal as much
+/// as no shift makes up for: M is the diagonal then.
+#[test]
+fn small_systems_that_are_indefinite() {
+    let symmetric = |first: f64, beside: f64, second: f64| {
+        Entries::new(2, 2, &[(0, 0, first), (0, 1, beside), (1, 0, beside), (1, 1, second)])
+    };
+    let unit = |u: f64| symmetric(u, 2.0 * u, u);
+    let cases = [
+        (unit(1.0), [1.0, -1.0], "none"),
+        (unit(1e-11), [1.0, -1.0], "none"),
+        (unit(1e11), [1.0, -1.0], "none"),
+        (symmetric(1.0, 2.5, 4.0), [1.0, -4.0], "jacobi"),
+    ];
+    for (a, b, m) in cases {
+        let solver = a.solver();
+        solver.options(&format!("solver=cg preconditioner={m}")).unwrap();
+        solver.factorize().unwrap();
+        let mut x = [0.0; 2];
+        let failure = solver.solve(&b, &mut x).expect_err(&format!("{:?}", a.entries));
+        failure.expect(status::BREAKDOWN, &["p'Ap = ", "iteration 1", "the matrix is indefinite; take solver=minres"]);
+        solver.options("solver=auto").unwrap();
+        solver.factorize().unwrap();
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+        assert_eq!(solver.int(key::INFO_SOLVER), MINRES);
+        assert!(residual(&a, &b, &x) <= 1e-6);
+    }
+    // A negative entry of the diagonal, by which M divides.
+    let solver = symmetric(-1.0, 0.0, 1.0).solver();
+    solver.options("solver=cg preconditioner=jacobi").unwrap();
+    solver.factorize().unwrap();
+    let failure = solver.solve(&[1.0, 0.5], &mut [0.0; 2]).unwrap_err();
+    failure.expect(status::BREAKDOWN, &["r'M^-1 r = -", "the preconditioner is indefinite; take solver=minres"]);
+    for a in [symmetric(1.0, 1e17, 1.0), symmetric(1e-20, 1.0, 1e-20)] {
+        let solver = a.solver();
+        solver.options("precision=f32").unwrap();
+        solver.factorize().unwrap();
+        assert_eq!((solver.int(key::PRECONDITIONER), solver.int(key::INFO_PRECISION)), (BY_DIAGONAL, 1));
+        let mut x = [0.0; 2];
+        assert_eq!(solver.solve(&[1.0, -2.0], &mut x).unwrap(), status::OK);
+        assert!(residual(&a, &[1.0, -2.0], &x) <= 1e-6);
+    }
+}
+
 /// Entries of M in f32: as good a preconditioner of a well conditioned matrix, to a tolerance that f32 has not; M^-1 r
 /// differs by its rounding.
 #[test]
@@ -201,16 +245,8 @@ fn entries_of_m_in_single_precision() {
     large.factorize().unwrap_err().expect(status::MATRIX, &["precision=f32", "1e60", "take precision=f64"]);
 }
 
-/// Success is said of b - A x alone. `channels` (conductivity 1e6 in channels) at 1e-10: the recurred residual gets
-/// there, x in double precision does not.
-#[test]
-fn a_recurred_residual_is_no_success() {
-    let n: usize = 64;
-    let smooth = |i: usize, j: usize| {
-        let (x, y) = (i as f64 / n as f64, j as f64 / n as f64);
-        (9.0 * x + 3.0 * y).sin() * (7.0 * y - 2.0 * x).cos()
-    };
-    let conductivity = |i: usize, j: usize| if smooth(i, j) > 0.3 { 1e6 } else { 1.0 };
+/// -div k grad u on n x n cells, u = 0 around them; faces have harmonic means.
+fn conducting(n: usize, conductivity: impl Fn(usize, usize) -> f64) -> Entries {
     let mut all = Vec::new();
     for p in 0..n * n {
         let (i, j) = (p % n, p / n);
@@ -228,7 +264,38 @@ fn a_recurred_residual_is_no_success() {
         }
         all.push((p, p, center));
     }
-    let a = Entries::new(n * n, n * n, &all);
+    Entries::new(n * n, n * n, &all)
+}
+
+/// A disc that conducts 1e6 times as well, at 1e-10: the recurred residual gets there, x in double precision does not.
+#[test]
+fn a_tolerance_that_no_double_reaches() {
+    let n: usize = 128;
+    let radius = 100.0 / 512.0 * n as f64;
+    let from_middle = |i: usize| (i as f64 + 0.5 - n as f64 / 2.0).powi(2);
+    let a = conducting(n, |i, j| if from_middle(i) + from_middle(j) < radius * radius { 1e6 } else { 1.0 });
+    let solver = a.solver();
+    let b = rhs(a.rows);
+    for m in ["ic0", "jacobi"] {
+        solver.options(&format!("solver=cg preconditioner={m} rel_tol=1e-10 max_iter=20000")).unwrap();
+        solver.factorize().unwrap();
+        let mut x = vec![0.0; a.rows];
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::NOT_CONVERGED, "{m}");
+        assert_eq!(solver.int(key::STOP_REASON), STAGNATED, "{m}");
+        let told = solver.real(key::FINAL_RESIDUAL);
+        assert!(told > 1e-10 && told < 1e-7, "{m}: as far as x goes, {told:e}");
+    }
+}
+
+/// Success is said of b - A x alone: channels that conduct 1e6 times as well.
+#[test]
+fn a_recurred_residual_is_no_success() {
+    let n: usize = 64;
+    let smooth = |i: usize, j: usize| {
+        let (x, y) = (i as f64 / n as f64, j as f64 / n as f64);
+        (9.0 * x + 3.0 * y).sin() * (7.0 * y - 2.0 * x).cos()
+    };
+    let a = conducting(n, |i, j| if smooth(i, j) > 0.3 { 1e6 } else { 1.0 });
     let b = rhs(a.rows);
     let solver = a.solver();
     for (text, reachable) in [("rel_tol=1e-6", true), ("rel_tol=1e-14", false)] {
@@ -283,6 +350,32 @@ fn ends() {
     solver.options("divergence_limit=1e3").unwrap();
     assert_eq!(solver.solve(&[1.0, 2.0], &mut x).unwrap(), status::NOT_CONVERGED);
     assert!((5..=8).contains(&solver.int(key::ITERATIONS)));
+}
+
+/// A = diag(1, 100) and b = (1, 0.05): cg's first step leaves a residual of about 3.3 |b|, the second one ends.
+/// The limit is one for every method, and it counts from a guess that is far off.
+#[test]
+fn a_residual_beyond_the_limit_has_diverged() {
+    let solver = Entries::new(2, 2, &[(0, 0, 1.0), (1, 1, 100.0), (0, 1, 0.0), (1, 0, 0.0)]).solver();
+    let b = [1.0, 0.05];
+    for (limit, wanted) in [(2.0, status::NOT_CONVERGED), (4.0, status::OK)] {
+        solver.options(&format!("solver=cg preconditioner=none divergence_limit={limit}")).unwrap();
+        solver.factorize().unwrap();
+        let mut x = [0.0; 2];
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), wanted, "{limit}");
+        if wanted == status::NOT_CONVERGED {
+            assert_eq!((solver.int(key::STOP_REASON), solver.int(key::ITERATIONS), x), (DIVERGED, 1, [0.0; 2]));
+        }
+    }
+    let a = named("poisson2d_20");
+    let (solver, b) = (a.solver(), rhs(a.rows));
+    for method in ["cg", "bicg", "bicgstab", "gmres", "idr", "minres", "gauss_seidel"] {
+        solver.options(&format!("solver={method} divergence_limit=0 rel_tol=1e-3 max_iter=2000")).unwrap();
+        solver.factorize().unwrap();
+        let mut x = vec![1e12; a.rows];
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK, "{method}");
+        assert!(residual(&a, &b, &x) <= 1.01e-3, "{method}");
+    }
 }
 
 /// `restart`, `shadow` and `max_iter` act at once, others at the next factorize; products may come between.

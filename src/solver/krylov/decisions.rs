@@ -165,6 +165,8 @@ mod tests {
                 definite: true,
                 confirms: false,
                 divergence: f64::INFINITY,
+                same_unit: true,
+                general: false,
             };
             let mut at = Iteration::new(Start { norm2: numbers.size(), iterations: (numbers.next() % 3) as usize });
             (at.rho, at.alpha, at.beta) = (numbers.size(), numbers.real(), numbers.real());

@@ -60,6 +60,8 @@ enum Check {
     Continue(f64),
     /// The loop ends.
     End(LoopEnding),
+    /// The residual has grown beyond the limit.
+    Diverged,
 }
 
 /// The policies of a run.
@@ -106,6 +108,7 @@ pub fn pcg<S: PcgSteps + ?Sized>(
                 policies.confirm(s, &at, ending)
             }
             // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>
+            Check::Diverged => Next::End(at.ended(StopReason::Diverged)),
             Check::Continue(rho) => policies.change_direction(s, &mut at, rho, replaced)?,
         };
     }
@@ -210,7 +213,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         let LoopEnding::Broken { quantity, value } = end.ending else {
             return Ok(self.confirm(s, at, end.ending));
         };
-        if !rounding::negligible(self.test, value, f64::INFINITY, at.largest_rho)
+        if !rounding::negligible(self.test, quantity, value, f64::INFINITY, at.largest_rho)
             && !rounding::cancelled(s, self.test, quantity, value)
         {
             let iteration = at.iterations + usize::from(quantity == ENERGY);
@@ -240,6 +243,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
             Code::Met => return Ok(Check::End(LoopEnding::Met)),
             Code::MaxIter => return Ok(Check::End(LoopEnding::Cut)),
             _ if at.stopped => return Ok(Check::End(LoopEnding::Cut)),
+            _ if at.norm > test.divergence => return Ok(Check::Diverged),
             _ => {}
         }
         if test.norm == Norm::True2 {

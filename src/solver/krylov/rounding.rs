@@ -20,14 +20,18 @@ pub(super) fn explains<S: PcgSteps + ?Sized>(
     quantity: &str,
     square: f64,
 ) -> bool {
-    negligible(test, square, at.norm2, at.largest_rho)
+    if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {
+        return false;
+    }
+    negligible(test, quantity, square, at.norm2, at.largest_rho)
         || at.iterations > 0 && square <= 0.0 && s.replaces_residual()
         || cancelled(s, test, quantity, square)
 }
 
-/// The residual has vanished, <r, r> = `norm2`, or the square is small against the largest one.
-pub(super) fn negligible(test: &Test, square: f64, norm2: f64, largest_rho: f64) -> bool {
-    square <= 0.0 && (norm2.sqrt() <= test.vanishing || -square <= NEGLIGIBLE * largest_rho)
+/// The residual has vanished, <r, r> = `norm2`, or the square is small against the largest one of its unit.
+pub(super) fn negligible(test: &Test, quantity: &str, square: f64, norm2: f64, largest_rho: f64) -> bool {
+    let compares = quantity != ENERGY || test.same_unit;
+    square <= 0.0 && (norm2.sqrt() <= test.vanishing || compares && -square <= NEGLIGIBLE * largest_rho)
 }
 
 /// r'M^-1 r of a definite M; p'Ap where the terms of that sum, |p|'|A||p| <= 2 max center <p, p>, are large against it.

@@ -25,9 +25,12 @@ pub struct Test {
     pub definite: bool,
     /// Convergence seen on the recurred residual is confirmed on a recomputed one here; else the caller does it.
     pub confirms: bool,
-    /// A norm above this, or one that is not finite, ends the run as diverged; infinity in the families of CG, where
-    /// p'Ap tells.
+    /// A norm above this ends the run as diverged; over numbered vectors, one that is not finite, too.
     pub divergence: f64,
+    /// M has the unit of A: r'M^-1 r tells what p'Ap may be beside.
+    pub same_unit: bool,
+    /// A may be indefinite, and is not nearly singular by its kind: p'Ap = 0 at the start is no rounding.
+    pub general: bool,
 }
 
 /// Where PCG begins: x, r = b - A x, and iterations done before.

@@ -97,6 +97,8 @@ impl Line {
             definite: true,
             confirms: true,
             divergence: f64::INFINITY,
+            same_unit: true,
+            general: false,
         }
     }
 
@@ -419,6 +421,12 @@ fn squares_that_are_rounding_are_no_breakdown() {
     assert!(!explains(&test, &at, SQUARE, small), "positive");
     assert!(!explains(&test, &at, SQUARE, -2.0 * small));
     assert!(!explains(&test, &at, SQUARE, f64::NAN));
+    assert!(explains(&test, &at, ENERGY, -small), "beside the largest, of the same unit");
+    assert!(!explains(&Test { same_unit: false, ..test }, &at, ENERGY, -small), "of another");
+    let start = Iteration { iterations: 0, ..somewhere() };
+    assert!(explains(&test, &start, ENERGY, 0.0), "of A nearly singular");
+    assert!(!explains(&Test { general: true, ..test }, &start, ENERGY, 0.0), "of A indefinite");
+    assert!(explains(&Test { general: true, ..test }, &at, ENERGY, 0.0), "later");
     assert!(explains(&test, &Iteration { norm2: 0.0, ..somewhere() }, SQUARE, -1.0), "the residual has vanished");
     assert!(explains(&Test { definite: true, ..test }, &at, SQUARE, -1.0), "M is known");
     assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");

@@ -132,6 +132,8 @@ impl System {
             definite: false,
             confirms: false,
             divergence: 1e10 * size,
+            same_unit: false,
+            general: true,
         }
     }
 }

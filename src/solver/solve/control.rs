@@ -47,8 +47,12 @@ pub struct Control<'a> {
     pub method: Option<&'a dyn Method>,
     /// Goes on where PCG breaks down, with the second M.
     pub second: Option<&'a dyn Method>,
-    /// A residual of more than this times the reference has diverged.
+    /// A residual of more than this times the reference, and times the first one, has diverged.
     pub divergence: f64,
+    /// M has the unit of A.
+    pub same_unit: bool,
+    /// A may be indefinite.
+    pub general: bool,
 }
 
 /// A method over numbered vectors. It ends on the recurred residual, which the solve confirms.
@@ -73,6 +77,8 @@ impl<'a> Control<'a> {
             method: None,
             second: None,
             divergence: f64::INFINITY,
+            same_unit: true,
+            general: false,
         }
     }
 

@@ -114,7 +114,10 @@ impl<'c> Solve<'c> {
             confirms: !checks,
             center_max: c.seen.center_max,
             definite: c.definite,
-            divergence: c.divergence * reference,
+            // A guess may be far off.
+            divergence: c.divergence * reference.max(norms.initial),
+            same_unit: c.same_unit,
+            general: c.general,
         };
         // On a singular system rounding leaves the recurred residual a constant, too.
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };

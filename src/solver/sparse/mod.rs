@@ -20,7 +20,7 @@ use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Method, Places, Seen, apply, solve};
 use crate::sparse::{Matrix, Stored, check_finite};
 use methods::{Numbered, vectors};
-use plan::{Plan, plan, preconditioning};
+use plan::{Plan, plan};
 
 /// What works with a matrix.
 pub struct Sparse {
@@ -135,9 +135,9 @@ impl Sparse {
         let mut plan = plan(options, &seen)?;
         self.make_product(matrix, options)?;
         let made = match (self.set_up(matrix, &plan, options), plan.otherwise) {
-            (Err(error), Some(otherwise)) if error.status() == RRB_ERR_MATRIX => {
-                plan.preconditioner = otherwise;
-                plan.preconditioning = preconditioning(otherwise, plan.solver, options)?;
+            // Of a pivot.
+            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
+                plan.take_preconditioner(otherwise, options)?;
                 self.set_up(matrix, &plan, options)?
             }
             (made, _) => made?,
@@ -220,6 +220,8 @@ impl Sparse {
         // |p|'|A||p| <= norm(A) <p, p>, which is taken for twice the largest center.
         let seen = Seen { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
+        control.general = true;
+        control.same_unit = system.plan.preconditioner != Preconditioner::None;
         control.method = system.method.as_ref().map(|method| method as &dyn Method);
         control.second = system.second.as_ref().map(|method| method as &dyn Method);
         control.divergence = match options.real(opt::DIVERGENCE_LIMIT) {
@@ -244,8 +246,9 @@ impl Sparse {
         let outcome = self.run(matrix, arrays, options, observer, solve);
         let is_cg = self.system.as_ref().is_some_and(|system| system.plan.solver == Solver::Cg);
         match outcome {
-            Err(Error::Breakdown { quantity: ENERGY, value, iteration }) if is_cg && value.is_finite() => {
-                Err(Error::Indefinite { value, iteration, instead: "solver=minres" })
+            Err(Error::Breakdown { quantity, value, iteration }) if is_cg && value.is_finite() => {
+                let what = if quantity == ENERGY { "the matrix" } else { "the preconditioner" };
+                Err(Error::Indefinite { quantity, what, value, iteration, instead: "solver=minres" })
             }
             outcome => outcome,
         }

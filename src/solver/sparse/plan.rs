@@ -10,7 +10,7 @@ pub struct Plan {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub preconditioning: Preconditioning,
-    /// Where M has a pivot that is zero: chosen for a matrix, not asked for.
+    /// Where M has a pivot that it may not have: chosen for a matrix, not asked for.
     pub otherwise: Option<Preconditioner>,
     /// The matrix is.
     pub symmetric: bool,
@@ -49,32 +49,43 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
         asked => asked,
     };
     check_preconditioner(preconditioner, solver, seen)?;
-    let chosen_lu = asked_m == Preconditioner::Auto && preconditioner == Preconditioner::Ilu0;
+    let factors = matches!(preconditioner, Preconditioner::Ic0 | Preconditioner::Ilu0);
     let absolute = if seen.zero_diagonal.is_none() { Preconditioning::AbsoluteJacobi } else { Preconditioning::None };
     let falls_back = asked == Solver::Auto && solver == Solver::Cg;
     Ok(Plan {
         solver,
         preconditioner,
         preconditioning: preconditioning(preconditioner, solver, options)?,
-        otherwise: chosen_lu.then_some(match seen.zero_diagonal {
+        otherwise: (factors && asked_m == Preconditioner::Auto).then_some(match seen.zero_diagonal {
             Some(_) => Preconditioner::None,
             None => Preconditioner::Jacobi,
         }),
         second: falls_back.then_some(absolute),
         symmetric: seen.asymmetry.is_none(),
-        precision: match options.choice(opt::PRECISION) {
-            Precision::F32 if has_entries(preconditioner) => Precision::F32,
-            _ => Precision::F64,
-        },
+        precision: precision(preconditioner, options),
         relaxing: relaxing(solver, options)?,
         definite: seen.not_positive.is_none()
             && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
     })
 }
 
-/// M has more than a diagonal, which is kept in f64.
-fn has_entries(preconditioner: Preconditioner) -> bool {
-    !matches!(preconditioner, Preconditioner::None | Preconditioner::Jacobi)
+impl Plan {
+    /// Another M for the same method.
+    pub fn take_preconditioner(&mut self, preconditioner: Preconditioner, options: &Options) -> Result<()> {
+        self.preconditioner = preconditioner;
+        self.preconditioning = preconditioning(preconditioner, self.solver, options)?;
+        self.precision = precision(preconditioner, options);
+        Ok(())
+    }
+}
+
+/// Of the entries of M: a diagonal is kept in f64.
+fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
+    match (preconditioner, options.choice(opt::PRECISION)) {
+        (Preconditioner::None | Preconditioner::Jacobi, _) => Precision::F64,
+        (_, Precision::F32) => Precision::F32,
+        _ => Precision::F64,
+    }
 }
 
 /// Blocks of `ordering=blocks`, where they are not given.
