@@ -1,6 +1,6 @@
 //! Levels of the natural order of rows, for sweeps and triangular systems.
 
-use super::stages::{Order, by_level};
+use super::stages::{Order, UNIT, by_level};
 use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::sparse::{Csr, Index};
 use std::ops::Range;
@@ -13,8 +13,8 @@ const WHAT: &str = "levels of rows";
 const OPEN: usize = 4;
 
 /// Rows of a piece at least: below, a barrier takes longer than the rows between two. Where such pieces wait for one
-/// another, single rows are pieces, and so many of a level a unit.
-const LEAST: usize = 64;
+/// another, single rows are pieces.
+const LEAST: usize = UNIT;
 
 /// The natural order for a team. Pieces of consecutive rows are units, of which a level has one or more for each
 /// member: each comes after every piece before it that it reads, and after every one that reads its old values, so in
@@ -27,7 +27,7 @@ pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     reserve(&mut order.rows, a.rows(), WHAT)?;
     let mut turns = Turns::new(a)?;
     for range in starts.windows(2) {
-        for unit in sorted[range[0]..range[1]].chunks(if length == 1 { LEAST } else { 1 }) {
+        for unit in sorted[range[0]..range[1]].chunks(if length == 1 { UNIT } else { 1 }) {
             for piece in unit {
                 let start = piece.at() * length;
                 turns.take(a, start..(start + length).min(a.rows()), &mut order.rows);

@@ -13,12 +13,10 @@ const WHAT: &str = "the order of rows";
 /// member saves no more than half of 2 nanoseconds for each of these.
 const NARROW: usize = 2048;
 
-/// Pieces of a level whose rows take turns: a row of a piece waits for the one before, some 40 cycles, in which rows of
-/// the others are done.
-const BUNDLE: usize = 4;
+/// Rows of a unit whose rows do not wait for one another.
+pub const UNIT: usize = 64;
 
-/// Rows in the order of work. A piece is a few consecutive rows, done in order; pieces of a level do not wait for one
-/// another; up to `BUNDLE` of them are a unit, which one member does.
+/// Rows in the order of work. Units of a level do not wait for one another; one member does a unit, row by row.
 pub struct Order<I> {
     /// The row at each place.
     pub rows: Vec<I>,
@@ -29,30 +27,17 @@ pub struct Order<I> {
 }
 
 impl<I: Index> Order<I> {
-    /// From the rows where pieces begin, and the end, and the level of each piece; there are `levels`, none empty.
-    pub fn new(pieces: &[usize], level: &[I], levels: usize) -> Result<Self> {
-        let (sorted, starts) = by_level(level, levels)?;
-        let mut order = Self { rows: Vec::new(), units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
-        reserve(&mut order.rows, pieces[level.len()], WHAT)?;
-        reserve(&mut order.levels, levels, WHAT)?;
+    /// From the level of each row; there are `levels`, none empty, and rows of one do not wait for one another.
+    pub fn new(level: &[I], levels: usize) -> Result<Self> {
+        let (rows, starts) = by_level(level, levels)?;
+        let mut order = Self { rows, units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
         for range in starts.windows(2) {
-            for bundle in sorted[range[0]..range[1]].chunks(BUNDLE) {
-                order.interleave(pieces, bundle);
-                push(&mut order.units, order.rows.len(), WHAT)?;
+            for unit in (range[0]..range[1]).step_by(UNIT) {
+                push(&mut order.units, range[1].min(unit + UNIT), WHAT)?;
             }
-            order.levels.push(order.units.len() - 1);
+            push(&mut order.levels, order.units.len() - 1, WHAT)?;
         }
         Ok(order)
-    }
-
-    /// The first rows of all pieces, the second ones, and so on.
-    fn interleave(&mut self, pieces: &[usize], bundle: &[I]) {
-        let rows = |piece: &I| pieces[piece.at()]..pieces[piece.at() + 1];
-        let longest = bundle.iter().map(|piece| rows(piece).len()).max().unwrap_or(0);
-        for step in 0..longest {
-            let of_step = bundle.iter().filter_map(|piece| rows(piece).nth(step));
-            self.rows.extend(of_step.map(I::of));
-        }
     }
 
     /// Bytes of all arrays.
@@ -61,7 +46,7 @@ impl<I: Index> Order<I> {
     }
 }
 
-/// Pieces, level by level, ascending in a level, and where levels begin, and the end.
+/// Rows, or pieces of them, level by level, ascending in a level, and where levels begin, and the end.
 pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
     for level in level {
@@ -150,13 +135,16 @@ mod tests {
     use crate::runtime::team::Team;
     use std::sync::Mutex;
 
-    /// Pieces of three rows, of one, two, one, one and two, of which level 1 has five.
+    /// Levels of 1, 150 and 2 rows.
     #[test]
-    fn pieces_of_a_level_take_turns() {
-        let pieces = [0, 3, 4, 6, 7, 8, 10];
-        let order = Order::<u32>::new(&pieces, &[1, 1, 0, 1, 1, 1], 2).unwrap();
-        assert_eq!(order.rows, [4, 5, 0, 3, 6, 7, 1, 2, 8, 9]);
-        assert_eq!((order.units, order.levels), (vec![0, 2, 8, 10], vec![0, 1, 3]));
+    fn rows_of_a_level_ascend() {
+        let mut level = vec![1_u32; 153];
+        (level[5], level[7], level[152]) = (2, 0, 2);
+        let order = Order::new(&level, 3).unwrap();
+        let (of_level, last) = order.rows[1..].split_at(150);
+        assert_eq!((order.rows[0], last), (7, &[5, 152][..]));
+        assert!(of_level.is_sorted() && of_level.iter().all(|&row| level[row as usize] == 1));
+        assert_eq!((order.units, order.levels), (vec![0, 1, 65, 129, 151, 153], vec![0, 1, 4, 5]));
     }
 
     /// Wide and narrow levels: every unit once, those of a level after all of the levels before it, and the narrow ones

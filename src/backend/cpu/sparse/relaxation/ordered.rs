@@ -4,7 +4,7 @@ use super::rows::{Rows, WHAT};
 use super::sweep::Sweep;
 use crate::backend::cpu::sparse::stages::{Order, Stages};
 use crate::backend::cpu::sparse::values::Values;
-use crate::error::{Result, collected, push, zeroed};
+use crate::error::{Result, push, zeroed};
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index, accumulate, restart};
@@ -70,7 +70,7 @@ impl<I: Index> Sweep for Ordered<I> {
 }
 
 /// Colours in the order of rows: a row takes the first one that no row before it has which an entry of A or A' joins
-/// with it. Two are the red-black order. A piece is a row.
+/// with it. Two are the red-black order.
 pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
     let readers = readers_before(a)?;
     let mut colour = zeroed::<I>(a.rows(), WHAT)?;
@@ -87,8 +87,7 @@ pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
         }
         colour[i] = I::of(free);
     }
-    let rows = collected(0..=a.rows(), WHAT)?;
-    Order::new(&rows, &colour, taken.len())
+    Order::new(&colour, taken.len())
 }
 
 /// For each row the rows before it that read it.
