@@ -183,8 +183,8 @@ choices! {
         MaxIter = 4 "max_iter",
         /// The monitor asked:
         Monitor = 5 "monitor",
-        /// The recurred residual met the test or is rounding alone; the recomputed one missed it and gets no smaller. Or
-        /// the method divides by a number that has vanished: take another:
+        /// The recurred residual met the test or is rounding alone; the recomputed one missed it and gets no smaller.
+        /// Or the method divides by a number that has vanished, and another may go on:
         Stagnated = 6 "stagnated",
         /// A positive quantity was not:
         Breakdown = 7 "breakdown",

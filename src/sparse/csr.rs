@@ -29,6 +29,13 @@ impl<I: Index> Csr<I> {
         self.ptr[i + 1] - self.ptr[i]
     }
 
+    /// Columns and values of row i, as they lie.
+    #[inline]
+    pub fn slices(&self, i: usize) -> (&[I], &[f64]) {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        (&self.col[range.clone()], &self.val[range])
+    }
+
     /// Columns and values of row i.
     #[inline]
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {

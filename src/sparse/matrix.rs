@@ -50,7 +50,7 @@ impl Width for u64 {
 }
 
 /// A matrix.
-pub trait Matrix {
+pub trait Matrix: Sync {
     fn facts(&self) -> Facts;
     /// Entries of the longest row.
     fn longest_row(&self) -> usize;

@@ -91,6 +91,8 @@ pub trait SparseBackend: Send {
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// y = A x by a team of at most `threads`.
     fn multiply(&mut self, a: &dyn Stored, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// Both, at the same time where a matrix of so many rows is worth a team of `threads`.
+    fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()>;
     /// Bytes of all arrays.
     fn bytes(&self) -> usize;
     /// Threads in use.

@@ -18,9 +18,10 @@ use crate::options::{Backend, Choice, Format, Options, Precision, Preconditioner
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Method, Places, Seen, apply, solve};
-use crate::sparse::{Matrix, Stored, check_finite};
+use crate::sparse::{Inspection, Matrix, Stored, check_finite};
 use methods::{Numbered, vectors};
 use plan::{Plan, plan};
+use std::sync::{Mutex, PoisonError};
 
 /// What works with a matrix.
 pub struct Sparse {
@@ -131,9 +132,8 @@ impl Sparse {
             let extents = format!("this one has {} rows and {} columns", facts.rows, facts.cols);
             return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
         }
-        let seen = matrix.inspect()?;
+        let seen = self.inspect(matrix, options)?;
         let mut plan = plan(options, &seen)?;
-        self.make_product(matrix, options)?;
         let made = match (self.set_up(matrix, &plan, options), plan.otherwise) {
             // Of a pivot.
             (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
@@ -154,6 +154,23 @@ impl Sparse {
             made,
         });
         Ok(())
+    }
+
+    /// Looks at the matrix, and makes its format meanwhile, where that is not there.
+    fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
+        if self.product.as_ref().is_some_and(|product| product.fits(options)) {
+            return matrix.inspect();
+        }
+        // Two formats at once might be too much.
+        self.product = None;
+        let (mut seen, product) = (None, Mutex::new(None));
+        let make = || *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(Product::new(matrix, options));
+        let rows = matrix.facts().rows;
+        self.backend.both(rows, self.machine.threads, &mut || seen = Some(matrix.inspect()), &make)?;
+        let undone = || Error::Internal("a thread of the setup did not run".to_owned());
+        let seen = seen.ok_or_else(undone)??;
+        self.product = Some(product.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or_else(undone)??);
+        Ok(seen)
     }
 
     fn set_up(&mut self, matrix: &dyn Matrix, plan: &Plan, options: &Options) -> Result<Made> {

@@ -140,6 +140,10 @@ impl SparseBackend for Cpu {
         team.run(work, work)
     }
 
+    fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
+        team_for(&mut self.team, rows, threads)?.both(own, other).map(drop)
+    }
+
     fn bytes(&self) -> usize {
         self.state.as_ref().map_or(0, State::bytes)
     }

@@ -1,7 +1,7 @@
 //! Rows in an order of work, in stages that a team does one after another: parts of a stage do not wait for one
 //! another, so members share them. What a row computes does not depend on who does it.
 
-use crate::error::{Result, collected, push, reserve, zeroed};
+use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::team::Me;
 use crate::sparse::{Index, accumulate, restart};
 use std::ops::Range;

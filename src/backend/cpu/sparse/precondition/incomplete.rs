@@ -21,47 +21,52 @@ const NONE: usize = usize::MAX;
 /// ILU(0), row by row: l_ik = w_k / d_k, w_j = w_j - l_ik u_kj where row i has an entry. A = (I + L) (D + U_D) but for
 /// what is dropped, so that U = D^-1 U_D and G = D^-1.
 pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
-    let mut values = Vec::new();
-    reserve(&mut values, a.val.len(), WHAT)?;
-    values.extend_from_slice(&a.val);
-    let (mut diagonal, mut place): (Vec<usize>, Vec<usize>) = (zeroed(a.rows(), WHAT)?, zeroed(a.rows(), WHAT)?);
+    let rows = a.rows();
+    let below = a.entries().filter(|&(i, j, _)| j < i).count();
+    let (mut lower, mut upper) = (Part::with_room(rows, below)?, Part::with_room(rows, a.val.len() - below)?);
+    let (mut pivots, mut place): (Vec<f64>, Vec<usize>) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
     place.fill(NONE);
-    for i in 0..a.rows() {
-        let row = a.ptr[i]..a.ptr[i + 1];
-        for k in row.clone() {
-            place[a.col[k].at()] = k;
+    let mut w = Vec::new();
+    reserve(&mut w, a.longest_row(), WHAT)?;
+    for i in 0..rows {
+        let (col, val) = a.slices(i);
+        for (k, j) in col.iter().enumerate() {
+            place[j.at()] = k;
         }
-        diagonal[i] = place[i];
-        if diagonal[i] == NONE {
+        let diagonal = place[i];
+        if diagonal == NONE {
             let after = " has no entry on the diagonal, which ilu0 needs; take preconditioner=none";
             return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(i), after));
         }
-        for k in row.start..diagonal[i] {
-            let above = a.col[k].at();
-            let factor = values[k] / values[diagonal[above]];
-            values[k] = factor;
-            for m in diagonal[above] + 1..a.ptr[above + 1] {
-                let at = place[a.col[m].at()];
-                if at != NONE {
-                    values[at] -= factor * values[m];
+        w.clear();
+        w.extend_from_slice(val);
+        for k in 0..diagonal {
+            let above = col[k].at();
+            let factor = w[k] / pivots[above];
+            w[k] = factor;
+            for (j, u) in upper.row(above) {
+                if place[j] != NONE {
+                    w[place[j]] -= factor * u;
                 }
             }
         }
-        if values[diagonal[i]] == 0.0 || !values[diagonal[i]].is_finite() {
-            let before = format!("ilu0: pivot {} in row ", values[diagonal[i]]);
+        if w[diagonal] == 0.0 || !w[diagonal].is_finite() {
+            let before = format!("ilu0: pivot {} in row ", w[diagonal]);
             let after = "; order the rows otherwise, or take preconditioner=jacobi";
             return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), after));
         }
-        for k in row {
-            place[a.col[k].at()] = NONE;
+        pivots[i] = w[diagonal];
+        lower.push_row(&col[..diagonal], &w[..diagonal]);
+        upper.push_row(&col[diagonal + 1..], &w[diagonal + 1..]);
+        for j in col {
+            place[j.at()] = NONE;
         }
     }
-    let mut scale = zeroed(a.rows(), WHAT)?;
-    scale.iter_mut().zip(&diagonal).for_each(|(scale, &at)| *scale = 1.0 / values[at]);
-    let factored =
-        |i: usize, j: usize| values[a.ptr[i] + a.col[a.ptr[i]..a.ptr[i + 1]].partition_point(|c| c.at() < j)];
-    let lower = Part::of(a, |i, j| j < i, |i, j, _| factored(i, j))?;
-    let upper = Part::of(a, |i, j| j > i, |i, j, _| scale[i] * factored(i, j))?;
+    let mut scale = pivots;
+    scale.iter_mut().for_each(|d| *d = 1.0 / *d);
+    for (g, row) in scale.iter().zip(upper.ptr.windows(2)) {
+        upper.val[row[0]..row[1]].iter_mut().for_each(|u| *u *= g);
+    }
     Ok(Split { lower, upper, scale })
 }
 
@@ -83,18 +88,20 @@ impl<I> From<Split<I>> for Factors<I> {
 /// IC(0) with this shift; below 0: with none, or where a pivot is not positive the first of 1e-3, 2e-3, 4e-3, .. with
 /// which all are.
 pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
-    let lower = || Part::of(a, |i, j| j < i, |_, _, entry| entry);
-    let mut diagonal = zeroed(a.rows(), WHAT)?;
-    for (i, diagonal) in diagonal.iter_mut().enumerate() {
-        *diagonal = a.get(i, i).unwrap_or(0.0);
-        if *diagonal <= 0.0 {
+    let mut entries = 0;
+    for i in 0..a.rows() {
+        let (col, val) = a.slices(i);
+        let below = below(col, i);
+        entries += below;
+        let diagonal = if col.get(below).is_some_and(|j| j.at() == i) { val[below] } else { 0.0 };
+        if diagonal <= 0.0 {
             let before = format!("ic0 needs a positive diagonal, got {diagonal:e} in row ");
             return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), "; take solver=minres"));
         }
     }
     let (mut asked, mut first) = (shift.max(0.0), None);
     loop {
-        match factorize(lower()?, &diagonal, asked)? {
+        match factorize(a, entries, asked)? {
             Ok((lower, scale)) => {
                 let upper = lower.transposed()?;
                 return Ok(Factors { split: Split { lower, upper, scale }, shift: asked, pivot: first });
@@ -115,20 +122,29 @@ pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
     }
 }
 
+/// Entries of a row before the diagonal.
+fn below<I: Index>(col: &[I], row: usize) -> usize {
+    col.partition_point(|j| j.at() < row)
+}
+
 /// L and 1 / D, or a row whose pivot is not positive.
 type Factored<I> = std::result::Result<(Part<I>, Vec<f64>), (usize, f64)>;
 
 /// A + s diag(A) = (I + L) D (I + L') but for what is dropped, row by row: l_ij d_j = a_ij - sum over k < j of
-/// (l_ik d_k) l_jk, d_i = (1 + s) a_ii - sum over k of l_ik (l_ik d_k), where rows i and j have entries k.
-fn factorize<I: Index>(mut l: Part<I>, diagonal: &[f64], shift: f64) -> Result<Factored<I>> {
-    let rows = l.rows();
+/// (l_ik d_k) l_jk, d_i = (1 + s) a_ii - sum over k of l_ik (l_ik d_k), where rows i and j have entries k. L has so
+/// many entries, and each row of A a diagonal.
+fn factorize<I: Index>(a: &Csr<I>, entries: usize, shift: f64) -> Result<Factored<I>> {
+    let rows = a.rows();
+    let mut l = Part::with_room(rows, entries)?;
     let mut inverse = zeroed(rows, WHAT)?;
     // l_ik d_k of the row in work.
     let (mut scaled, mut is_in) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
     for i in 0..rows {
-        let row = l.ptr[i]..l.ptr[i + 1];
-        let mut pivot = (1.0 + shift) * diagonal[i];
-        for at in row.clone() {
+        let (col, val) = a.slices(i);
+        let (below, first) = (below(col, i), l.col.len());
+        l.push_row(&col[..below], &val[..below]);
+        let mut pivot = (1.0 + shift) * val[below];
+        for at in first..first + below {
             let j = l.col[at].at();
             let mut sum = l.val[at];
             for (k, value) in l.row(j) {
@@ -140,8 +156,8 @@ fn factorize<I: Index>(mut l: Part<I>, diagonal: &[f64], shift: f64) -> Result<F
             l.val[at] = sum * inverse[j];
             pivot -= l.val[at] * sum;
         }
-        for at in row {
-            is_in[l.col[at].at()] = false;
+        for j in &col[..below] {
+            is_in[j.at()] = false;
         }
         if !pivot.is_finite() || pivot <= 0.0 {
             return Ok(Err((i, pivot)));

@@ -53,6 +53,23 @@ impl<I: Index> Part<I> {
         Ok(Self { ptr, col, val })
     }
 
+    /// No row, and room for so many.
+    pub fn with_room(rows: usize, entries: usize) -> Result<Self> {
+        let mut part = Self { ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
+        reserve(&mut part.ptr, rows + 1, WHAT)?;
+        reserve(&mut part.col, entries, WHAT)?;
+        reserve(&mut part.val, entries, WHAT)?;
+        part.ptr.push(0);
+        Ok(part)
+    }
+
+    /// One row more, for which there is room.
+    pub fn push_row(&mut self, col: &[I], val: &[f64]) {
+        self.col.extend_from_slice(col);
+        self.val.extend_from_slice(val);
+        self.ptr.push(self.col.len());
+    }
+
     pub fn rows(&self) -> usize {
         self.ptr.len() - 1
     }
