@@ -38,7 +38,8 @@
 #define RRB_ERR_STATE         (-5)  /* calls in the wrong order: factorize (smoother_: set_patches) must come (again)
                                        first */
 #define RRB_ERR_UNSUPPORTED   (-6)  /* not offered by this build or this method */
-#define RRB_ERR_MATRIX       (-20)  /* zero or negative center or pivot, or a singular block */
+#define RRB_ERR_MATRIX       (-20)  /* zero or negative center or pivot, a singular block; not symmetric, an empty
+                                       row (sparse_) */
 #define RRB_ERR_NOT_FINITE   (-21)  /* NaN or infinity in an input array, or a result too large for a double */
 #define RRB_ERR_BREAKDOWN    (-22)  /* the matrix or the preconditioner is indefinite; x is as given */
 #define RRB_ERR_INCOMPATIBLE (-23)  /* singular system whose right-hand side has a component in the null space */
@@ -166,8 +167,9 @@
 #define RRB_OPT_DEGREE                513  /* of the polynomial of chebyshev */
 #define RRB_OPT_TRANSPOSE             514  /* how bicg multiplies with A': by a copy, or without one; auto: by a copy
                                               unless that is above format_memory */
-#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a residual above this times its reference ends a solve; 0: 1e10, or
-                                              1e100 of jacobi, gauss_seidel and sor */
+#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a residual above this times its reference, or the first one where that
+                                              is larger, ends a solve; 0: 1e10, or 1e100 of jacobi, gauss_seidel and
+                                              sor */
 #define RRB_OPT_FORMAT_MEMORY         516  /* bytes that the arrays of a format other than csr may take */
 
 /* Results: keys of get. */
@@ -186,9 +188,9 @@
 #define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle */
 #define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle (not sparse_) */
 #define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0
-                                                 before two iterations (not smoother_) */
+                                                 before two iterations, and but for cg (not smoother_) */
 #define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A seen by the last solve; 0 before two
-                                                 iterations (not smoother_) */
+                                                 iterations, and but for cg (not smoother_) */
 #define RRB_INFO_BACKEND                1011  /* the one in use */
 #define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use, -1: none (not sparse_) */
 #define RRB_INFO_THREADS                1013  /* threads in use */
@@ -237,13 +239,16 @@
 #define RRB_INFO_EMPTY_ROWS             1410  /* rows without entries */
 #define RRB_INFO_DUPLICATES             1411  /* entries given at a place that had one, which were added */
 #define RRB_INFO_COLOURS                1412  /* colours of ordering = multicolour */
-#define RRB_INFO_SWEEP_LEVELS           1413  /* levels of rows that do not wait for each other, in a sweep or a
-                                                 triangular solve */
+#define RRB_INFO_SWEEP_LEVELS           1413  /* levels of pieces of rows that do not wait for each other, in a sweep
+                                                 or a triangular solve; 1 by one thread */
 #define RRB_INFO_SHIFT                  1414  /* of ic0 in use */
 #define RRB_INFO_BYTES_PER_NONZERO      1415  /* of the format in use, with x and y, which a product moves; 0 before
                                                  the first product */
 #define RRB_INFO_LONGEST_ROW            1416  /* entries of the longest row */
 #define RRB_INFO_FILE_RHS               1417  /* right-hand sides of the file that was read */
+#define RRB_INFO_TRIANGLE               1418  /* where the matrix has entries beside the diagonal: lower or upper
+                                                 alone may be half of a symmetric one, of which both halves are to be
+                                                 given */
 
 /* Choices: values of options and results. */
 #define RRB_BACKEND_AUTO                          0
@@ -362,6 +367,9 @@
 #define RRB_DOMINANCE_WEAK                        1
 #define RRB_DOMINANCE_IRREDUCIBLE                 2
 #define RRB_DOMINANCE_STRICT                      3
+#define RRB_TRIANGLE_BOTH                         0
+#define RRB_TRIANGLE_LOWER                        1
+#define RRB_TRIANGLE_UPPER                        2
 
 /* Choices of arguments. */
 #define RRB_VECTOR_RHS          0  /* which of sparse_get_vector */

@@ -47,7 +47,7 @@ statuses! {
     RRB_ERR_OPTION = -4, "unknown option key, option name or choice";
     RRB_ERR_STATE = -5, "calls in the wrong order: factorize (smoother_: set_patches) must come (again) first";
     RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";
-    RRB_ERR_MATRIX = -20, "zero or negative center or pivot, or a singular block";
+    RRB_ERR_MATRIX = -20, "zero or negative center or pivot, a singular block; not symmetric, an empty row (sparse_)";
     RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or a result too large for a double";
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is as given";
     RRB_ERR_INCOMPATIBLE = -23, "singular system whose right-hand side has a component in the null space";

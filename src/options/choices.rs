@@ -142,6 +142,15 @@ choices! {
         /// It is larger everywhere:
         Strict = 3 "strict",
     }
+    /// Where a matrix has entries beside the diagonal.
+    Triangle {
+        /// On both sides of it, or nowhere:
+        Both = 0 "both",
+        /// Below it alone:
+        Lower = 1 "lower",
+        /// Above it alone:
+        Upper = 2 "upper",
+    }
     /// What else a file holds beside a matrix.
     Vector { Rhs = 0 "rhs", Guess = 1 "guess", Solution = 2 "solution", }
     /// How a file holds a matrix.

@@ -8,7 +8,7 @@
 use super::choices::{
     AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, Dominance, FileFormat,
     Format, Fusion, Lumping, Memory, Method, Norm, NullSpace, Ordering, Parallel, Precision, Preconditioner, Reference,
-    Remainder, Solver, StopReason, Transfer, Transpose, Vector,
+    Remainder, Solver, StopReason, Transfer, Transpose, Triangle, Vector,
 };
 use crate::error::Error;
 
@@ -396,7 +396,8 @@ options! {
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
         "how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
-        "a residual above this times its reference ends a solve; 0: 1e10, or 1e100 of jacobi, gauss_seidel and sor";
+        "a residual above this times its reference, or the first one where that is larger, ends a solve; 0: 1e10, or \
+         1e100 of jacobi, gauss_seidel and sor";
     FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
         "bytes that the arrays of a format other than csr may take";
 }
@@ -419,9 +420,9 @@ results! {
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle";
     BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
-        "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
+        "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations, and but for cg";
     LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
-        "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
+        "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations, and but for cg";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "the one in use";
     DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use, -1: none";
     THREADS = 1013 "threads" ALL false &[], "threads in use";
@@ -475,12 +476,15 @@ results! {
     DUPLICATES = 1411 "duplicates" SPARSE false &[], "entries given at a place that had one, which were added";
     COLOURS = 1412 "colours" SPARSE false &[], "colours of ordering = multicolour";
     SWEEP_LEVELS = 1413 "sweep_levels" SPARSE false &[],
-        "levels of rows that do not wait for each other, in a sweep or a triangular solve";
+        "levels of pieces of rows that do not wait for each other, in a sweep or a triangular solve; 1 by one thread";
     SHIFT = 1414 "shift" SPARSE true &[], "of ic0 in use";
     BYTES_PER_NONZERO = 1415 "bytes_per_nonzero" SPARSE true &[],
         "of the format in use, with x and y, which a product moves; 0 before the first product";
     LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "entries of the longest row";
     FILE_RHS = 1417 "file_rhs" SPARSE false &[], "right-hand sides of the file that was read";
+    TRIANGLE = 1418 "triangle" SPARSE false Triangle::NAMES,
+        "where the matrix has entries beside the diagonal: lower or upper alone may be half of a symmetric one, of \
+         which both halves are to be given";
 }
 
 /// An argument of a function that is one of a list of names.

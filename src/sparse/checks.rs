@@ -14,11 +14,12 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
     let last = ptr.len() - 1;
     let wrong = |k: usize, must: String| {
         let value = ptr.get(k);
-        let hint = if narrow && value < 0 { " (more entries than 32 bits count need index_bytes = 8)" } else { "" };
+        let hint = if narrow && value < 0 { " (more entries than 32 bits count need integers of 8 bytes)" } else { "" };
         Err(wrong(name, k, must + hint, value))
     };
     if ptr.get(0) != base {
-        return wrong(0, format!("be the base, {base}"));
+        let hint = if ptr.get(0) == 1 - base { format!(" (or is base {}?)", 1 - base) } else { String::new() };
+        return wrong(0, format!("be the base, {base}{hint}"));
     }
     for k in 1..=last {
         let before = ptr.get(k - 1);
@@ -26,8 +27,15 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
             return wrong(k, format!("be at least the one before it, {before}"));
         }
     }
-    let end = count as i64 + base;
-    if ptr.get(last) == end { Ok(()) } else { wrong(last, format!("be the number of entries + base = {end}")) }
+    let (end, found) = (count as i64 + base, ptr.get(last));
+    if found == end {
+        return Ok(());
+    }
+    let hint = match found < end {
+        true => format!(" (of arrays with room to spare pass the first {} alone)", found - base),
+        false => String::new(),
+    };
+    wrong(last, format!("be the number of entries + base = {end}{hint}"))
 }
 
 /// Rows or columns lie in the matrix.

@@ -3,6 +3,7 @@
 use super::index::Index;
 use super::stored::{Arrays, ByRows, Stored};
 use crate::error::{Result, zeroed};
+use crate::runtime::memory::check_there;
 use std::ops::Range;
 
 /// For errors.
@@ -60,6 +61,7 @@ impl<I: Index> Csr<I> {
 
     /// A', by rows.
     pub fn transposed(&self) -> Result<Self> {
+        check_there((self.cols as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
         let mut ptr = zeroed(self.cols + 1, ROW_POINTERS)?;
         for j in &self.col {
             ptr[j.at() + 1] += 1;

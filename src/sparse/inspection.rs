@@ -4,7 +4,8 @@
 use super::csr::Csr;
 use super::index::Index;
 use crate::error::{Result, push, zeroed};
-use crate::options::Dominance;
+use crate::options::{Dominance, Triangle};
+use crate::runtime::memory::check_there;
 
 /// For errors.
 const WHAT: &str = "an inspection of a matrix";
@@ -48,12 +49,12 @@ impl Inspection {
         !self.below && !self.above
     }
 
-    /// The only triangle that has entries beside the diagonal: it may be half of a symmetric matrix.
-    pub fn only_triangle(&self) -> Option<&'static str> {
+    /// Where there are entries beside the diagonal.
+    pub fn triangle(&self) -> Triangle {
         match (self.below, self.above) {
-            (true, false) => Some("lower"),
-            (false, true) => Some("upper"),
-            _ => None,
+            (true, false) => Triangle::Lower,
+            (false, true) => Triangle::Upper,
+            _ => Triangle::Both,
         }
     }
 }
@@ -62,6 +63,7 @@ impl<I: Index> Csr<I> {
     /// Looks at a square matrix. Cost: a pass over the entries, a place a row.
     pub fn inspect(&self) -> Result<Inspection> {
         let rows = self.rows();
+        check_there(rows as u128 * 9, WHAT)?;
         let (asymmetry, exactly_symmetric) = self.asymmetry()?;
         let mut seen = Inspection { asymmetry, exactly_symmetric, ..Inspection::default() };
         let mut filled = zeroed(rows, WHAT)?;
@@ -146,11 +148,14 @@ impl<I: Index> Csr<I> {
             for (j, a) in self.row(i) {
                 *(if i == j { &mut diagonal } else { &mut sum }) += a.abs();
             }
-            if diagonal < sum {
+            // Callers add in another order: what that may change is nothing.
+            let rounding = self.len(i) as f64 * f64::EPSILON * sum;
+            if diagonal < sum - rounding {
                 return Ok(Dominance::None);
             }
-            all &= diagonal > sum;
-            any |= diagonal > sum;
+            let strictly = diagonal > sum + rounding;
+            all &= strictly;
+            any |= strictly;
         }
         Ok(match (all, any) {
             (true, _) => Dominance::Strict,
@@ -250,6 +255,23 @@ mod tests {
         assert_eq!(of(&[&[(0, 3.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Irreducible);
         assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Weak);
         assert_eq!(of(&[&[(0, 1.0), (1, -1.5)], &[(0, 2.0), (1, 2.0)]]), Dominance::None);
+        // 0.1 + 0.2 + 0.3 is 0.6 or the next larger number, by the order of the sum.
+        let sums = |first: f64, second: f64, third: f64| {
+            let small = [(1, 0.1), (2, 0.2), (3, 0.3)];
+            let rows: [&[(u32, f64)]; 4] = [
+                &[&[(0, first)], &small[..]].concat(),
+                &[(0, 0.3), (1, second), (2, 0.2), (3, 0.1)],
+                &[(2, third)],
+                &[(3, 1.0)],
+            ];
+            of(&rows)
+        };
+        assert_ne!((0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1);
+        for first in [(0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1] {
+            for second in [(0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1] {
+                assert_eq!(sums(first, second, 1.0), Dominance::Weak);
+            }
+        }
         // Row 0 leads to row 1, which does not lead back.
         assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(1, 2.0)]]), Dominance::Weak);
     }

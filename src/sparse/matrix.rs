@@ -55,6 +55,7 @@ pub trait Matrix: Sync {
     /// Entries of the longest row.
     fn longest_row(&self) -> usize;
     fn empty_rows(&self) -> usize;
+    fn first_empty_row(&self) -> Option<usize>;
     /// Rows that have a column of their number, but no entry there or a zero.
     fn zero_diagonals(&self) -> usize;
     /// What is seen of a square matrix before a method is chosen.
@@ -87,6 +88,10 @@ impl<I: Width> Matrix for Assembled<I> {
             duplicates: self.duplicates(),
             given: self.given,
         }
+    }
+
+    fn first_empty_row(&self) -> Option<usize> {
+        self.csr.ptr.windows(2).position(|row| row[0] == row[1])
     }
 
     fn longest_row(&self) -> usize {

@@ -6,7 +6,9 @@ mod common;
 
 use common::sparse::*;
 use common::{Failure, status};
+use std::fs::Permissions;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// The matrix of a text.
@@ -118,11 +120,21 @@ fn nothing_is_lost() {
     s.write(&missing, 0).unwrap_err().expect(status::IO, &["none/a.mtx", "cannot be written"]);
     s.write(&folder.0, 0).unwrap_err().expect(status::IO, &["cannot be written"]);
     s.write(&missing, 3).unwrap_err().expect(status::ARGUMENT, &["file_format", "RRB_FILE_RB", "got 3"]);
-    let kept = folder.file("kept.mtx", "as it was");
-    // A folder of that name is in the way of the file that would replace it.
-    std::fs::create_dir(folder.0.join(format!("kept.mtx.{}.partial", std::process::id()))).unwrap();
-    s.write(&kept, 0).unwrap_err().expect(status::IO, &["kept.mtx", "cannot be written"]);
+    // A name of 250 bytes leaves no room for that of the file that would replace it.
+    let long = format!("{}.mtx", "k".repeat(246));
+    let kept = folder.file(&long, "as it was");
+    s.write(&kept, 0).unwrap_err().expect(status::IO, &[&long, "cannot be written, since", ".partial cannot"]);
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "as it was");
+    // What a process left that was killed stays, and is in nobody's way; a link stays one, and a mode stays.
+    let left = folder.file(&format!("a.mtx.{}.0.partial", std::process::id()), "half");
+    let a = folder.file("a.mtx", "before");
+    std::fs::set_permissions(&a, Permissions::from_mode(0o640)).unwrap();
+    let link = folder.0.join("link.mtx");
+    std::os::unix::fs::symlink(&a, &link).unwrap();
+    s.write(&link, 0).unwrap();
+    assert!(link.is_symlink() && std::fs::read_to_string(&a).unwrap().starts_with("%%MatrixMarket"));
+    assert_eq!(std::fs::metadata(&a).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_to_string(&left).unwrap(), "half");
     if Path::new("/dev/full").exists() {
         s.write(Path::new("/dev/full"), 0).unwrap_err().expect(status::IO, &["/dev/full", "cannot be written"]);
         s.write(Path::new("/dev/null"), 0).unwrap();
@@ -185,6 +197,12 @@ fn market_that_is_refused() {
         (general, "2 2 2\n1 1 1.0000\n", parse, &["line 3", "after 1 of the 2"]),
         (general, "2 2 1\n1 1 1\n2 2 2\n", parse, &["line 4: more than the 1 entries"]),
         (general, "2 2\n", parse, &["line 2", "3 counts"]),
+        (
+            general,
+            "2 2 3\n1 1 1\n2 1 1e308\n2 1 1e308\n",
+            status::NOT_FINITE,
+            &["matrix: values given at one place add up to inf at (2, 1)"],
+        ),
         (general, "2 2 1 1\n1 1 1\n", parse, &["line 2", "more than 3 counts"]),
         (general, "2 -2 1\n1 1 1\n", parse, &["line 2: '-2' is no count"]),
         (general, "% only\n", parse, &["ends before"]),
@@ -340,8 +358,8 @@ fn right_hand_sides() {
     assert_eq!(s.int(key::FILE_RHS), 2);
     let all = [(0, 1), (1, 0), (2, 1)].map(|(which, k)| s.vector(which, k).unwrap());
     assert_eq!(all, [[3.0, 4.0], [5.0, 6.0], [1.2, 1.3]]);
-    s.vector(0, 2).unwrap_err().expect(status::ARGUMENT, &["k must lie in [0, 1]", "got 2"]);
-    s.vector(0, -1).unwrap_err().expect(status::ARGUMENT, &["[0, 1]"]);
+    s.vector(0, 2).unwrap_err().expect(status::ARGUMENT, &["there is no rhs 2: 2 rhs came with the matrix"]);
+    s.vector(0, -1).unwrap_err().expect(status::ARGUMENT, &["there is no rhs -1: 2 rhs came"]);
     s.vector(3, 0).unwrap_err().expect(status::ARGUMENT, &["which", "RRB_VECTOR_SOLUTION"]);
     // By their entries: row 2 of the first, both of the second.
     let rest = ["    1    2    4", "    2    1    2", " 1.5 2.5", " 3.5"];
@@ -420,16 +438,19 @@ fn mutilated_files() {
     let start = std::time::Instant::now();
     let rhs =
         "t\n 7 1 1 1 4\nRUA 2 2 2 0\n(16I5)          (16I5)          (2F4.1)             (2F4.1)\nM             2 3\n";
-    let texts: Vec<Vec<u8>> = ["west0067.rua", "bcsstk01.rsa", "can_24.psa", "nos4.mtx", "fidapm05_rhs1.mtx"]
-        .iter()
-        .map(|name| std::fs::read(data().join(name)).unwrap())
-        .chain([
-            format!("{rhs}    1    2    3\n    1    2\n 1.0 2.0\n    1    2    4\n    2    1    2\n 1.5 2.5\n 3.5\n")
+    let texts: Vec<Vec<u8>> =
+        ["west0067.rua", "bcsstk01.rsa", "can_24.psa", "nos4.mtx", "fidapm05_rhs1.mtx", "e05r0000.mtx.gz"]
+            .iter()
+            .map(|name| std::fs::read(data().join(name)).unwrap())
+            .chain([
+                format!(
+                    "{rhs}    1    2    3\n    1    2\n 1.0 2.0\n    1    2    4\n    2    1    2\n 1.5 2.5\n 3.5\n"
+                )
                 .into(),
-            b"%%MatrixMarket matrix coordinate pattern symmetric\n4 4 4\n1 1\n2 1\n1 3\n4 4\n".to_vec(),
-            b"%%MatrixMarket matrix array real skew-symmetric\n3 3\n1\n2\n3\n".to_vec(),
-        ])
-        .collect();
+                b"%%MatrixMarket matrix coordinate pattern symmetric\n4 4 4\n1 1\n2 1\n1 3\n4 4\n".to_vec(),
+                b"%%MatrixMarket matrix array real skew-symmetric\n3 3\n1\n2\n3\n".to_vec(),
+            ])
+            .collect();
     let (mut read, mut refused) = (0, 0);
     let mut random = SplitMix(20_261_126);
     for round in 0.. {
@@ -441,7 +462,9 @@ fn mutilated_files() {
             let text = mutilated(text, &mut random);
             match of_text(&folder, &text) {
                 Ok(s) => {
-                    assert!(s.int(key::NONZEROS) as usize <= 2 * text.len());
+                    // Deflate packs by 1032 at most.
+                    let most = if text.starts_with(&[0x1f, 0x8b]) { 1032 } else { 1 };
+                    assert!(s.int(key::NONZEROS) as usize <= 2 * most * text.len());
                     read += 1;
                 }
                 Err(failure) => {

@@ -87,7 +87,8 @@ fn of_the_text() {
         ),
         (
             "both triangles of short lines",
-            head("pattern", "symmetric", format!("9 9 {count}")) + &lines(&|k| format!("{} {}\n", 2 + k % 8, 1)),
+            head("pattern", "symmetric", format!("9 9 {count}"))
+                + &lines(&|k| if k % 2 == 0 { format!("{} 1\n", 2 + k % 4) } else { format!("1 {}\n", 6 + k % 4) }),
         ),
         ("one place", head("pattern", "symmetric", format!("9 9 {count}")) + &"1 1\n".repeat(count)),
         (

@@ -506,6 +506,41 @@ fn what_is_told() {
     assert_eq!(solver.int(key::DOMINANCE), 2, "irreducible");
 }
 
+/// Half of a symmetric matrix is solved as the triangle that it is, and that is said; so is what sweeps may not do.
+#[test]
+fn warnings_are_logged() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("sparse.log");
+    let _ = std::fs::remove_file(&path);
+    let log = |options: &str, a: &Entries| {
+        let solver = a.solver();
+        solver.options(&format!("log={} {options}", path.display())).unwrap();
+        solver.factorize().unwrap();
+        let triangle = solver.int(key::TRIANGLE);
+        drop(solver);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        (text, triangle)
+    };
+    let with = |keep: fn(usize, usize) -> bool| {
+        let mut a = named("poisson2d_9");
+        a.entries.retain(|e| keep(e.0, e.1));
+        a
+    };
+    let (text, triangle) = log("verbosity=1", &with(|i, j| j >= i));
+    assert!(text.contains("only the upper triangle has entries: if it is half") && triangle == 2, "{text}");
+    assert!(text.contains("sparse: not symmetric, dominance strict, solver idr, preconditioner ilu0"), "{text}");
+    let (text, triangle) = log("", &with(|i, j| j <= i));
+    assert!(text.contains("only the lower triangle has entries") && triangle == 1, "{text}");
+    let (text, triangle) = log("verbosity=1", &with(|_, _| true));
+    assert!(text.contains("sparse: symmetric, dominance irreducible, solver cg, preconditioner ic0"), "{text}");
+    assert_eq!((text.contains("only"), triangle), (false, 0), "{text}");
+    let two = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]);
+    let (text, _) = log("solver=gauss_seidel", &two);
+    assert!(text.contains("solver=gauss_seidel: the diagonal does not dominate: sweeps may diverge"), "{text}");
+    let (text, _) = log("solver=idr preconditioner=ic0 verbosity=1", &two);
+    assert!(text.contains("ic0: pivot -3.00e0 in row 1, from 0: shift=1.024"), "{text}");
+}
+
 /// Symmetric in its own inner product, and by rows what the formula says: M^-1 of ssor on a small matrix.
 #[test]
 fn apply_is_the_preconditioner() {

@@ -73,11 +73,13 @@ fn indices() {
     let refused = |result: Result<(), Failure>, words: &[&str]| result.unwrap_err().expect(status::ARGUMENT, words);
     csr(&[0, 2, 3], &[0, 2, 1], 0).unwrap();
     csr(&[1, 3, 4], &[1, 3, 2], 1).unwrap();
-    refused(csr(&[0, 2, 3], &[0, 2, 1], 1), &["entry 0 of row_ptr must be the base, 1, got 0"]);
-    refused(csr(&[1, 3, 4], &[1, 3, 2], 0), &["entry 0 of row_ptr must be the base, 0, got 1"]);
+    refused(csr(&[0, 2, 3], &[0, 2, 1], 1), &["entry 0 of row_ptr must be the base, 1 (or is base 0?), got 0"]);
+    refused(csr(&[1, 3, 4], &[1, 3, 2], 0), &["entry 0 of row_ptr must be the base, 0 (or is base 1?), got 1"]);
     refused(csr(&[0, 4, 3], &[0, 2, 1], 0), &["entry 2 of row_ptr must be at least the one before it, 4, got 3"]);
-    refused(csr(&[0, 2, 2], &[0, 2, 1], 0), &["entry 2 of row_ptr", "= 3, got 2"]);
-    refused(csr(&[0, -2_147_483_648, 3], &[0, 2, 1], 0), &["entry 1 of row_ptr", "index_bytes = 8", "-2147483648"]);
+    let room = " (of arrays with room to spare pass the first 2 alone), got 2";
+    refused(csr(&[0, 2, 2], &[0, 2, 1], 0), &["entry 2 of row_ptr must be the number of entries + base = 3", room]);
+    refused(csr(&[0, 2, 4], &[0, 2, 1], 0), &["entry 2 of row_ptr must be the number of entries + base = 3, got 4"]);
+    refused(csr(&[0, -2_147_483_648, 3], &[0, 2, 1], 0), &["entry 1 of row_ptr", "integers of 8 bytes", "-2147483648"]);
     refused(csr(&[0, 2, 3], &[0, 3, 1], 0), &["entry 1 of col must lie in [0, 2] (or is base 1?), got 3"]);
     refused(csr(&[1, 3, 4], &[1, 0, 2], 1), &["entry 1 of col must lie in [1, 3] (or is base 0?), got 0"]);
     refused(csr(&[0, 2, 3], &[0, -1, 1], 0), &["entry 1 of col must lie in [0, 2], got -1"]);

@@ -4,33 +4,78 @@
 pub mod convergence;
 pub mod fonts;
 
-use std::path::{Path, PathBuf};
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use tempfile::NamedTempFile;
 
-/// The temporary name under which a file is written.
-fn part_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
+/// A file of a name of its own beside `target`.
+fn temporary(target: &Path) -> io::Result<NamedTempFile> {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Those that a file has which is made by its name, less what the user masks.
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 
 /// Whether `write_whole` can write there: asked before long work whose results would be lost.
 pub fn check_writable(path: &Path) -> Result<()> {
-    let part = part_of(path);
-    let tried = if path.is_dir() {
-        Err(std::io::Error::from(std::io::ErrorKind::IsADirectory))
-    } else {
-        std::fs::write(&part, []).and_then(|()| std::fs::remove_file(&part))
+    let tried = match path.metadata() {
+        Ok(at) if at.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Ok(at) if !at.is_file() => Ok(()),
+        _ => temporary(path).map(drop),
     };
     tried.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Under a temporary name first: what stands under `path` is always a whole file.
+/// Under a temporary name first: what stands under `path` is always a whole file. What is no ordinary file, such as a
+/// device or a pipe, is written as it is.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let part = part_of(path);
-    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).with_context(|| {
-        let _ = std::fs::remove_file(&part);
-        format!("cannot write {}", path.display())
-    })
+    write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A link stays one.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let there = target.metadata().ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        return OpenOptions::new().write(true).open(&target)?.write_all(bytes);
+    }
+    let mut file = temporary(&target)?;
+    file.write_all(bytes)?;
+    if let Some(there) = there {
+        fs::set_permissions(file.path(), there.permissions())?;
+    }
+    file.persist(&target)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A file, one that a link leads to, and what is no ordinary file; neighbours stay as they are.
+    #[test]
+    fn what_is_written_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("x.part"), "half").unwrap();
+        check_writable(&at("x")).unwrap();
+        write_whole(&at("x"), b"one").unwrap();
+        fs::set_permissions(at("x"), Permissions::from_mode(0o640)).unwrap();
+        symlink(at("x"), at("link")).unwrap();
+        write_whole(&at("link"), b"two").unwrap();
+        assert!(at("link").is_symlink());
+        assert_eq!(fs::read(at("x")).unwrap(), b"two");
+        assert_eq!(at("x").metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read(at("x.part")).unwrap(), b"half");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        symlink("/dev/null", at("null")).unwrap();
+        check_writable(&at("null")).unwrap();
+        write_whole(&at("null"), b"three").unwrap();
+        assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+        check_writable(folder.path()).unwrap_err();
+    }
 }

@@ -303,7 +303,17 @@ fn general_matrices_are_solved() {
     assert!(with("cg") >= 5 && with("sor") == 3 && with("idr") >= 5, "{methods:?}");
     fs::write(folder.join("skew.mtx"), "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 1\n1 2 1\n2 2 1\n")
         .unwrap();
-    refused(&folder, &["solve", "skew.mtx", "--options", "solver=cg"], &["skew.mtx", "symmetric"]);
+    refused(&folder, &["solve", "skew.mtx", "--options", "solver=cg"], &["skew.mtx", "symmetric", "a(1, 2) = 1e0"]);
+    let output = run(&folder, &["solve", "skew.mtx"]);
+    assert_eq!(output.status.code(), Some(0));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.starts_with("rrbsolver: ") && errors.contains("only the upper triangle"), "{errors}");
+    for option in ["solver=cg", "rel_tol=1e-3 preconditioner=ic0", "ordering=blocks"] {
+        refused(&folder, &["compare", "line.mtx", "--options", option], &["--options", "differ in"]);
+    }
+    fs::write(folder.join("empty.mtx"), "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1\n2 2 1\n")
+        .unwrap();
+    refused(&folder, &["solve", "empty.mtx"], &["empty.mtx", "row 3 has no entry"]);
 }
 
 #[test]

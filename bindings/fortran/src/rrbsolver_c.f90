@@ -25,7 +25,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_ERR_STATE        = -5_c_int32_t
    ! not offered by this build or this method
    integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED  = -6_c_int32_t
-   ! zero or negative center or pivot, or a singular block
+   ! zero or negative center or pivot, a singular block; not symmetric, an empty row (sparse_)
    integer(c_int32_t), parameter, public :: RRB_ERR_MATRIX       = -20_c_int32_t
    ! NaN or infinity in an input array, or a result too large for a double
    integer(c_int32_t), parameter, public :: RRB_ERR_NOT_FINITE   = -21_c_int32_t
@@ -193,7 +193,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
    ! how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
-   ! a residual above this times its reference ends a solve; 0: 1e10, or 1e100 of jacobi, gauss_seidel and sor
+   ! a residual above this times its reference, or the first one where that is larger, ends a solve; 0: 1e10, or 1e100
+   ! of jacobi, gauss_seidel and sor
    integer(c_int32_t), parameter, public :: RRB_OPT_DIVERGENCE_LIMIT    = 515_c_int32_t
    ! bytes that the arrays of a format other than csr may take
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
@@ -218,9 +219,10 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
    ! device memory of the handle (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations (not smoother_)
+   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations, and but for cg (not
+   ! smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
-   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations (not smoother_)
+   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations, and but for cg (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
@@ -303,7 +305,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
    ! colours of ordering = multicolour
    integer(c_int32_t), parameter, public :: RRB_INFO_COLOURS               = 1412_c_int32_t
-   ! levels of rows that do not wait for each other, in a sweep or a triangular solve
+   ! levels of pieces of rows that do not wait for each other, in a sweep or a triangular solve; 1 by one thread
    integer(c_int32_t), parameter, public :: RRB_INFO_SWEEP_LEVELS          = 1413_c_int32_t
    ! of ic0 in use
    integer(c_int32_t), parameter, public :: RRB_INFO_SHIFT                 = 1414_c_int32_t
@@ -313,6 +315,9 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_LONGEST_ROW           = 1416_c_int32_t
    ! right-hand sides of the file that was read
    integer(c_int32_t), parameter, public :: RRB_INFO_FILE_RHS              = 1417_c_int32_t
+   ! where the matrix has entries beside the diagonal: lower or upper alone may be half of a symmetric one, of which
+   ! both halves are to be given
+   integer(c_int32_t), parameter, public :: RRB_INFO_TRIANGLE              = 1418_c_int32_t
 
    ! Choices: values of options and results.
    integer(c_int32_t), parameter, public :: RRB_BACKEND_AUTO                      = 0_c_int32_t
@@ -431,6 +436,9 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_DOMINANCE_WEAK                    = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DOMINANCE_IRREDUCIBLE             = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DOMINANCE_STRICT                  = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRIANGLE_BOTH                     = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRIANGLE_LOWER                    = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRIANGLE_UPPER                    = 2_c_int32_t
 
    ! Choices of arguments.
    ! which of sparse_get_vector

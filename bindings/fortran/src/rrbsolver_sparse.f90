@@ -197,6 +197,9 @@ contains
       integer(int64), intent(in) :: given
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      self%rows = 0
+      self%cols = 0
+      self%given = 0
       if (status >= 0) then
          call self%get(RRB_INFO_ROWS, self%rows)
          call self%get(RRB_INFO_COLS, self%cols)
@@ -228,6 +231,7 @@ contains
    end subroutine create_from
 
    ! read(path [, stat, errmsg]): the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gz.
+   ! As all that makes a matrix: options and the monitor of the one before are gone, too.
    subroutine read_file(self, path, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       character(*), intent(in) :: path

@@ -4,13 +4,13 @@ use super::arrays::{count, indices, read, written};
 use crate::backend;
 use crate::backend::steps::solve;
 use crate::backend::steps::sparse::SparseBackend;
-use crate::error::{Error, Result, push};
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push};
 use crate::ffi::ending::Ending;
 use crate::ffi::environment;
 use crate::ffi::handle::{Base, Handle};
 use crate::ffi::spaces::{Extent, check_apart};
 use crate::ffi::watch::Words;
-use crate::options::{Choice, Dominance, Family, Format, Options, ResultEntry, Vector, info, opt};
+use crate::options::{Choice, Dominance, Family, Format, Options, ResultEntry, Triangle, Vector, info, opt};
 use crate::report::Nobody;
 use crate::runtime::heap::boxed;
 use crate::solver::sparse::{Product, Sparse, is_relaxation, wanted};
@@ -134,11 +134,9 @@ impl sparse_handle {
         };
         let (name, there) = (which.name(), self.vectors.count(which));
         let Some(vector) = usize::try_from(k).ok().and_then(|k| self.vectors.get(which, k)) else {
-            let allowed = match there {
-                0 => format!("not be asked for: no {name} came with the matrix"),
-                _ => format!("lie in [0, {}], as many of {name} came with the matrix", there - 1),
-            };
-            return Err(Error::range("k", k, allowed));
+            let came = if there == 0 { "no".to_owned() } else { there.to_string() };
+            let after = format!(": {came} {name} came with the matrix");
+            return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
         };
         // SAFETY: as our caller promised.
         unsafe { written("v", v, vector.len())? }.copy_from_slice(vector);
@@ -289,8 +287,8 @@ impl sparse_handle {
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
-        if let Some(triangle) = done.only_triangle {
-            let sentence = "if it is half of a symmetric matrix, give both halves";
+        if done.triangle != Triangle::Both {
+            let (triangle, sentence) = (done.triangle.name(), "if it is half of a symmetric matrix, give both halves");
             self.base.log.line(0, format_args!("sparse: only the {triangle} triangle has entries: {sentence}"));
         }
         let (sweeps, verbose) = (is_relaxation(done.solver), self.base.options.int(opt::VERBOSITY) >= 1);
@@ -301,11 +299,13 @@ impl sparse_handle {
         let (solver, m) = (done.solver.name(), done.preconditioner.name());
         if let (true, Some((row, pivot))) = (verbose, done.made.pivot) {
             let shift = done.made.shift;
-            self.base.log.line(1, format_args!("sparse: ic0: pivot {pivot:.2e} in row {row}: shift={shift}"));
+            self.base.log.line(1, format_args!("sparse: ic0: pivot {pivot:.2e} in row {row}, from 0: shift={shift}"));
         }
         if verbose {
             let dominance = dominance.name();
-            self.base.log.line(1, format_args!("sparse: dominance {dominance}, solver {solver}, preconditioner {m}"));
+            let symmetry = if done.symmetric { "symmetric" } else { "not symmetric" };
+            let seen = format_args!("sparse: {symmetry}, dominance {dominance}, solver {solver}, preconditioner {m}");
+            self.base.log.line(1, seen);
         }
         if sweeps && dominance == Dominance::None {
             let sentence = "the diagonal does not dominate: sweeps may diverge";
@@ -407,6 +407,7 @@ impl Handle for sparse_handle {
             info::BYTES_PER_NONZERO => self.bytes_per_nonzero(),
             info::SYMMETRIC if self.is_square() => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
             info::DOMINANCE if self.is_square() => matrix.dominance()?.number() as f64,
+            info::TRIANGLE if self.is_square() => matrix.inspect()?.triangle().number() as f64,
             info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
             info::EMPTY_ROWS => matrix.empty_rows() as f64,
             info::COLOURS => done.made.colours as f64,

@@ -14,13 +14,13 @@ use crate::backend::steps::pcg::ENERGY;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Setup, SparseBackend};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::options::{Backend, Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, opt};
+use crate::options::{Backend, Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Method, Places, Seen, apply, solve};
 use crate::sparse::{Inspection, Matrix, Stored, check_finite};
 use methods::{Numbered, vectors};
-use plan::{Plan, plan};
+use plan::{Plan, check_filled, plan};
 use std::sync::{Mutex, PoisonError};
 
 /// What works with a matrix.
@@ -41,7 +41,7 @@ struct System {
     transposed: Transposed,
     /// The largest sum of magnitudes of a row.
     largest_sum: f64,
-    only_triangle: Option<&'static str>,
+    triangle: Triangle,
 }
 
 /// Where products with A' come from.
@@ -61,8 +61,9 @@ pub struct Done {
     pub preconditioner: Preconditioner,
     pub precision: Precision,
     pub made: Made,
-    /// The only triangle that has entries.
-    pub only_triangle: Option<&'static str>,
+    /// The matrix is.
+    pub symmetric: bool,
+    pub triangle: Triangle,
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
@@ -132,6 +133,8 @@ impl Sparse {
             let extents = format!("this one has {} rows and {} columns", facts.rows, facts.cols);
             return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
         }
+        // Before room for as many rows is taken: there may be few entries beside them.
+        check_filled(matrix.first_empty_row(), None)?;
         let seen = self.inspect(matrix, options)?;
         let mut plan = plan(options, &seen)?;
         let made = match (self.set_up(matrix, &plan, options), plan.otherwise) {
@@ -149,7 +152,7 @@ impl Sparse {
             second,
             transposed: self.transposed(matrix, &plan, seen.exactly_symmetric, options)?,
             largest_sum: seen.largest_sum,
-            only_triangle: seen.only_triangle(),
+            triangle: seen.triangle(),
             plan,
             made,
         });
@@ -297,7 +300,8 @@ impl Sparse {
             preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
             precision: if second { Precision::F64 } else { system.plan.precision },
             made: system.made,
-            only_triangle: system.only_triangle,
+            symmetric: system.plan.symmetric,
+            triangle: system.triangle,
         }
     }
 }

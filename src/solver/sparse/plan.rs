@@ -2,7 +2,7 @@
 
 use crate::backend::steps::sparse::{Preconditioning, Relaxing};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::options::{Choice, Options, Precision, Preconditioner, Solver, opt};
+use crate::options::{Choice, Options, Precision, Preconditioner, Solver, Triangle, opt};
 use crate::sparse::{Asymmetry, Inspection};
 
 /// The method and its M.
@@ -26,7 +26,7 @@ pub struct Plan {
 
 /// What the options ask for is possible for this matrix.
 pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
-    check_filled(seen)?;
+    check_filled(seen.empty_row, seen.empty_column)?;
     let asked: Solver = options.choice(opt::SOLVER);
     let solver = match asked {
         Solver::Auto if seen.is_diagonal() => Solver::Jacobi,
@@ -123,17 +123,18 @@ pub fn is_relaxation(solver: Solver) -> bool {
 }
 
 /// A row or column of zeros: A is singular.
-fn check_filled(seen: &Inspection) -> Result<()> {
-    let empty = seen.empty_row.map(|row| ("row ", row)).or(seen.empty_column.map(|column| ("column ", column)));
+pub fn check_filled(empty_row: Option<usize>, empty_column: Option<usize>) -> Result<()> {
+    let empty = empty_row.map(|row| ("row ", row)).or(empty_column.map(|column| ("column ", column)));
     let Some((before, at)) = empty else { return Ok(()) };
     let after = " has no entry but zeros: the matrix is singular; leave its unknown out, or put a 1 on the diagonal";
     Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(at), after))
 }
 
 fn asymmetric(what: &str, seen: &Inspection, a: &Asymmetry, instead: &str) -> Error {
-    let half = seen.only_triangle().map_or_else(String::new, |triangle| {
-        format!("give both triangles of a symmetric matrix, not the {triangle} one alone, or ")
-    });
+    let half = match seen.triangle() {
+        Triangle::Both => String::new(),
+        one => format!("give both triangles of a symmetric matrix, not the {} one alone, or ", one.name()),
+    };
     let after = format!(" = {:e}, and the entry mirrored is {:e}; {half}take {instead}", a.value, a.mirrored);
     Error::at(RRB_ERR_MATRIX, format!("{what} needs a symmetric matrix: a"), Place::node(0, a.i, a.j), after)
 }

@@ -8,6 +8,7 @@ use super::mirror::{Symmetry, complete};
 use super::number::{real_number, whole_number};
 use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, reserve};
 use crate::runtime::heap::boxed;
+use crate::runtime::memory::check_there;
 use crate::sparse::assemble::{Assembled, Triplets};
 use crate::sparse::csr::{Csr, ROW_POINTERS};
 use crate::sparse::index::{Index, is_narrow};
@@ -220,6 +221,7 @@ impl Read<'_> {
         let left_out = |i: usize, j: usize| symmetry == Symmetry::Skew && i == j;
         let count = if symmetry == Symmetry::Skew { rows * rows.saturating_sub(1) } else { rows * cols };
         let mut csr = Csr { cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
+        check_there((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
         reserve(&mut csr.ptr, rows + 1, ROW_POINTERS)?;
         reserve(&mut csr.col, count, ARRAY)?;
         reserve(&mut csr.val, count, ARRAY)?;

@@ -20,7 +20,7 @@ use fault::{Fault, whole};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use write::WriteResult;
 
@@ -28,6 +28,11 @@ use write::WriteResult;
 fn about(path: &Path, fault: Fault) -> Error {
     let path = path.display().to_string();
     match fault {
+        // Of a row or an entry, which files count from 1.
+        Fault::Library(mut error @ Error::At { status, .. }) => {
+            error.set_base(1);
+            Error::File { status, path, reason: error.to_string() }
+        }
         Fault::Library(error) => error,
         Fault::At { status, line, reason } => Error::File { status, path, reason: format!("line {line}: {reason}") },
         Fault::Whole { status, reason } => Error::File { status, path, reason },
@@ -63,9 +68,17 @@ pub fn save(matrix: &dyn Matrix, path: &Path, format: FileFormat) -> Result<()> 
     if !whole_at_once {
         return into(matrix, OpenOptions::new().write(true).open(path).map_err(fault)?, path, format, fault);
     }
-    let partial = partial(path);
-    let file = OpenOptions::new().write(true).create_new(true).open(&partial).map_err(fault)?;
-    let done = into(matrix, file, path, format, fault).and_then(|()| std::fs::rename(&partial, path).map_err(fault));
+    // A link stays one.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let (partial, file) = begin(&target).map_err(|(partial, error)| {
+        about(path, whole(RRB_ERR_IO, format!("cannot be written, since {} cannot: {error}", partial.display())))
+    })?;
+    let done = into(matrix, file, path, format, fault).and_then(|()| {
+        if let Ok(there) = std::fs::metadata(&target) {
+            std::fs::set_permissions(&partial, there.permissions()).map_err(fault)?;
+        }
+        std::fs::rename(&partial, &target).map_err(fault)
+    });
     if done.is_err() {
         // What is left of it is of no use; that it cannot be removed is not worth another sentence.
         let _ = std::fs::remove_file(&partial);
@@ -73,11 +86,22 @@ pub fn save(matrix: &dyn Matrix, path: &Path, format: FileFormat) -> Result<()> 
     done
 }
 
-/// The name of a file that is not whole yet, beside it.
-fn partial(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    name.into()
+/// Names that are tried: one may be left of a process that was killed, or be another thread's.
+const NAMES: usize = 100;
+
+/// A new file beside `target`, and its name; or the last name that was tried.
+fn begin(target: &Path) -> std::result::Result<(PathBuf, File), (PathBuf, std::io::Error)> {
+    let mut tried = 0;
+    loop {
+        let mut name = target.as_os_str().to_owned();
+        name.push(format!(".{}.{tried}.partial", std::process::id()));
+        let name = PathBuf::from(name);
+        match OpenOptions::new().write(true).create_new(true).open(&name) {
+            Ok(file) => return Ok((name, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && tried + 1 < NAMES => tried += 1,
+            Err(error) => return Err((name, error)),
+        }
+    }
 }
 
 fn into(

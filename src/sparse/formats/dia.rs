@@ -1,6 +1,6 @@
 //! Diagonals (dia): val[d][i] = a(i, i + offset[d]), offsets ascending; zeros where a diagonal leaves the matrix.
 
-use crate::error::{Result, collected, insert, zeroed};
+use crate::error::{Result, collected, insert, push, zeroed};
 use crate::isa::for_each_isa;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
@@ -32,7 +32,7 @@ pub fn offsets<I: Index>(a: &Csr<I>, most: usize) -> Result<Option<Vec<i64>>> {
         }
         row_before.clear();
         for offset in a.row(i).map(offset) {
-            row_before.push(offset);
+            push(&mut row_before, offset, DIA)?;
             insert(&mut found, offset, (), DIA)?;
         }
         if found.len() > most {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
-use rrbsolver::options::{Family, Format, Kind, OPTIONS, info};
+use rrbsolver::options::{Family, Format, Kind, OPTIONS, info, opt};
 use rrbsolver_tools::{check_writable, write_whole};
 use serde_json::{Value, json};
 
@@ -25,11 +25,13 @@ pub fn run(options: &Compare) -> Result<End> {
     for path in [&options.svg, &options.json].into_iter().flatten() {
         check_writable(path)?;
     }
+    check_options(&options.options)?;
     let (mut matrix, own_rhs) = Loaded::read(&options.file)?.into_matrix()?;
     let (rows, cols) = (matrix.rows(), matrix.cols());
     let head = format!("{}: {}", options.file.display(), shape_of(&matrix));
     ensure!(rows == cols, "{head}: the matrix is not square; rrbsolver info shows it");
     let (b, rhs) = right_hand_side(options.rhs.as_deref(), own_rhs, &options.file, rows)?;
+    let b = b.unwrap_or_else(|| vec![1.0; rows]);
     say!("{head}; right-hand side {rhs}");
     let progress = spinner(String::new());
     let formats = compare_formats(&mut matrix, &progress)?;
@@ -54,6 +56,21 @@ pub fn run(options: &Compare) -> Result<End> {
     }
     let none = !methods.iter().any(Method::converged);
     Ok(if none { End::Short } else { End::Well })
+}
+
+/// What the rows of the table differ in.
+const COMPARED: [&str; 3] = ["solver", "preconditioner", "ordering"];
+
+/// The user's options are the same in all rows.
+fn check_options(options: &str) -> Result<()> {
+    let words = options.split(|c: char| c.is_whitespace() || c == ',');
+    for name in words.filter_map(|word| word.split_once('=')).map(|(name, _)| name) {
+        ensure!(
+            !COMPARED.contains(&name),
+            "--options: {name} is what the rows of the table differ in; leave it out, or take rrbsolver solve"
+        );
+    }
+    Ok(())
 }
 
 /// One method with one preconditioner.
@@ -115,13 +132,15 @@ fn combinations(solver: &str) -> Vec<String> {
 fn compare_methods(matrix: &mut Matrix, options: &str, b: &[f64], progress: &ProgressBar) -> Result<Vec<Method>> {
     let mut methods = Vec::new();
     matrix.set_options("format=auto")?;
+    matrix.set_options(options)?;
+    // The format is made here, so that no row has the time for it.
+    matrix.multiply(b, &mut vec![0.0; b.len()])?;
     for solver in choices("solver") {
         for with in combinations(solver) {
             progress.set_message(format!("{solver} {with}"));
             // What the combination before has set is undone.
             matrix.set_options(&format!("solver={solver} ordering=natural preconditioner=auto"))?;
             matrix.set_options(&with)?;
-            matrix.set_options(options)?;
             let outcome = solve(matrix, b, progress).map_err(|sentence| format!("{sentence:#}"));
             methods.push(Method { solver, with: with.rsplit('=').next().unwrap_or_default().to_owned(), outcome });
         }
@@ -176,6 +195,7 @@ impl Stored {
 }
 
 fn compare_formats(matrix: &mut Matrix, progress: &ProgressBar) -> Result<Vec<Stored>> {
+    let allowed = matrix.int(opt::FORMAT_MEMORY).unwrap_or(i64::MAX);
     let memory = matrix.real(info::BYTES_HOST).unwrap_or(0.0) as usize * MOST_PADDING;
     matrix.set_options(&format!("format=auto format_memory={}", memory.max(1 << 20)))?;
     product(matrix)?;
@@ -187,6 +207,7 @@ fn compare_formats(matrix: &mut Matrix, progress: &ProgressBar) -> Result<Vec<St
         let outcome = product(matrix).map_err(|sentence| format!("{sentence:#}"));
         all.push(Stored { format, chosen: chosen == Some(format), outcome });
     }
+    matrix.set_options(&format!("format_memory={allowed}"))?;
     Ok(all)
 }
 

@@ -33,6 +33,7 @@ impl Facts {
             let entries = a.ptr[i] as usize..a.ptr[i + 1] as usize;
             facts.shortest = facts.shortest.min(entries.len());
             let (mut center, mut others) = (0.0, 0.0);
+            let rounding = entries.len() as f64 * f64::EPSILON;
             for k in entries {
                 let (j, value) = (a.cols[k] as usize, a.values[k]);
                 column[j] = true;
@@ -49,8 +50,9 @@ impl Facts {
                     facts.negative[0] += usize::from(value < 0.0);
                 }
             }
-            facts.dominant[0] += usize::from(center.abs() >= others);
-            facts.dominant[1] += usize::from(center.abs() > others);
+            // Within what another order of the sum may change they are equal, as for the library.
+            facts.dominant[0] += usize::from(center.abs() >= others - rounding * others);
+            facts.dominant[1] += usize::from(center.abs() > others + rounding * others);
             facts.signs[0] += usize::from(center > 0.0);
             facts.signs[1] += usize::from(center < 0.0);
         }

@@ -72,18 +72,19 @@ pub fn shape_of(matrix: &Matrix) -> String {
     format!("{} x {}, {} entries", matrix.rows(), matrix.cols(), matrix.count(info::NONZEROS))
 }
 
-/// b, and in words where it is from. `asked` is what the user named.
+/// b, none: ones; and in words where it is from. `asked` is what the user named.
 pub fn right_hand_side(
     asked: Option<&Path>,
     own: Option<Vec<f64>>,
     path: &Path,
     rows: usize,
-) -> Result<(Vec<f64>, String)> {
+) -> Result<(Option<Vec<f64>>, String)> {
     match (asked, own) {
-        (None, Some(own)) => Ok((own, "of the file".to_owned())),
-        (None, None) => Ok((vec![1.0; rows], "ones".to_owned())),
-        (Some(name), _) if name.as_os_str() == "ones" => Ok((vec![1.0; rows], "ones".to_owned())),
-        (Some(name), _) => Ok((column(name, path, rows)?, name.display().to_string())),
+        (None, Some(own)) => Ok((Some(own), "of the file".to_owned())),
+        (Some(name), _) if name.as_os_str() != "ones" => {
+            Ok((Some(column(name, path, rows)?), name.display().to_string()))
+        }
+        _ => Ok((None, "ones".to_owned())),
     }
 }
 

@@ -1,31 +1,51 @@
 //! The library's C interface, safely: handles of the three families that solve A x = b.
 
-use std::ffi::{CStr, CString, c_void};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use rrbsolver::ffi;
-use rrbsolver::options::{Family, RESULTS, ResultEntry, info};
+use rrbsolver::options::{Family, Format, RESULTS, ResultEntry, Vector, info};
 
 use crate::raw::Stencil;
 
 /// Called with iteration and tested relative residual.
 pub type Watch<'a> = dyn FnMut(i64, f64) + 'a;
 
-/// A status, or the sentence of the call that failed.
+/// A status, or the sentence of the call that failed. It counts rows from 1, as the files do.
 fn checked(status: i32) -> Result<i32> {
     if status >= 0 {
         return Ok(status);
     }
     // SAFETY: a length of 0 writes nothing.
-    let needed = unsafe { ffi::rrbsolver_last_error(null_mut(), 0) };
+    let needed = unsafe { ffi::rrbsolver_last_error_based(1, null_mut(), 0) };
     let mut sentence = vec![0u8; usize::try_from(needed).unwrap_or(0)];
     // SAFETY: the buffer has the length passed.
-    unsafe { ffi::rrbsolver_last_error(sentence.as_mut_ptr().cast(), needed) };
+    unsafe { ffi::rrbsolver_last_error_based(1, sentence.as_mut_ptr().cast(), needed) };
     sentence.pop();
     Err(anyhow!(String::from_utf8_lossy(&sentence).into_owned()))
+}
+
+unsafe extern "C-unwind" fn logged(_: *mut c_void, level: i32, line: *const c_char) {
+    static SHOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if level == 0 {
+        // SAFETY: a text that ends with NUL.
+        let line = unsafe { CStr::from_ptr(line) }.to_string_lossy().into_owned();
+        let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shown.contains(&line) {
+            eprintln!("rrbsolver: {line}");
+            shown.insert(line);
+        }
+    }
+}
+
+/// Warnings of the library go to the standard error, each once.
+pub fn show_warnings() {
+    ffi::rrbsolver_set_log(Some(logged), null_mut());
 }
 
 /// As `rrbsolver_version` tells.
@@ -175,8 +195,8 @@ pub struct Rows {
 }
 
 /// Numbers of `sparse_get_vector` and `sparse_arrays`.
-const RHS: i32 = 0;
-const CSR: i32 = 2;
+const RHS: i32 = Vector::Rhs as i32;
+const CSR: i32 = Format::Csr as i32;
 
 impl Matrix {
     /// From a file.

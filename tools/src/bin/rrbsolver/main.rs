@@ -42,6 +42,7 @@ pub enum End {
 }
 
 fn main() -> ExitCode {
+    library::show_warnings();
     let result = match Cli::parse().command {
         Command::Info(options) => info::run(&options),
         Command::Solve(options) => solve::run(&options),

@@ -35,7 +35,9 @@ pub fn run(options: &Solve) -> Result<End> {
     system.set_options(&options.options)?;
     let progress = spinner("factorizing".to_owned());
     let named = || options.file.display().to_string();
+    // Before vectors are made: whether there is memory for them is the library's to say.
     system.factorize().with_context(named)?;
+    let b = b.unwrap_or_else(|| vec![1.0; rows]);
     let mut x = vec![0.0; rows];
     let converged = system.solve(&b, &mut x, &mut |iteration, residual| {
         progress.set_message(format!("iteration {iteration}, relative residual {residual:.2e}"));
@@ -111,7 +113,10 @@ fn report(system: &dyn System, converged: bool, residual: f64) -> String {
 fn advice(reason: &str) -> &'static str {
     match reason {
         "max_iter" => "more iterations may do: --options \"max_iter=...\"; so may another method: rrbsolver compare",
-        "stagnated" => "rounding hides the residual: a rel_tol that is larger can be reached",
+        "stagnated" => {
+            "rounding hides the residual, and a larger rel_tol can be reached; or the method divides by a number that \
+             has vanished, and another goes on: rrbsolver compare tries all"
+        }
         "diverged" => "take another method or preconditioner: rrbsolver compare tries all",
         _ => "rrbsolver compare tries all methods",
     }
