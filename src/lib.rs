@@ -17,7 +17,7 @@ mod solver;
 mod sparse;
 mod spectrum;
 
-/// What the benchmark needs from below the C ABI. No promise of compatibility.
+/// What the benchmark and the tools need from below the C ABI. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
     pub use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
@@ -25,6 +25,7 @@ pub mod layers {
     pub use crate::grid::levels::Grid;
     pub use crate::grid::stencil::{StencilView, View};
     pub use crate::report::{Nobody, Outcome};
+    pub use crate::runtime::memory::check_there;
     pub use crate::solver::machine::{Core, Machine};
     pub use crate::solver::rrb::{Rrb, SPACING, machine};
 }

@@ -33,7 +33,6 @@ pub trait VectorSteps {
     /// to = M^-T from.
     fn precondition_transposed(&mut self, from: VectorId, to: VectorId);
     /// The steps of a method that sweeps, where there is what it needs.
-    #[allow(dead_code)] // The sparse backend takes it.
     fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
         None
     }

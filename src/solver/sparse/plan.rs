@@ -50,7 +50,6 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
     };
     check_preconditioner(preconditioner, solver, seen)?;
     let factors = matches!(preconditioner, Preconditioner::Ic0 | Preconditioner::Ilu0);
-    let absolute = if seen.zero_diagonal.is_none() { Preconditioning::AbsoluteJacobi } else { Preconditioning::None };
     let falls_back = asked == Solver::Auto && solver == Solver::Cg;
     Ok(Plan {
         solver,
@@ -60,7 +59,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
             Some(_) => Preconditioner::None,
             None => Preconditioner::Jacobi,
         }),
-        second: falls_back.then_some(absolute),
+        second: falls_back.then_some(Preconditioning::AbsoluteJacobi),
         symmetric: seen.asymmetry.is_none(),
         precision: precision(preconditioner, options),
         relaxing: relaxing(solver, options)?,
@@ -189,7 +188,6 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
         return Err(asymmetric(&what, seen, &asymmetry, "ilu0"));
     }
     if let Some(row) = seen.zero_diagonal {
-        let solver = if solver == Solver::Auto { Solver::Idr } else { solver };
         let after = format!(" has no diagonal, or a zero there, and {what} divides by it; take preconditioner=none");
         let after = if solver == Solver::Cg { format!("{after} and solver=minres") } else { after };
         return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after));

@@ -22,6 +22,7 @@ use super::stored::{POINTER, Size, Stored};
 use crate::error::{Result, zeroed};
 use crate::options::Format;
 use crate::runtime::heap::boxed;
+use crate::runtime::memory::check_there;
 use bsr::Bsr;
 use coo::Coo;
 use dia::Dia;
@@ -89,6 +90,7 @@ impl Kind {
     /// A matrix in it, of this size; none for csr, in which it is already.
     pub fn store<I: Index>(self, a: &Csr<I>, size: &Size) -> Result<Option<Box<dyn Stored>>> {
         const FORMAT: &str = "a storage format";
+        check_there(if self == Self::Csr { 0 } else { size.bytes() }, FORMAT)?;
         Ok(Some(match self {
             Self::Coo => boxed(Coo::of(a)?, FORMAT)?,
             Self::Csr => return Ok(None),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::Compare;
 use crate::bars::{Bar, Panel, draw};
 use crate::input::{Loaded, right_hand_side, shape_of};
-use crate::library::{Matrix, System, iterations, named, relative_residual, stop_reason, word};
+use crate::library::{Matrix, System, filled, iterations, named, relative_residual, stop_reason, word};
 use crate::{End, spinner};
 
 /// What the arrays of a format may take, as a multiple of those of csr: beyond it is padding.
@@ -31,7 +31,7 @@ pub fn run(options: &Compare) -> Result<End> {
     let head = format!("{}: {}", options.file.display(), shape_of(&matrix));
     ensure!(rows == cols, "{head}: the matrix is not square; rrbsolver info shows it");
     let (b, rhs) = right_hand_side(options.rhs.as_deref(), own_rhs, &options.file, rows)?;
-    let b = b.unwrap_or_else(|| vec![1.0; rows]);
+    let b = b.map_or_else(|| filled(1.0, rows), Ok)?;
     say!("{head}; right-hand side {rhs}");
     let progress = spinner(String::new());
     let formats = compare_formats(&mut matrix, &progress)?;
@@ -134,7 +134,7 @@ fn compare_methods(matrix: &mut Matrix, options: &str, b: &[f64], progress: &Pro
     matrix.set_options("format=auto")?;
     matrix.set_options(options)?;
     // The format is made here, so that no row has the time for it.
-    matrix.multiply(b, &mut vec![0.0; b.len()])?;
+    matrix.multiply(b, &mut filled(0.0, b.len())?)?;
     for solver in choices("solver") {
         for with in combinations(solver) {
             progress.set_message(format!("{solver} {with}"));
@@ -150,7 +150,7 @@ fn compare_methods(matrix: &mut Matrix, options: &str, b: &[f64], progress: &Pro
 
 fn solve(matrix: &mut Matrix, b: &[f64], progress: &ProgressBar) -> Result<Solved> {
     matrix.factorize()?;
-    let mut x = vec![0.0; b.len()];
+    let mut x = filled(0.0, b.len())?;
     let doing = progress.message();
     let converged = matrix.solve(b, &mut x, &mut |iteration, residual| {
         progress.set_message(format!("{doing}: iteration {iteration}, relative residual {residual:.2e}"));
@@ -213,7 +213,7 @@ fn compare_formats(matrix: &mut Matrix, progress: &ProgressBar) -> Result<Vec<St
 
 /// The first product makes the format, and is the warm-up.
 fn product(matrix: &mut Matrix) -> Result<Product> {
-    let (x, mut y) = (vec![1.0; matrix.cols()], vec![0.0; matrix.rows()]);
+    let (x, mut y) = (filled(1.0, matrix.cols())?, filled(0.0, matrix.rows())?);
     matrix.multiply(&x, &mut y)?;
     let setup = matrix.real(info::SECONDS_SETUP).unwrap_or(0.0);
     let mut seconds = Vec::new();

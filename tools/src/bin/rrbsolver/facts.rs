@@ -1,6 +1,8 @@
 //! What can be seen of a matrix, by rows.
 
-use crate::library::Rows;
+use anyhow::Result;
+
+use crate::library::{Rows, filled};
 
 /// Counts over all entries.
 #[derive(Default)]
@@ -24,11 +26,11 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub fn of(a: &Rows, cols: usize) -> Self {
+    pub fn of(a: &Rows, cols: usize) -> Result<Self> {
         let rows = a.ptr.len() - 1;
         let mut facts = Self { shortest: usize::MAX, range: [f64::INFINITY, 0.0], ..Self::default() };
-        let mut column = vec![false; cols];
-        let mut diagonal_seen = vec![false; rows + cols];
+        let mut column = filled(false, cols)?;
+        let mut diagonal_seen = filled(false, rows + cols)?;
         for i in 0..rows {
             let entries = a.ptr[i] as usize..a.ptr[i + 1] as usize;
             facts.shortest = facts.shortest.min(entries.len());
@@ -61,7 +63,7 @@ impl Facts {
         }
         facts.empty_columns = column.iter().filter(|seen| !**seen).count();
         facts.diagonals = diagonal_seen.iter().filter(|seen| **seen).count();
-        facts
+        Ok(facts)
     }
 }
 
@@ -74,7 +76,7 @@ mod tests {
     fn counts_by_hand() {
         let a =
             Rows { ptr: vec![0, 2, 5, 6], cols: vec![0, 1, 0, 1, 2, 2], values: vec![4.0, -1.0, -1.0, 2.0, 1.0, -3.0] };
-        let facts = Facts::of(&a, 3);
+        let facts = Facts::of(&a, 3).unwrap();
         assert_eq!((facts.shortest, facts.empty_columns, facts.bandwidth, facts.diagonals), (1, 0, [1, 1], 3));
         assert_eq!((facts.dominant, facts.signs, facts.negative), ([3, 2], [2, 1], [2, 3]));
         assert_eq!(facts.range, [1.0, 4.0]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::args::Info;
 use crate::facts::Facts;
 use crate::input::{Loaded, shape_of};
-use crate::library::{Matrix, System, named, word};
+use crate::library::{Matrix, System, filled, named, word};
 use crate::pattern::Pattern;
 use crate::{End, spinner};
 
@@ -25,7 +25,7 @@ pub fn run(options: &Info) -> Result<End> {
     let (mut matrix, _) = Loaded::read(&options.file)?.into_matrix()?;
     let progress = spinner("looking at the matrix".to_owned());
     let rows = matrix.csr()?;
-    let facts = Facts::of(&rows, matrix.cols());
+    let facts = Facts::of(&rows, matrix.cols())?;
     let choices = Choices::of(&mut matrix, &facts);
     progress.finish_and_clear();
     let name = options.file.display();
@@ -61,7 +61,7 @@ impl Choices {
 
 /// Of a product: what it moves in the format of `auto` and in csr.
 fn format_choice(matrix: &mut Matrix) -> Result<(&'static str, String)> {
-    let (x, mut y) = (vec![0.0; matrix.cols()], vec![0.0; matrix.rows()]);
+    let (x, mut y) = (filled(0.0, matrix.cols())?, filled(0.0, matrix.rows())?);
     let mut bytes = |matrix: &mut Matrix, options: &str| -> Result<f64> {
         matrix.set_options(options)?;
         matrix.multiply(&x, &mut y)?;

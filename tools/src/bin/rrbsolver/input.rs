@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use rrbsolver::options::info;
 
-use crate::library::{Matrix, Plane, Space, System};
+use crate::library::{Matrix, Plane, Space, System, filled};
 use crate::raw::{Stencil, is_raw};
 use crate::spinner;
 
@@ -103,7 +103,7 @@ fn column(name: &Path, path: &Path, rows: usize) -> Result<Vec<f64>> {
         file.rows()
     );
     let by_rows = file.csr()?;
-    let mut b = vec![0.0; rows];
+    let mut b = filled(0.0, rows)?;
     for (row, bounds) in by_rows.ptr.windows(2).enumerate() {
         // At most one entry a row: equal places were added.
         let entries = &by_rows.values[bounds[0] as usize..bounds[1] as usize];

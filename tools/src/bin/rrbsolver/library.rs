@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use rrbsolver::ffi;
+use rrbsolver::layers::check_there;
 use rrbsolver::options::{Family, Format, RESULTS, ResultEntry, Vector, info};
 
 use crate::raw::Stencil;
@@ -46,6 +47,15 @@ unsafe extern "C-unwind" fn logged(_: *mut c_void, level: i32, line: *const c_ch
 /// Warnings of the library go to the standard error, each once.
 pub fn show_warnings() {
     ffi::rrbsolver_set_log(Some(logged), null_mut());
+}
+
+/// A list of one value, or the library's sentence where the machine has no room for it.
+pub fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
+    check_there(len as u128 * size_of::<T>() as u128, "a list as long as the matrix has rows")?;
+    let mut list = Vec::new();
+    list.try_reserve_exact(len)?;
+    list.resize(len, value);
+    Ok(list)
 }
 
 /// As `rrbsolver_version` tells.
@@ -109,7 +119,7 @@ pub fn iterations(system: &dyn System) -> i64 {
 
 /// ||b - A x||_2 / ||b||_2, or ||A x||_2 where b = 0; both computed here.
 pub fn relative_residual(system: &mut dyn System, b: &[f64], x: &[f64]) -> Result<f64> {
-    let mut y = vec![0.0; b.len()];
+    let mut y = filled(0.0, b.len())?;
     system.multiply(x, &mut y)?;
     y.iter_mut().zip(b).for_each(|(y, b)| *y = b - *y);
     // Scaled, so that squares neither overflow nor vanish.
@@ -248,7 +258,7 @@ impl Matrix {
 
     /// The right-hand side k that came with the file.
     pub fn rhs(&self, k: i64) -> Result<Vec<f64>> {
-        let mut vector = vec![0.0; self.rows()];
+        let mut vector = filled(0.0, self.rows())?;
         // SAFETY: a live handle, and room for its rows.
         checked(unsafe { ffi::sparse_get_vector(self.handle, RHS, k, vector.as_mut_ptr()) })?;
         Ok(vector)
@@ -260,7 +270,7 @@ impl Matrix {
         // SAFETY: a live handle, and room for four values.
         checked(unsafe { ffi::sparse_sizes(self.handle, CSR, sizes.as_mut_ptr()) })?;
         let [ptr, cols, _, values] = sizes.map(|size| usize::try_from(size).unwrap_or(0));
-        let mut rows = Rows { ptr: vec![0; ptr], cols: vec![0; cols], values: vec![0.0; values] };
+        let mut rows = Rows { ptr: filled(0, ptr)?, cols: filled(0, cols)?, values: filled(0.0, values)? };
         // SAFETY: a live handle, and arrays of the lengths just told; the third has none.
         checked(unsafe {
             ffi::sparse_arrays(

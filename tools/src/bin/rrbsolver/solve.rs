@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::Solve;
 use crate::input::{Loaded, Problem, right_hand_side};
-use crate::library::{System, iterations, named, relative_residual, stop_reason, word};
+use crate::library::{System, filled, iterations, named, relative_residual, stop_reason, word};
 use crate::{End, spinner};
 
 /// Points of a plot at most: more cannot be told apart.
@@ -37,8 +37,8 @@ pub fn run(options: &Solve) -> Result<End> {
     let named = || options.file.display().to_string();
     // Before vectors are made: whether there is memory for them is the library's to say.
     system.factorize().with_context(named)?;
-    let b = b.unwrap_or_else(|| vec![1.0; rows]);
-    let mut x = vec![0.0; rows];
+    let b = b.map_or_else(|| filled(1.0, rows), Ok)?;
+    let mut x = filled(0.0, rows)?;
     let converged = system.solve(&b, &mut x, &mut |iteration, residual| {
         progress.set_message(format!("iteration {iteration}, relative residual {residual:.2e}"));
     });
