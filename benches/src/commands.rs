@@ -57,7 +57,7 @@ pub enum Measurement {
     Grids(GridsArgs),
     /// Pressure of two-phase flow in a box by dpcg_ with several sets of options, and by the in-house ICCG, in turn.
     TwoPhase(TwoPhaseArgs),
-    /// General sparse systems: products in several formats, and solves by sparse_ with several sets of options, in turn.
+    /// General sparse systems: products in several formats, one after another, and solves by sparse_, in turn.
     Sparse(SparseArgs),
 }
 

@@ -1,4 +1,5 @@
-//! General sparse systems: products in several formats, and solves by `sparse_` with several sets of options, in turn.
+//! General sparse systems: products in several formats, one after another, and solves by `sparse_` with several sets of
+//! options, in turn.
 
 use crate::mesh::tetrahedra;
 use crate::solver::checked;

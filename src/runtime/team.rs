@@ -428,6 +428,24 @@ mod tests {
     }
 
     #[test]
+    fn both_are_done() {
+        for members in [1, 2, 3, 7] {
+            let mut team = Team::new(members).unwrap();
+            let done = AtomicUsize::new(0);
+            let other = || {
+                done.fetch_add(1, Ordering::Relaxed);
+                std::thread::current().id()
+            };
+            for round in 1..=20 {
+                let here = std::thread::current().id();
+                let (own, there) = team.both(|| std::thread::current().id(), other).unwrap();
+                assert_eq!((own == here, there == here), (true, members == 1));
+                assert_eq!(done.load(Ordering::Relaxed), round);
+            }
+        }
+    }
+
+    #[test]
     fn shares_cover_everything_once() {
         let barrier = Team::new(1).unwrap();
         for members in 1..9 {

@@ -168,7 +168,14 @@ fn arrays_of_formats() {
     refused(7, 2, 2, a(&[0, 0], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "come once"]);
     refused(7, 2, 2, a(&[0, -1], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "[0, 2)"]);
     refused(7, 3, 2, a(&[0, 1], &[0, 2], &[0, 0], 2), dimension, &["format=sell", "3 rows"]);
-    refused(7, 2, 2, a(&[], &[0, 0, 0], &[], 0), dimension, &["format=sell", "C in [1, 256]", "got 0 and 3 for 2 rows"]);
+    refused(
+        7,
+        2,
+        2,
+        a(&[], &[0, 0, 0], &[], 0),
+        dimension,
+        &["format=sell", "C in [1, 256]", "got 0 and 3 for 2 rows"],
+    );
     refused(8, 2, 2, a(&[0, 1], &[0, 1, 3], &[0, 0, 0], 3), argument, &["entry 2 of i1", "at most 1"]);
     refused(9, 2, 2, a(&[0, 5], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "[0, 2)"]);
     refused(8, 2, 2, a(&[0, 1], &[], &[], 0), dimension, &["format=jds"]);
