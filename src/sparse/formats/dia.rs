@@ -10,8 +10,8 @@ use std::ops::Range;
 
 /// For errors.
 const DIA: &str = "a matrix in format dia";
-/// Rows whose sums stay in the first-level cache while all diagonals add to them.
-const ROWS: usize = 1024;
+/// Rows whose sums stay in the first caches while all diagonals add to them.
+const ROWS: usize = 4096;
 
 pub struct Dia {
     rows: usize,
@@ -79,7 +79,7 @@ impl Dia {
 }
 
 /// Diagonals that are read side by side: what is written of y in between stays in registers.
-const BESIDE: usize = 4;
+const BESIDE: usize = 8;
 
 /// Values of a diagonal in some rows, and x at their columns.
 type Term<'a> = (&'a [f64], &'a [f64]);
@@ -92,6 +92,10 @@ for_each_isa! {
             [a, b] => add_terms(y, [a, b]),
             [a, b, c] => add_terms(y, [a, b, c]),
             [a, b, c, d] => add_terms(y, [a, b, c, d]),
+            [a, b, c, d, e] => add_terms(y, [a, b, c, d, e]),
+            [a, b, c, d, e, f] => add_terms(y, [a, b, c, d, e, f]),
+            [a, b, c, d, e, f, g] => add_terms(y, [a, b, c, d, e, f, g]),
+            [a, b, c, d, e, f, g, h] => add_terms(y, [a, b, c, d, e, f, g, h]),
             _ => {}
         }
     }
