@@ -152,8 +152,8 @@ impl Arrays<'_> {
             offset.len() == slices + 1 && perm.len() == slices * slice && slices == self.rows.div_ceil(slice.max(1));
         if !fits || slice > MOST_SLICE || slice == 0 && self.rows > 0 {
             return self.misfit(format!(
-                "slices of C rows, C in [1, {MOST_SLICE}], have C rows in i0 and an offset in i1 each, and one more; got \
-                 {} and {} for {} rows",
+                "slices of C rows, C in [1, {MOST_SLICE}], have C rows in i0 and an offset in i1 each, and one more; \
+                 got {} and {} for {} rows",
                 perm.len(),
                 offset.len(),
                 self.rows
