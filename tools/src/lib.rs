@@ -36,11 +36,13 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link stays one.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    // A link stays one, also one that leads to no file yet.
+    let linked = || fs::read_link(path).map(|to| path.parent().unwrap_or(Path::new("")).join(to));
+    let target = fs::canonicalize(path).or_else(|_| linked()).unwrap_or_else(|_| path.to_owned());
     let there = target.metadata().ok();
-    if there.as_ref().is_some_and(|there| !there.is_file()) {
-        return OpenOptions::new().write(true).open(&target)?.write_all(bytes);
+    // What /dev/stdout leads to may be a file that others have open, too.
+    if path.starts_with("/dev") || there.as_ref().is_some_and(|there| !there.is_file()) {
+        return OpenOptions::new().append(true).open(&target)?.write_all(bytes);
     }
     let mut file = temporary(&target)?;
     file.write_all(bytes)?;
@@ -72,6 +74,10 @@ mod tests {
         assert_eq!(at("x").metadata().unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read(at("x.part")).unwrap(), b"half");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        symlink(at("new"), at("ahead")).unwrap();
+        write_whole(&at("ahead"), b"four").unwrap();
+        assert!(at("ahead").is_symlink());
+        assert_eq!(fs::read(at("new")).unwrap(), b"four");
         symlink("/dev/null", at("null")).unwrap();
         check_writable(&at("null")).unwrap();
         write_whole(&at("null"), b"three").unwrap();

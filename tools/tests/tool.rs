@@ -311,6 +311,18 @@ fn general_matrices_are_solved() {
     for option in ["solver=cg", "rel_tol=1e-3 preconditioner=ic0", "ordering=blocks"] {
         refused(&folder, &["compare", "line.mtx", "--options", option], &["--options", "differ in"]);
     }
+    assert!(well(&folder, &["info", "skew.mtx"]).contains("triangle       upper alone: if it is half"));
+    let mut compare = Command::new(env!("CARGO_BIN_EXE_rrbsolver"));
+    compare.current_dir(&folder).args(["compare", "line.mtx"]).env("RRBSOLVER_OPTIONS", "solver=cg");
+    let output = compare.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("rrbsolver: RRBSOLVER_OPTIONS: solver is what"));
+    let out = fs::File::create(folder.join("out.txt")).unwrap();
+    let mut solve = Command::new(env!("CARGO_BIN_EXE_rrbsolver"));
+    solve.current_dir(&folder).args(["solve", "line.mtx", "--csv", "/dev/stdout"]).stdout(out);
+    assert!(solve.status().unwrap().success());
+    let text = fs::read_to_string(folder.join("out.txt")).unwrap();
+    assert!(text.contains("5 x 5, 13 entries") && text.contains("\n0,1e0\n"), "{text}");
     fs::write(folder.join("empty.mtx"), "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1\n2 2 1\n")
         .unwrap();
     refused(&folder, &["solve", "empty.mtx"], &["empty.mtx", "row 3 has no entry"]);

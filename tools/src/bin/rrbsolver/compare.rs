@@ -25,7 +25,8 @@ pub fn run(options: &Compare) -> Result<End> {
     for path in [&options.svg, &options.json].into_iter().flatten() {
         check_writable(path)?;
     }
-    check_options(&options.options)?;
+    check_options("--options", &options.options)?;
+    check_options("RRBSOLVER_OPTIONS", &std::env::var("RRBSOLVER_OPTIONS").unwrap_or_default())?;
     let (mut matrix, own_rhs) = Loaded::read(&options.file)?.into_matrix()?;
     let (rows, cols) = (matrix.rows(), matrix.cols());
     let head = format!("{}: {}", options.file.display(), shape_of(&matrix));
@@ -62,12 +63,12 @@ pub fn run(options: &Compare) -> Result<End> {
 const COMPARED: [&str; 3] = ["solver", "preconditioner", "ordering"];
 
 /// The user's options are the same in all rows.
-fn check_options(options: &str) -> Result<()> {
+fn check_options(from: &str, options: &str) -> Result<()> {
     let words = options.split(|c: char| c.is_whitespace() || c == ',');
     for name in words.filter_map(|word| word.split_once('=')).map(|(name, _)| name) {
         ensure!(
             !COMPARED.contains(&name),
-            "--options: {name} is what the rows of the table differ in; leave it out, or take rrbsolver solve"
+            "{from}: {name} is what the rows of the table differ in; leave it out, or take rrbsolver solve"
         );
     }
     Ok(())

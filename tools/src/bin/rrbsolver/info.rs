@@ -122,6 +122,9 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
     }
     if rows == cols {
         line("symmetric", if matrix.count(info::SYMMETRIC) == 1 { "yes" } else { "no" }.to_owned());
+        if let Some(half @ ("lower" | "upper")) = word(matrix, "triangle") {
+            line("triangle", format!("{half} alone: if it is half of a symmetric matrix, give both halves"));
+        }
         let [positive, negative] = facts.signs;
         line("diagonal", format!("{positive} positive, {negative} negative, {} zero", rows - positive - negative));
         line("off-diagonals", format!("{} of {} negative", facts.negative[0], facts.negative[1]));
@@ -164,6 +167,7 @@ fn as_json(name: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> Val
         "smallest_magnitude": facts.range[0],
         "largest_magnitude": facts.range[1],
         "right_hand_sides": matrix.count(info::FILE_RHS),
+        "triangle": word(matrix, "triangle"),
         "symmetric": matrix.count(info::SYMMETRIC) == 1,
         "positive_diagonals": facts.signs[0],
         "negative_diagonals": facts.signs[1],
