@@ -352,7 +352,7 @@ fn ends() {
     assert!((5..=8).contains(&solver.int(key::ITERATIONS)));
 }
 
-/// A = diag(1, 100) and b = (1, 0.05): cg's first step leaves a residual of about 3.3 |b|, the second one ends.
+/// A = diag(1, 100) and b = (1, 0.05): cg's first step leaves a residual of 3.96 |b|, the second one ends.
 /// The limit is one for every method, and it counts from a guess that is far off.
 #[test]
 fn a_residual_beyond_the_limit_has_diverged() {
