@@ -2,17 +2,19 @@
 # make bubbles: the same with rising bubbles in space, by dpcg_.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
+# make fuzz: the readers of matrix files, FUZZ_SECONDS each, guided by coverage (nightly Rust, cargo install cargo-fuzz).
 # make performance: measures the marked tables of docs/performance.md anew.
 
 PREFIX ?= $(CURDIR)/install
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PAPER_SIZE ?= 2047
+FUZZ_SECONDS ?= 600
 BENCH   = cargo run --quiet --release --locked -p rrbsolver-benches --bin rrbsolver-bench --
 TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all build install demo bubbles paper performance test header setup clean
+.PHONY: all build install demo bubbles paper performance test fuzz header setup clean
 
 all: build
 
@@ -41,6 +43,9 @@ performance: setup
 
 test: setup
 	@scripts/test
+
+fuzz:
+	@scripts/fuzz $(FUZZ_SECONDS)
 
 header: setup
 	$(TOOL) rrbsolver-generate

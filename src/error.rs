@@ -259,7 +259,7 @@ pub enum Error {
     Overflow(String),
     /// Values of the result would be subnormal, or zero.
     #[error(
-        "{output} would underflow: max abs({name}) / max abs(center) = {}; scale {name} up",
+        "{output} would underflow: max abs({name}) / max abs(diagonal of A) = {}; scale {name} up",
         quotient(*.largest, *.center)
     )]
     Underflow {

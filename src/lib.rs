@@ -17,7 +17,7 @@ mod solver;
 mod sparse;
 mod spectrum;
 
-/// What the benchmark and the tools need from below the C ABI. No promise of compatibility.
+/// What the benchmark, the tools and the fuzz targets need from below the C ABI. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
     pub use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
@@ -28,4 +28,5 @@ pub mod layers {
     pub use crate::runtime::memory::check_there;
     pub use crate::solver::machine::{Core, Machine};
     pub use crate::solver::rrb::{Rrb, SPACING, machine};
+    pub use crate::sparse::{Loaded, parse_matrix};
 }

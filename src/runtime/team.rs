@@ -187,7 +187,7 @@ impl Barrier {
     }
 }
 
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -224,6 +224,7 @@ impl Shared {
 
 /// For errors.
 const THREADS: &str = "a team of threads";
+const PIECES: &str = "pieces of a team's work";
 
 /// The team.
 pub struct Team {
@@ -306,6 +307,22 @@ impl Team {
             Err(payload) if !payload.is::<Abandoned>() => resume_unwind(payload),
             _ => Err(shared.failure()),
         }
+    }
+
+    /// What `work` gives of each piece, in their order; a member takes the next piece when it is done with one.
+    pub fn map<T: Send, R: Send>(&mut self, pieces: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
+        let given = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), PIECES)?;
+        let made = collected(given.iter().map(|_| Mutex::new(None)), PIECES)?;
+        let next = AtomicUsize::new(0);
+        let take = |_: Me| {
+            while let Some(k) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&k| k < given.len()) {
+                let piece = lock(&given[k]).take();
+                *lock(&made[k]) = piece.map(&work);
+            }
+        };
+        self.run(take, take)?;
+        let made = made.into_iter().filter_map(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner));
+        collected(made, PIECES)
     }
 
     /// What both give; where there are several members, member 1 does `other` meanwhile.
@@ -398,6 +415,17 @@ fn follow(shared: &Shared, index: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_in_their_order() {
+        for (members, pieces) in [(1, 5), (2, 0), (3, 1), (7, 40)] {
+            let squares = Team::new(members).unwrap().map((0..pieces).collect(), |k: usize| k * k).unwrap();
+            assert_eq!(squares, (0..pieces).map(|k| k * k).collect::<Vec<_>>());
+        }
+        let failing = |k: usize| assert!(k != 3, "piece 3");
+        let failed = catch_unwind(|| Team::new(2).unwrap().map((0..9).collect(), failing).map(|_| ()));
+        assert!(!matches!(failed, Ok(Ok(()))));
+    }
 
     #[test]
     fn members_meet_at_barriers() {

@@ -136,12 +136,34 @@ pub struct Triplets<I> {
     pub values: Vec<f64>,
 }
 
+/// A part of them.
+pub struct Part<'a, I> {
+    pub rows: &'a mut [I],
+    pub cols: &'a mut [I],
+    pub values: &'a mut [f64],
+}
+
 impl<I: Index> Triplets<I> {
     /// Room for so many.
     pub fn with_room(count: usize) -> Result<Self> {
         let mut triplets = Self { rows: Vec::new(), cols: Vec::new(), values: Vec::new() };
         triplets.reserve(count)?;
         Ok(triplets)
+    }
+
+    /// So many at (0, 0), to be written.
+    pub fn zeroed(count: usize) -> Result<Self> {
+        Ok(Self { rows: zeroed(count, PLACES)?, cols: zeroed(count, PLACES)?, values: zeroed(count, VALUES)? })
+    }
+
+    /// One part after another, of as many entries as it is asked for.
+    pub fn parts<'a>(&'a mut self) -> impl FnMut(usize) -> Part<'a, I> {
+        let (mut rows, mut cols, mut values) = (&mut self.rows[..], &mut self.cols[..], &mut self.values[..]);
+        move |count| Part {
+            rows: rows.split_off_mut(..count).unwrap_or_default(),
+            cols: cols.split_off_mut(..count).unwrap_or_default(),
+            values: values.split_off_mut(..count).unwrap_or_default(),
+        }
     }
 
     /// Room for so many more.

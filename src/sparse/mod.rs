@@ -16,7 +16,7 @@ mod stored;
 pub use checks::{check_finite, check_values};
 pub use choice::Wanted;
 pub use csr::{Csr, accumulate, restart};
-pub use files::{Loaded, Vectors, load, save};
+pub use files::{Loaded, Vectors, load, parse as parse_matrix, save};
 pub use formats::Kind;
 pub use given::{Entries, Order};
 pub use import::import;

@@ -33,6 +33,13 @@ int main(void) {
     CHECK(sparse_get_int(b, RRB_INFO_FORMAT, &number) == RRB_OK && number == RRB_FORMAT_SELL);
     CHECK(sparse_destroy(&b) == RRB_OK && b == NULL);
 
+    /* Half of a symmetric matrix. */
+    CHECK(sparse_create_coo(2, 2, 3, (const int32_t[]){1, 2, 2}, (const int32_t[]){1, 1, 2}, values, 4, 1, &b) ==
+          RRB_OK);
+    CHECK(sparse_factorize(b) == RRB_OK);
+    CHECK(sparse_get_int(b, RRB_INFO_TRIANGLE, &number) == RRB_OK && number == RRB_TRIANGLE_LOWER);
+    CHECK(sparse_destroy(&b) == RRB_OK);
+
     /* Not symmetric: idr with ilu0. */
     CHECK(sparse_solve(a, y, dia) == RRB_ERR_STATE);
     CHECK(sparse_set_options(a, "rel_tol=1e-12") == RRB_OK && sparse_factorize(a) == RRB_OK);

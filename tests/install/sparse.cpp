@@ -56,6 +56,7 @@ int main() {
     CHECK((y == std::vector<double>{301, 40, 20}));
     b.set("solver=gmres rel_tol=1e-12");
     b.factorize();
+    CHECK(b.get_int(RRB_INFO_TRIANGLE) == RRB_TRIANGLE_BOTH);
     std::vector<double> solution(3);
     CHECK(b.solve(y, solution) == RRB_OK);
     std::vector<double> again(3);

@@ -34,6 +34,11 @@ program sparse
    call b%create_csc(2_int64, 1_int64, [1_int64, 3_int64], [2_int64, 1_int64], [3.0_c_double, 4.0_c_double])
    call b%multiply([1.0_c_double], y(1:2))
    call check(equal(y(1:2), [4, 3]), "by columns, indices of 8 bytes")
+   ! Half of a symmetric matrix.
+   call b%create_coo(2, 2, [1, 1, 2], [1, 2, 2], values(1:3))
+   call b%factorize()
+   call b%get(RRB_INFO_TRIANGLE, number)
+   call check(number == RRB_TRIANGLE_UPPER, "the triangle")
    call a%set("rel_tol=1e-12")
    call a%factorize()
    call a%multiply(x, y)

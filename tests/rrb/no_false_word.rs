@@ -346,7 +346,7 @@ fn applications_that_vanish() {
             let (r, mut z) = (vec![scale_r; 64], vec![7.0; 64]);
             // SAFETY: a live handle and arrays of its shape.
             let result = common::outcome(unsafe { common::rrb_apply(solver.handle, r.as_ptr(), z.as_mut_ptr()) });
-            result.expect_err(backend).expect(RANGE, &["z would underflow: max abs(r) / max abs(center)"]);
+            result.expect_err(backend).expect(RANGE, &["z would underflow: max abs(r) / max abs(diagonal of A)"]);
             assert_eq!(bits(&z), bits(&[7.0; 64]), "{backend}");
         }
     }

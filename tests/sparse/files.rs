@@ -201,7 +201,7 @@ fn market_that_is_refused() {
             general,
             "2 2 3\n1 1 1\n2 1 1e308\n2 1 1e308\n",
             status::NOT_FINITE,
-            &["matrix: values given at one place add up to inf at (2, 1)"],
+            &["matrix: line 5: values given at one place add up to inf at (2, 1)"],
         ),
         (general, "2 2 1 1\n1 1 1\n", parse, &["line 2", "more than 3 counts"]),
         (general, "2 -2 1\n1 1 1\n", parse, &["line 2: '-2' is no count"]),
@@ -373,6 +373,54 @@ fn right_hand_sides() {
     refused(text("F", 1, 0, 2, &[" 1.0 2.0"]), &["line 2", "2 cards", "take 1"]);
     refused(text("F", 1_000_000_000, 0, 1, &[" 1.0 2.0"]), &["line 5", "1000000000", "too few"]);
     refused(text("F", 1, 0, 1, &[" 1.0 2.x"]), &["line 9", "2.x"]);
+}
+
+/// Right-hand sides in a file of their own are a matrix with a column for each.
+#[test]
+fn supplementary_files() {
+    let folder = Folder::new("supplement");
+    // Columns of card 2: type, side and storage, a name, a letter, counts.
+    let text = |letters: &str, number: &str, counts: [usize; 3], formats: [&str; 3], rest: &[&str]| {
+        let [rows, cols, entries] = counts;
+        let [a, b, c] = formats;
+        let head = format!("{:<72}{:<8}\n{letters:<5} {:<8}  {number}", "a title", "KEY", "a case 2");
+        head + &format!("  {rows:13}  {cols:13}  {entries:13}\n{a:<20}{b:<20}{c:<20}\n{}\n", rest.join("\n"))
+    };
+    let of = |text: String| of_text(&folder, text);
+    let read = |text: String| entries(&of(text.clone()).unwrap_or_else(|failure| panic!("{text}: {failure:?}")));
+    let dense = ["(3F4.1)", "", ""];
+    let all = [" 1.0 2.0 0.0", " 4.0 5.0 6.0"];
+    let expected = [(0, 0, 1.0), (0, 1, 4.0), (1, 0, 2.0), (1, 1, 5.0), (2, 0, 0.0), (2, 1, 6.0)];
+    assert_eq!(read(text("rhsrd", "r", [3, 2, 6], dense, &all)), expected);
+    assert_eq!(read(text("RHSSD", "I", [3, 2, 6], dense, &all)), expected);
+    let sparse = ["(3I2)", "(2I3)", "(1P,2E9.1)"];
+    let some = [" 1 2 3", "  3  1", " 1.5E+00  2.5"];
+    assert_eq!(read(text("rhsrs", "r", [3, 2, 2], sparse, &some)), [(0, 1, 0.25), (2, 0, 1.5)]);
+    assert_eq!(read(text("rhs d", "r", [0, 0, 0], dense, &[])), []);
+    for (text, code, words) in [
+        (text("slnrd", "r", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "right-hand sides", "'sln'"][..]),
+        (text("rhsre", "r", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "assemble first"]),
+        (text("rhsld", "r", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "A'"]),
+        (text("rhsrd", "c", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "complex"]),
+        (text("rhsrx", "r", [3, 2, 6], dense, &all), status::PARSE, &["line 2", "storage", "'x'"]),
+        (text("rhsxd", "r", [3, 2, 6], dense, &all), status::PARSE, &["line 2", "side", "'x'"]),
+        (text("rhsrd", "q", [3, 2, 6], dense, &all), status::PARSE, &["line 2", "r or i", "'q'"]),
+        (text("rhsrd", "r", [3, 2, 5], dense, &all), status::PARSE, &["line 2", "5 values", "2 vectors of 3"]),
+        (text("rhsrd", "r", [3, 2, 6], ["(3A4)", "", ""], &all), status::PARSE, &["line 3", "(3A4)", "values"]),
+        (text("rhsrd", "r", [3, 2, 6], dense, &all[..1]), status::PARSE, &["ends 3 numbers too early"]),
+        (text("rhsrs", "r", [3, 2, 2], ["(3I2)", "", "(F9.1)"], &some), status::PARSE, &["line 3", "rows"]),
+        (text("rhsrs", "r", [3, 2, 9], sparse, &some), status::PARSE, &["line 2", "9 entries", "3 x 2"]),
+        (text("rhsrs", "r", [2, 2, 2], sparse, &some), status::PARSE, &["line 5", "row 3", "[1, 2]"]),
+        (
+            text("rhsrd", "r", [3, 2, 6], dense, &[" 1.0 2.0 0.0", " 4.0 5.0 x"]),
+            status::PARSE,
+            &["line 5", "' x' is no number"],
+        ),
+        (text("rhsrd", "r", [1000, 10, 10_000], dense, &all), status::PARSE, &["line 2", "10000", "too few"]),
+        (text("rhsrd", "r x", [3, 2, 6], dense, &all), status::PARSE, &["line 2", "behind its letters"]),
+    ] {
+        of(text).map(|_| ()).unwrap_err().expect(code, words);
+    }
 }
 
 #[test]

@@ -210,7 +210,7 @@ contains
    end subroutine take
 
    ! create_from(format, rows, cols, i0, i1, i2, values [, stat, errmsg]): from the arrays of a format, such as
-   ! RRB_FORMAT_ELL, as arrays gives them: places count from 0.
+   ! RRB_FORMAT_ELL, as arrays gives them: places count from 0. Options and monitor of the matrix before are gone.
    subroutine create_from(self, format, rows, cols, i0, i1, i2, values, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       integer(c_int32_t), intent(in) :: format

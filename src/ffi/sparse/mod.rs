@@ -8,6 +8,7 @@ mod handle;
 pub use handle::sparse_handle;
 
 use crate::error::{Error, Result};
+use crate::ffi::environment;
 use crate::ffi::handle::{create, with, with_ok, with_ref};
 use crate::ffi::rrb_status;
 use crate::options::{Choice, FileFormat};
@@ -120,16 +121,18 @@ pub unsafe extern "C" fn sparse_create_from(
 /// Makes a handle with the matrix of a file: MatrixMarket (coordinate or array; real, integer or pattern; general,
 /// symmetric or skew-symmetric), Harwell-Boeing or Rutherford-Boeing (assembled, real, integer or pattern), as it is or
 /// in gz; what it is, its first bytes say. Of a triangle the whole matrix is made. Right-hand sides, guesses and
-/// solutions of a Harwell-Boeing file are kept for `sparse_get_vector`. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`,
-/// `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_UNSUPPORTED` (complex, elemental), `RRB_ERR_MEMORY`; the sentence
-/// has the path, the line and the reason. Memory: at most 32 times the text, and 1 MB, and 8 bytes a row.
+/// solutions of a Harwell-Boeing file are kept for `sparse_get_vector`; right-hand sides in a Rutherford-Boeing file of
+/// their own are a matrix with a column for each. A text of a megabyte and more is read by as many threads as `threads
+/// = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`, `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_UNSUPPORTED`
+/// (complex, elemental), `RRB_ERR_MEMORY`; the sentence has the path, the line and the reason. Memory: at most 32 times
+/// the text, and 1 MB, and 8 bytes a row.
 ///
 /// # Safety
 /// `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::new(load(path_of(&path)?)?)) }
+    unsafe { create(out, || sparse_handle::new(load(path_of(&path)?, environment::threads(0))?)) }
 }
 
 /// Writes the matrix to a file: `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`

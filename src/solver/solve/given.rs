@@ -42,7 +42,8 @@ impl<'c> Given<'c> {
         let guess = inputs.guess_max != 0.0;
         let scale = s.scale(power_of_two_below(inputs.rhs_max).recip());
         if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
-            let allowed = format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess");
+            let allowed =
+                format!("be at most {GUESS_TOO_FAR:e} * max abs(b) / max abs(diagonal of A) in size, as a guess");
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
         let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);

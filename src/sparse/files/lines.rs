@@ -17,6 +17,21 @@ impl<'a> Lines<'a> {
     pub fn left(&self) -> usize {
         self.rest.len()
     }
+
+    /// The lines to come in at most `count` pieces of about as many bytes, each of whole lines that are counted from 1.
+    pub fn pieces(&self, count: usize) -> impl Iterator<Item = Self> {
+        let (mut rest, step) = (self.rest, self.rest.len().div_ceil(count).max(1));
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let cut = step.min(rest.len());
+            let end = rest[cut..].iter().position(|&c| c == b'\n').map_or(rest.len(), |k| cut + k + 1);
+            let (piece, others) = rest.split_at(end);
+            rest = others;
+            Some(Self::new(piece))
+        })
+    }
 }
 
 impl<'a> Iterator for Lines<'a> {

@@ -5,7 +5,9 @@ use crate::sparse::matrix::Matrix;
 
 /// What a file holds.
 pub struct Loaded {
+    /// The matrix.
     pub matrix: Box<dyn Matrix>,
+    /// What comes with it.
     pub vectors: Vectors,
 }
 

@@ -1,16 +1,16 @@
 //! MatrixMarket: `%%MatrixMarket matrix`, `coordinate` or `array`, `real`, `integer` or `pattern`, `general`,
 //! `symmetric` or `skew-symmetric`; comments (%), a line of counts, and an entry a line.
 
+use super::array::{ARRAY, of_array};
 use super::fault::{COMPLEX, Parsed, at, status_at};
 use super::lines::{Lines, shown, words};
 use super::loaded::Loaded;
-use super::mirror::{Symmetry, complete};
+use super::mirror::{Symmetry, matrix};
 use super::number::{real_number, whole_number};
-use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, reserve};
+use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, collected, push, zeroed};
 use crate::runtime::heap::boxed;
-use crate::runtime::memory::check_there;
+use crate::runtime::team::Team;
 use crate::sparse::assemble::{Assembled, Triplets};
-use crate::sparse::csr::{Csr, ROW_POINTERS};
 use crate::sparse::index::{Index, is_narrow};
 use crate::sparse::matrix::Width;
 
@@ -29,8 +29,8 @@ struct Banner {
     symmetry: Symmetry,
 }
 
-/// The matrix of a text that begins with %%.
-pub fn parse(text: &[u8]) -> Parsed<Loaded> {
+/// The matrix of a text that begins with %%, read by so many threads.
+pub fn parse(text: &[u8], threads: usize) -> Parsed<Loaded> {
     let mut lines = Lines::new(text);
     let banner = Banner::of(lines.next().unwrap_or_default())?;
     let counts = counts(&mut lines, if banner.coordinate { 3 } else { 2 })?;
@@ -55,7 +55,7 @@ pub fn parse(text: &[u8]) -> Parsed<Loaded> {
         ));
     }
     let (rows, cols, announced) = (rows as usize, cols as usize, announced as usize);
-    let read = Read { banner, lines, rows, cols, announced };
+    let read = Read { banner, lines, rows, cols, announced, threads };
     if is_narrow(rows, cols) { read.matrix::<u32>() } else { read.matrix::<u64>() }
 }
 
@@ -144,7 +144,15 @@ struct Read<'a> {
     rows: usize,
     cols: usize,
     announced: usize,
+    threads: usize,
 }
+
+/// Bytes from which on a team reads: to start one takes about as long as a thread takes to read 20 kB.
+const WORTH_A_TEAM: usize = 1 << 20;
+/// Pieces of the text for each member, so that none waits long for the last one.
+const PIECES_OF_A_MEMBER: usize = 4;
+/// For errors.
+const PIECES: &str = "pieces of a file";
 
 impl Read<'_> {
     fn matrix<I: Width>(&self) -> Parsed<Loaded> {
@@ -152,56 +160,94 @@ impl Read<'_> {
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// Hands over the words and the number of each line, as many as are announced.
-    fn each(&self, mut take: impl FnMut(&mut dyn Iterator<Item = &[u8]>, usize) -> Parsed<()>) -> Parsed<()> {
-        let (mut lines, mut count) = (self.lines, 0);
-        while let Some(line) = lines.find(|line| is_data(line)) {
-            let number = lines.number;
-            if count == self.announced {
-                return Err(at(number, format!("more than the {count} entries that are announced")));
+    /// The lines in pieces for a team, each with the entries in it.
+    fn pieces(&self, team: &mut Team) -> Parsed<Vec<(Lines<'_>, usize)>> {
+        let mut pieces = Vec::new();
+        if team.members() == 1 {
+            push(&mut pieces, (self.lines, self.announced), PIECES)?;
+            return Ok(pieces);
+        }
+        let parts = collected(self.lines.pieces(PIECES_OF_A_MEMBER * team.members()), PIECES)?;
+        let counted = team.map(parts, |part| {
+            let (mut lines, mut count) = (part, 0);
+            while lines.find(|line| is_data(line)).is_some() {
+                count += 1;
             }
-            let mut words = words(line);
-            take(&mut words, number)?;
-            if let Some(word) = words.next() {
-                return Err(at(number, format!("has more than an entry: {}", shown(word))));
+            (part, count, lines.number)
+        })?;
+        let mut number = self.lines.number;
+        for (mut part, count, lines) in counted {
+            part.number = number;
+            number += lines;
+            push(&mut pieces, (part, count), PIECES)?;
+        }
+        Ok(pieces)
+    }
+
+    /// Hands over the words and the number of each line, as many as are announced. `part` is asked for where the next
+    /// so many entries go, and `take` is given it back with the number of the entry in it.
+    fn each<T: Send>(
+        &self,
+        mut part: impl FnMut(usize) -> T,
+        take: impl Fn(&mut T, usize, &mut dyn Iterator<Item = &[u8]>, usize) -> Parsed<()> + Sync,
+    ) -> Parsed<()> {
+        let mut team = Team::new(if self.lines.left() < WORTH_A_TEAM { 1 } else { self.threads })?;
+        let (mut left, mut pieces) = (self.announced, Vec::new());
+        for (lines, count) in self.pieces(&mut team)? {
+            let room = count.min(left);
+            left -= room;
+            push(&mut pieces, (lines, room, part(room)), PIECES)?;
+        }
+        let read = team.map(pieces, |(mut lines, room, mut to)| {
+            let mut count = 0;
+            while let Some(line) = lines.find(|line| is_data(line)) {
+                let number = lines.number;
+                if count == room {
+                    return Err(at(number, format!("more than the {} entries that are announced", self.announced)));
+                }
+                let mut words = words(line);
+                take(&mut to, count, &mut words, number)?;
+                if let Some(word) = words.next() {
+                    return Err(at(number, format!("has more than an entry: {}", shown(word))));
+                }
+                count += 1;
             }
-            count += 1;
+            Ok((count, lines.number))
+        })?;
+        let (mut count, mut line) = (0, self.lines.number);
+        for piece in read {
+            let (entries, last) = piece?;
+            (count, line) = (count + entries, last);
         }
         if count == self.announced {
             return Ok(());
         }
-        let sentence = format!("the file ends after {count} of the {} entries announced", self.announced);
-        Err(at(lines.number, sentence))
+        Err(at(line, format!("the file ends after {count} of the {} entries announced", self.announced)))
     }
 
     fn coordinate<I: Index>(&self) -> Parsed<Assembled<I>> {
         let Banner { field, symmetry, .. } = self.banner;
-        let mut entries = Triplets::<I>::with_room(self.announced)?;
-        self.each(|words, line| {
+        let mut entries = Triplets::<I>::zeroed(self.announced)?;
+        self.each(entries.parts(), |to, k, words, line| {
             let i = place(words.next(), line, "row", self.rows)?;
             let j = place(words.next(), line, "column", self.cols)?;
             let value = if field == Field::Pattern { 1.0 } else { self.value(words.next(), line)? };
             if symmetry == Symmetry::Skew && i == j && value != 0.0 {
                 return Err(at(line, format!("the diagonal of a skew-symmetric matrix is 0, got {value}")));
             }
-            entries.push(i, j, value);
+            (to.rows[k], to.cols[k], to.values[k]) = (I::of(i), I::of(j), value);
             Ok(())
         })?;
-        if let Some(k) = complete(&mut entries, symmetry)? {
-            let (i, j) = (entries.rows[k].at() + 1, entries.cols[k].at() + 1);
-            let (a, b) = (i.min(j), i.max(j));
-            return Err(at(self.line_of(k), format!("({a}, {b}) and ({b}, {a}) both given")));
-        }
-        Ok(entries.assembled(self.rows, self.cols)?.without_slots())
+        matrix(&mut entries, symmetry, [self.rows, self.cols], |k| self.line_of(k))
     }
 
     /// By columns; of a triangle the lower one, without the diagonal where it is skew.
     fn array<I: Index>(&self) -> Parsed<Assembled<I>> {
-        const ARRAY: &str = "an array of a file";
-        let mut values = Vec::new();
-        reserve(&mut values, self.announced, ARRAY)?;
-        self.each(|words, line| {
-            values.push(self.value(words.next(), line)?);
+        let mut values: Vec<f64> = zeroed(self.announced, ARRAY)?;
+        let mut rest = &mut values[..];
+        let part = |count| rest.split_off_mut(..count).unwrap_or_default();
+        self.each(part, |to, k, words, line| {
+            to[k] = self.value(words.next(), line)?;
             Ok(())
         })?;
         let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
@@ -218,22 +264,9 @@ impl Read<'_> {
                 if i > j { value } else { -value }
             }
         };
-        let left_out = |i: usize, j: usize| symmetry == Symmetry::Skew && i == j;
+        let has = |i: usize, j: usize| symmetry != Symmetry::Skew || i != j;
         let count = if symmetry == Symmetry::Skew { rows * rows.saturating_sub(1) } else { rows * cols };
-        let mut csr = Csr { cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
-        check_there((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
-        reserve(&mut csr.ptr, rows + 1, ROW_POINTERS)?;
-        reserve(&mut csr.col, count, ARRAY)?;
-        reserve(&mut csr.val, count, ARRAY)?;
-        csr.ptr.push(0);
-        for i in 0..rows {
-            for j in (0..cols).filter(|&j| !left_out(i, j)) {
-                csr.col.push(I::of(j));
-                csr.val.push(value(i, j));
-            }
-            csr.ptr.push(csr.col.len());
-        }
-        Ok(Assembled::of_csr(csr))
+        Ok(of_array(rows, cols, count, has, value)?)
     }
 
     fn value(&self, word: Option<&[u8]>, line: usize) -> Parsed<f64> {

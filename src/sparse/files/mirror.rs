@@ -1,7 +1,8 @@
-//! Files that give one triangle: the other is made of it.
+//! From the entries of a file to its matrix. Of files that give one triangle the other is made.
 
-use crate::error::{Result, reserve};
-use crate::sparse::assemble::Triplets;
+use super::fault::{Fault, Parsed, at, status_at};
+use crate::error::{Error, Place, Result, reserve};
+use crate::sparse::assemble::{Assembled, Triplets};
 use crate::sparse::index::Index;
 
 /// How a file gives the triangle that it leaves out.
@@ -17,9 +18,39 @@ pub enum Symmetry {
 /// For errors.
 const TRIANGLE: &str = "entries of a triangle";
 
+/// The matrix of these entries, of which `line_of` says where they are.
+pub fn matrix<I: Index>(
+    entries: &mut Triplets<I>,
+    symmetry: Symmetry,
+    [rows, cols]: [usize; 2],
+    line_of: impl Fn(usize) -> usize,
+) -> Parsed<Assembled<I>> {
+    let given = entries.values.len();
+    let place = |entries: &Triplets<I>, k: usize| (entries.rows[k].at(), entries.cols[k].at());
+    if let Some(k) = complete(entries, symmetry)? {
+        let (i, j) = place(entries, k);
+        let (a, b) = (i.min(j) + 1, i.max(j) + 1);
+        return Err(at(line_of(k), format!("({a}, {b}) and ({b}, {a}) both given")));
+    }
+    match entries.assembled(rows, cols) {
+        Ok(matrix) => Ok(matrix.without_slots()),
+        // Values given at one place that add up to more than a double holds.
+        Err(mut error @ Error::At { status, place: wrong, .. }) => {
+            let is_there = |&k: &usize| {
+                let (i, j) = place(entries, k);
+                wrong == Place::node(0, i, j) || symmetry != Symmetry::General && wrong == Place::node(0, j, i)
+            };
+            error.set_base(1);
+            let line = (0..given).rev().find(is_there).map_or(0, line_of);
+            Err(status_at(status, line, error.to_string()))
+        }
+        Err(error) => Err(Fault::Library(error)),
+    }
+}
+
 /// Adds the mirror of each entry beside the diagonal. Entries of either triangle are taken; an entry, by its number,
 /// whose mirror was given before it is the answer, and nothing is added then.
-pub fn complete<I: Index>(entries: &mut Triplets<I>, symmetry: Symmetry) -> Result<Option<usize>> {
+fn complete<I: Index>(entries: &mut Triplets<I>, symmetry: Symmetry) -> Result<Option<usize>> {
     if symmetry == Symmetry::General {
         return Ok(None);
     }

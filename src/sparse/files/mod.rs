@@ -1,5 +1,6 @@
 //! Matrices in files: MatrixMarket, Harwell-Boeing and Rutherford-Boeing, each as it is or in gz.
 
+mod array;
 mod fault;
 mod fortran;
 mod harwell;
@@ -16,7 +17,7 @@ use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result};
 use crate::options::FileFormat;
 pub use loaded::{Loaded, Vectors};
 
-use fault::{Fault, whole};
+use fault::{Fault, Parsed, whole};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{File, OpenOptions};
@@ -39,24 +40,23 @@ fn about(path: &Path, fault: Fault) -> Error {
     }
 }
 
-/// Reads a matrix, and what comes with it.
-pub fn load(path: &Path) -> Result<Loaded> {
-    read(path).map_err(|fault| about(path, fault))
+/// Reads a matrix, and what comes with it, by so many threads where it is large.
+pub fn load(path: &Path, threads: usize) -> Result<Loaded> {
+    unpack::text(path).and_then(|text| parse(&text, threads)).map_err(|fault| about(path, fault))
 }
 
-fn read(path: &Path) -> std::result::Result<Loaded, Fault> {
-    let text = unpack::text(path)?;
+/// What a text holds.
+pub fn parse(text: &[u8], threads: usize) -> Parsed<Loaded> {
     if text.starts_with(b"%%") {
-        return market::parse(&text);
+        return market::parse(text, threads);
     }
-    if harwell::is_one(&text) {
-        return harwell::parse(&text);
-    }
-    Err(whole(
-        RRB_ERR_PARSE,
-        "neither MatrixMarket, whose first line is such as '%%MatrixMarket matrix coordinate real general', nor \
-         Harwell- or Rutherford-Boeing, whose second line is 5 or 4 counts",
-    ))
+    harwell::parse(text).unwrap_or_else(|| {
+        Err(whole(
+            RRB_ERR_PARSE,
+            "neither MatrixMarket, whose first line is such as '%%MatrixMarket matrix coordinate real general', nor \
+             Harwell- or Rutherford-Boeing, whose second line is 5 or 4 counts",
+        ))
+    })
 }
 
 /// Writes a matrix, in gz where the name ends with .gz. The file appears when it is whole: one of that name stays as it
@@ -124,3 +124,6 @@ fn into(
         Err(write::WriteError::Library(error)) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,18 @@
 //! Numbers as text: of Fortran too, with the exponent letters D and Q, or with none, as in 1.5-103.
 
+use super::lines::words;
+
 /// Digits of a number that is put together here at most; longer ones are no numbers that anybody writes.
 const MOST: usize = 400;
 
 /// A whole number.
 pub fn whole_number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// The counts that a line consists of.
+pub fn counts(line: &[u8]) -> Option<Vec<usize>> {
+    words(line).map(|word| whole_number(word).and_then(|n| usize::try_from(n).ok())).collect()
 }
 
 /// A real number; infinities and NaN are numbers too.

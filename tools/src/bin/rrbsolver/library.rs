@@ -11,6 +11,7 @@ use anyhow::{Result, anyhow};
 use rrbsolver::ffi;
 use rrbsolver::layers::check_there;
 use rrbsolver::options::{Family, Format, RESULTS, ResultEntry, Vector, info};
+use serde_json::{Value, json};
 
 use crate::raw::Stencil;
 
@@ -95,11 +96,21 @@ pub trait System {
 
 /// A result by its name in text, as the table has it: as a number, and as a word where it is a choice.
 pub fn named(system: &dyn System, name: &str) -> Option<(f64, Option<&'static str>)> {
-    let of = |r: &&ResultEntry| r.name == name && r.families.contains(&system.family());
-    let entry = RESULTS.iter().find(of)?;
+    let entry = entry(system, name)?;
     let value = system.real(entry.key)?;
     let word = entry.choices.iter().find(|(_, number)| *number as f64 == value).map(|(word, _)| *word);
     Some((value, word))
+}
+
+/// The same for a record: a word, a whole number or another one.
+pub fn recorded(system: &dyn System, name: &str) -> Option<Value> {
+    let real = entry(system, name)?.real;
+    let (value, word) = named(system, name)?;
+    Some(word.map_or_else(|| if real { json!(value) } else { json!(value as i64) }, |word| json!(word)))
+}
+
+fn entry(system: &dyn System, name: &str) -> Option<&'static ResultEntry> {
+    RESULTS.iter().find(|r| r.name == name && r.families.contains(&system.family()))
 }
 
 /// The word of a result that is a choice; none where the family has no such result.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::Solve;
 use crate::input::{Loaded, Problem, right_hand_side};
-use crate::library::{System, filled, iterations, named, relative_residual, stop_reason, word};
+use crate::library::{System, filled, iterations, recorded, relative_residual, stop_reason, word};
 use crate::{End, spinner};
 
 /// Points of a plot at most: more cannot be told apart.
@@ -80,11 +80,7 @@ pub fn run(options: &Solve) -> Result<End> {
 
 /// What was used, by name.
 fn used(system: &dyn System) -> Vec<(&'static str, serde_json::Value)> {
-    let of = |name: &'static str| {
-        let (value, word) = named(system, name)?;
-        Some((name, word.map_or(json!(value), |word| json!(word))))
-    };
-    NAMES.into_iter().filter_map(of).collect()
+    NAMES.into_iter().filter_map(|name| Some((name, recorded(system, name)?))).collect()
 }
 
 fn report(system: &dyn System, converged: bool, residual: f64) -> String {

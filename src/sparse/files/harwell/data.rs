@@ -1,144 +1,24 @@
-//! Harwell-Boeing and Rutherford-Boeing: cards (lines) of fixed columns. Card 1: title and key. Card 2: cards in all,
-//! of pointers, of rows, of values and, in Harwell-Boeing, of right-hand sides. Card 3: type, rows, columns, entries.
-//! Card 4: formats of pointers, rows, values, right-hand sides. Card 5, where there are right-hand sides: their type,
-//! how many they are, and entries where they are sparse.
+//! The cards after the header: pointers, rows, values, right-hand sides.
 
-use super::fault::{COMPLEX, Parsed, at, status_at, whole};
-use super::fortran::{Field, fields};
-use super::lines::{Lines, shown, words};
-use super::loaded::{Loaded, Vectors};
-use super::mirror::{Symmetry, complete};
-use super::number::whole_number;
-use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_PARSE, RRB_ERR_UNSUPPORTED, reserve, zeroed};
+use super::header::Header;
+use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_PARSE, reserve, zeroed};
 use crate::runtime::heap::boxed;
 use crate::sparse::assemble::Triplets;
-use crate::sparse::index::is_narrow;
+use crate::sparse::files::array::of_array;
+use crate::sparse::files::fault::{Parsed, at, status_at, whole};
+use crate::sparse::files::fortran::{Field, fields};
+use crate::sparse::files::lines::{Lines, shown};
+use crate::sparse::files::loaded::{Loaded, Vectors};
+use crate::sparse::files::mirror::{Symmetry, matrix};
 use crate::sparse::matrix::Width;
 
 /// For errors.
 const POINTERS: &str = "pointers of a file";
 const RHS: &str = "right-hand sides of a file";
 
-/// Whether card 2 is one of counts.
-pub fn is_one(text: &[u8]) -> bool {
-    Lines::new(text).nth(1).is_some_and(|card| (4..=5).contains(&words(card).count()) && counts(card).is_some())
-}
-
-fn counts(card: &[u8]) -> Option<Vec<usize>> {
-    words(card).map(|word| whole_number(word).and_then(|n| usize::try_from(n).ok())).collect()
-}
-
-/// The cards before the data.
-struct Header<'a> {
-    /// Cards of pointers, rows, values and right-hand sides.
-    cards: [usize; 4],
-    values: bool,
-    symmetry: Symmetry,
-    rows: usize,
-    cols: usize,
-    entries: usize,
-    formats: [&'a [u8]; 4],
-    /// Type, how many, entries.
-    rhs: Option<([u8; 3], usize, usize)>,
-}
-
-/// The matrix of a text whose second card is one of counts.
-pub fn parse(text: &[u8]) -> Parsed<Loaded> {
-    let mut lines = Lines::new(text);
-    let header = Header::read(&mut lines)?;
-    let Header { rows, cols, entries, .. } = header;
-    // A pointer and a row take a character at least; duplicates are not legal here.
-    let places = rows as u128 * cols as u128;
-    if entries as u128 > places {
-        return Err(at(3, format!("{entries} entries are more than {rows} x {cols} places")));
-    }
-    let left = lines.left();
-    if entries > left || cols >= left.max(1) {
-        return Err(at(
-            3,
-            format!("{cols} columns and {entries} entries, for which the {left} bytes after them are too few"),
-        ));
-    }
-    let data = Data { text: left, header, lines };
-    if is_narrow(rows, cols) { data.matrix::<u32>() } else { data.matrix::<u64>() }
-}
-
-impl<'a> Header<'a> {
-    fn read(lines: &mut Lines<'a>) -> Parsed<Self> {
-        let mut card = |what: &str| {
-            let number = lines.number + 1;
-            lines.next().ok_or_else(|| at(number, format!("the file ends before the card of {what}")))
-        };
-        card("title and key")?;
-        let second = counts(card("counts")?).unwrap_or_default();
-        let third = card("the type")?;
-        let formats = card("the formats")?;
-        let count = |k: usize| second.get(k).copied().unwrap_or(0);
-        let cards = [1, 2, 3, 4].map(count);
-        let (values, symmetry) = kind(third)?;
-        let numbers = third.get(3..).and_then(counts).filter(|all| all.len() >= 3);
-        let Some([rows, cols, entries]) = numbers.as_deref().and_then(|all| all.first_chunk::<3>()).copied() else {
-            return Err(at(3, "must have rows, columns and entries after the type"));
-        };
-        if symmetry != Symmetry::General && rows != cols {
-            return Err(at(3, format!("a symmetric matrix is square, got {rows} x {cols}")));
-        }
-        let column = |range: std::ops::Range<usize>| {
-            formats.get(range.start..formats.len().min(range.end)).unwrap_or_default().trim_ascii()
-        };
-        let formats = [column(0..16), column(16..32), column(32..52), column(52..72)];
-        let rhs = if cards[3] > 0 { Some(rhs(card("right-hand sides")?)?) } else { None };
-        Ok(Self { cards, values, symmetry, rows, cols, entries, formats, rhs })
-    }
-}
-
-/// Whether there are values, and the symmetry.
-fn kind(card: &[u8]) -> Parsed<(bool, Symmetry)> {
-    let kind = card.get(..3).unwrap_or(card).to_ascii_uppercase();
-    let name = String::from_utf8_lossy(&kind).into_owned();
-    let refused = |sentence: String| Err(status_at(RRB_ERR_UNSUPPORTED, 3, sentence));
-    let [value, symmetry, form] = kind.first_chunk().copied().unwrap_or_default();
-    let values = match value {
-        b'R' | b'I' => true,
-        b'P' => false,
-        b'C' => return refused(COMPLEX.to_owned()),
-        b'Q' => return refused(format!("values in a file of their own ({name}) are not offered")),
-        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
-    };
-    let symmetry = match symmetry {
-        b'S' => Symmetry::Symmetric,
-        b'Z' => Symmetry::Skew,
-        b'U' | b'R' => Symmetry::General,
-        b'H' => return refused(COMPLEX.to_owned()),
-        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
-    };
-    match form {
-        b'A' => Ok((values, symmetry)),
-        b'E' => refused(format!("elemental matrices ({name}) are not offered; assemble first")),
-        _ => Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
-    }
-}
-
-/// The card of right-hand sides.
-fn rhs(card: &[u8]) -> Parsed<([u8; 3], usize, usize)> {
-    let mut kind = [b' '; 3];
-    kind.iter_mut().zip(card).for_each(|(to, c)| *to = c.to_ascii_uppercase());
-    let numbers = card.get(3..).and_then(counts).unwrap_or_default();
-    let wrong = |reason: String| Err(at(5, reason));
-    match (kind, numbers.as_slice()) {
-        ([b'F' | b'M', b'G' | b' ', b'X' | b' '], [many, rest @ ..]) => {
-            Ok((kind, *many, rest.first().copied().unwrap_or(0)))
-        }
-        (_, []) => wrong("must say how many right-hand sides there are".to_owned()),
-        _ => {
-            wrong(format!("the type of right-hand sides must be F or M, then G and X or blanks, got {}", shown(&kind)))
-        }
-    }
-}
-
 /// The cards after the header.
-struct Data<'a> {
-    /// Bytes of it.
+pub struct Data<'a> {
+    /// Bytes of them.
     text: usize,
     header: Header<'a>,
     lines: Lines<'a>,
@@ -148,7 +28,11 @@ struct Data<'a> {
 const WHAT: [&str; 4] = ["pointers", "rows", "values", "right-hand sides"];
 
 impl<'a> Data<'a> {
-    fn matrix<I: Width>(mut self) -> Parsed<Loaded> {
+    pub fn new(header: Header<'a>, lines: Lines<'a>) -> Self {
+        Self { text: lines.left(), header, lines }
+    }
+
+    pub fn matrix<I: Width>(mut self) -> Parsed<Loaded> {
         let Header { rows, cols, entries: count, symmetry, values, .. } = self.header;
         let ptr = self.pointers(0, cols, count)?;
         let mut entries = Triplets::<I>::with_room(count)?;
@@ -179,34 +63,52 @@ impl<'a> Data<'a> {
             })?;
         }
         let vectors = self.vectors()?;
-        if let Some(line) = self.lines.find(|line| !line.trim_ascii().is_empty()) {
-            return Err(at(self.lines.number, format!("more cards than are announced: {}", shown(line.trim_ascii()))));
-        }
+        self.end()?;
+        let line_of = |k: usize| first + k / row_fields.len();
         let on_diagonal = |k: &usize| entries.rows[*k] == entries.cols[*k] && entries.values[*k] != 0.0;
         if symmetry == Symmetry::Skew
             && let Some(k) = (0..count).find(on_diagonal)
         {
-            let line = first + k / row_fields.len();
-            return Err(at(line, format!("the diagonal of a skew-symmetric matrix is 0, got {}", entries.values[k])));
+            return Err(at(
+                line_of(k),
+                format!("the diagonal of a skew-symmetric matrix is 0, got {}", entries.values[k]),
+            ));
         }
-        if let Some(k) = complete(&mut entries, symmetry)? {
-            let (i, j) = (entries.rows[k].at() + 1, entries.cols[k].at() + 1);
-            let (a, b) = (i.min(j), i.max(j));
-            return Err(at(first + k / row_fields.len(), format!("({a}, {b}) and ({b}, {a}) both given")));
-        }
-        let matrix = entries.assembled(rows, cols)?.without_slots();
+        let matrix = matrix(&mut entries, symmetry, [rows, cols], line_of)?;
         Ok(Loaded { matrix: boxed(matrix, "a matrix")?, vectors })
+    }
+
+    /// Values at all places, column by column.
+    pub fn dense<I: Width>(mut self) -> Parsed<Loaded> {
+        let Header { rows, cols, entries, .. } = self.header;
+        let fields = self.fields(2)?;
+        let values = self.full(&fields, entries)?;
+        self.end()?;
+        let matrix = of_array::<I>(rows, cols, entries, |_, _| true, |i, j| values[j * rows + i])?;
+        Ok(Loaded::of(boxed(matrix, "a matrix")?))
+    }
+
+    /// Nothing but blanks may follow.
+    fn end(&mut self) -> Parsed<()> {
+        match self.lines.find(|line| !line.trim_ascii().is_empty()) {
+            None => Ok(()),
+            Some(line) => {
+                Err(at(self.lines.number, format!("more cards than are announced: {}", shown(line.trim_ascii()))))
+            }
+        }
     }
 
     /// The fields of cards of a kind.
     fn fields(&self, which: usize) -> Parsed<Vec<Field>> {
         let format = self.header.formats[which];
-        fields(format, which < 2).ok_or_else(|| at(4, format!("{} is no format of {}", shown(format), WHAT[which])))
+        let unknown = || at(self.header.size_card + 1, format!("{} is no format of {}", shown(format), WHAT[which]));
+        fields(format, which < 2).ok_or_else(unknown)
     }
 
     /// So many fields take the cards that are announced.
     fn check_cards(&self, which: usize, count: usize, per_card: usize) -> Parsed<()> {
-        let (announced, needed) = (self.header.cards[which], count.div_ceil(per_card));
+        let needed = count.div_ceil(per_card);
+        let announced = self.header.cards.map_or(needed, |cards| cards[which]);
         if announced == needed {
             return Ok(());
         }
@@ -287,7 +189,8 @@ impl<'a> Data<'a> {
         if kind[2] == b'X' {
             vectors.solution = self.full(&fields, len)?;
         }
-        let (announced, read) = (self.header.cards[3], self.lines.number - start);
+        let read = self.lines.number - start;
+        let announced = self.header.cards.map_or(read, |cards| cards[3]);
         if announced != read {
             let sentence = format!("{announced} cards of right-hand sides are announced, they take {read}");
             return Err(whole(RRB_ERR_PARSE, format!("line 2: {sentence}")));

@@ -1,0 +1,119 @@
+//! The cards before the data. Card 1: title and key. Card 2: cards in all, of pointers, of rows, of values and, in
+//! Harwell-Boeing, of right-hand sides. Card 3: type, rows, columns, entries. Card 4: formats of pointers, rows,
+//! values, right-hand sides. Card 5, where there are right-hand sides: their type, how many they are, and entries
+//! where they are sparse.
+
+use crate::error::RRB_ERR_UNSUPPORTED;
+use crate::sparse::files::fault::{COMPLEX, Parsed, at, status_at};
+use crate::sparse::files::lines::{Lines, shown};
+use crate::sparse::files::mirror::Symmetry;
+use crate::sparse::files::number::counts;
+
+/// What the cards before the data say.
+pub struct Header<'a> {
+    /// Cards of pointers, rows, values and right-hand sides, where they are announced.
+    pub cards: Option<[usize; 4]>,
+    /// The card of rows, columns and entries; the formats are on the next one.
+    pub size_card: usize,
+    pub values: bool,
+    pub symmetry: Symmetry,
+    pub rows: usize,
+    pub cols: usize,
+    pub entries: usize,
+    /// Of pointers, rows, values and right-hand sides.
+    pub formats: [&'a [u8]; 4],
+    /// Type, how many, entries.
+    pub rhs: Option<([u8; 3], usize, usize)>,
+}
+
+impl<'a> Header<'a> {
+    pub fn read(lines: &mut Lines<'a>) -> Parsed<Self> {
+        let mut card = |what: &str| {
+            let number = lines.number + 1;
+            lines.next().ok_or_else(|| at(number, format!("the file ends before the card of {what}")))
+        };
+        card("title and key")?;
+        let second = counts(card("counts")?).unwrap_or_default();
+        let third = card("the type")?;
+        let formats = card("the formats")?;
+        let count = |k: usize| second.get(k).copied().unwrap_or(0);
+        let cards = [1, 2, 3, 4].map(count);
+        let (values, symmetry) = kind(third)?;
+        let numbers = third.get(3..).and_then(counts).filter(|all| all.len() >= 3);
+        let Some([rows, cols, entries]) = numbers.as_deref().and_then(|all| all.first_chunk::<3>()).copied() else {
+            return Err(at(3, "must have rows, columns and entries after the type"));
+        };
+        if symmetry != Symmetry::General && rows != cols {
+            return Err(at(3, format!("a symmetric matrix is square, got {rows} x {cols}")));
+        }
+        let formats = [0..16, 16..32, 32..52, 52..72].map(|range| columns(formats, range).trim_ascii());
+        let rhs = if cards[3] > 0 { Some(rhs(card("right-hand sides")?)?) } else { None };
+        Ok(Self { cards: Some(cards), size_card: 3, values, symmetry, rows, cols, entries, formats, rhs })
+    }
+
+    /// The counts against the places of the matrix, and against the bytes that follow.
+    pub fn check(&self, left: usize) -> Parsed<()> {
+        let &Self { size_card, rows, cols, entries, .. } = self;
+        // Duplicates are not legal here.
+        if entries as u128 > rows as u128 * cols as u128 {
+            return Err(at(size_card, format!("{entries} entries are more than {rows} x {cols} places")));
+        }
+        // A pointer and a row take a character at least.
+        if entries > left || cols >= left.max(1) {
+            return Err(at(
+                size_card,
+                format!("{cols} columns and {entries} entries, for which the {left} bytes after them are too few"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Columns of a card, which may be shorter.
+pub fn columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
+    card.get(range.start..card.len().min(range.end)).unwrap_or_default()
+}
+
+/// Whether there are values, and the symmetry.
+fn kind(card: &[u8]) -> Parsed<(bool, Symmetry)> {
+    let kind = card.get(..3).unwrap_or(card).to_ascii_uppercase();
+    let name = String::from_utf8_lossy(&kind).into_owned();
+    let refused = |sentence: String| Err(status_at(RRB_ERR_UNSUPPORTED, 3, sentence));
+    let [value, symmetry, form] = kind.first_chunk().copied().unwrap_or_default();
+    let values = match value {
+        b'R' | b'I' => true,
+        b'P' => false,
+        b'C' => return refused(COMPLEX.to_owned()),
+        b'Q' => return refused(format!("values in a file of their own ({name}) are not offered")),
+        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
+    };
+    let symmetry = match symmetry {
+        b'S' => Symmetry::Symmetric,
+        b'Z' => Symmetry::Skew,
+        b'U' | b'R' => Symmetry::General,
+        b'H' => return refused(COMPLEX.to_owned()),
+        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
+    };
+    match form {
+        b'A' => Ok((values, symmetry)),
+        b'E' => refused(format!("elemental matrices ({name}) are not offered; assemble first")),
+        _ => Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
+    }
+}
+
+/// The card of right-hand sides.
+fn rhs(card: &[u8]) -> Parsed<([u8; 3], usize, usize)> {
+    let mut kind = [b' '; 3];
+    kind.iter_mut().zip(card).for_each(|(to, c)| *to = c.to_ascii_uppercase());
+    let numbers = card.get(3..).and_then(counts).unwrap_or_default();
+    let wrong = |reason: String| Err(at(5, reason));
+    match (kind, numbers.as_slice()) {
+        ([b'F' | b'M', b'G' | b' ', b'X' | b' '], [many, rest @ ..]) => {
+            Ok((kind, *many, rest.first().copied().unwrap_or(0)))
+        }
+        (_, []) => wrong("must say how many right-hand sides there are".to_owned()),
+        _ => {
+            wrong(format!("the type of right-hand sides must be F or M, then G and X or blanks, got {}", shown(&kind)))
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Harwell-Boeing and Rutherford-Boeing: cards (lines) of fixed columns.
+
+mod data;
+mod header;
+mod supplement;
+
+use super::fault::Parsed;
+use super::lines::{Lines, words};
+use super::loaded::Loaded;
+use super::number::counts;
+use crate::sparse::index::is_narrow;
+
+use data::Data;
+use header::Header;
+
+/// The matrix of a text; none: it is neither.
+pub fn parse(text: &[u8]) -> Option<Parsed<Loaded>> {
+    let second = Lines::new(text).nth(1)?;
+    if (4..=5).contains(&words(second).count()) && counts(second).is_some() {
+        return Some(matrix(text));
+    }
+    supplement::is_one(text).then(|| supplement::parse(text))
+}
+
+/// A matrix, whose second card is one of counts.
+fn matrix(text: &[u8]) -> Parsed<Loaded> {
+    let mut lines = Lines::new(text);
+    let header = Header::read(&mut lines)?;
+    header.check(lines.left())?;
+    let (rows, cols) = (header.rows, header.cols);
+    let data = Data::new(header, lines);
+    if is_narrow(rows, cols) { data.matrix::<u32>() } else { data.matrix::<u64>() }
+}

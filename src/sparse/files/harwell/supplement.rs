@@ -1,0 +1,83 @@
+//! Right-hand sides in a Rutherford-Boeing file of their own, read as a matrix with a column for each. Card 1: title
+//! and key. Card 2, in columns (A3, 2A1, 1X, A8), then a letter and counts: what the data are, the side they stand
+//! on, how they are stored, a name; real or integer; rows, columns and entries. Card 3 (3A20): formats of pointers,
+//! rows and values, or of values alone. (Duff, Grimes, Lewis: The Rutherford-Boeing sparse matrix collection, 1997.)
+
+use super::data::Data;
+use super::header::{Header, columns};
+use crate::error::RRB_ERR_UNSUPPORTED;
+use crate::sparse::files::fault::{COMPLEX, Parsed, at, status_at};
+use crate::sparse::files::lines::{Lines, shown};
+use crate::sparse::files::loaded::Loaded;
+use crate::sparse::files::mirror::Symmetry;
+use crate::sparse::files::number::counts;
+use crate::sparse::index::is_narrow;
+
+/// What such files may hold; right-hand sides are read.
+const TYPES: [&[u8; 3]; 15] = [
+    b"rhs", b"sln", b"est", b"evl", b"svl", b"lvl", b"evc", b"svc", b"sbv", b"sbm", b"sbp", b"avl", b"ord", b"ipt",
+    b"icv",
+];
+
+/// Whether card 2 begins with what such a file holds, and card 3 is one of formats.
+pub fn is_one(text: &[u8]) -> bool {
+    let mut lines = Lines::new(text).skip(1);
+    let mut next = || lines.next().unwrap_or_default();
+    let (second, third) = (next(), next());
+    TYPES.iter().any(|kind| columns(second, 0..3).eq_ignore_ascii_case(*kind)) && third.trim_ascii().starts_with(b"(")
+}
+
+/// The right-hand sides of a text.
+pub fn parse(text: &[u8]) -> Parsed<Loaded> {
+    let mut lines = Lines::new(text);
+    lines.next();
+    let second = lines.next().unwrap_or_default();
+    let third = lines.next().unwrap_or_default();
+    let dense = is_dense(second)?;
+    let all = counts(columns(second, 14..second.len()).trim_ascii().get(1..).unwrap_or_default());
+    let (rows, cols, entries) = match all.as_deref() {
+        Some(&[rows, cols, entries]) => (rows, cols, entries),
+        _ => return Err(at(2, "must have rows, columns and entries behind its letters")),
+    };
+    if dense && entries as u128 != rows as u128 * cols as u128 {
+        return Err(at(2, format!("{entries} values are announced, {cols} vectors of {rows} have others")));
+    }
+    let [first, second, third] = [0..20, 20..40, 40..60].map(|range| columns(third, range).trim_ascii());
+    let formats = if dense { [&[][..], &[], first, &[]] } else { [first, second, third, &[]] };
+    let symmetry = Symmetry::General;
+    let header = Header { cards: None, size_card: 2, values: true, symmetry, rows, cols, entries, formats, rhs: None };
+    header.check(lines.left())?;
+    let data = Data::new(header, lines);
+    match (dense, is_narrow(rows, cols)) {
+        (true, true) => data.dense::<u32>(),
+        (true, false) => data.dense::<u64>(),
+        (false, true) => data.matrix::<u32>(),
+        (false, false) => data.matrix::<u64>(),
+    }
+}
+
+/// Whether all values are given, of data that are read.
+fn is_dense(card: &[u8]) -> Parsed<bool> {
+    let refused = |sentence: String| Err(status_at(RRB_ERR_UNSUPPORTED, 2, sentence));
+    let kind = columns(card, 0..3).to_ascii_lowercase();
+    if kind != b"rhs" {
+        return refused(format!("of supplementary data right-hand sides (rhs) are read, got {}", shown(&kind)));
+    }
+    let lower = |at: usize| card.get(at).map_or(b' ', u8::to_ascii_lowercase);
+    match lower(3) {
+        b'r' | b's' | b' ' => {}
+        b'l' => return refused("right-hand sides of A' (rhsl) are not offered".to_owned()),
+        c => return Err(at(2, format!("the side must be r, l or s, got {}", shown(&[c])))),
+    }
+    match columns(card, 14..card.len()).trim_ascii().first().map_or(b' ', u8::to_ascii_lowercase) {
+        b'r' | b'i' => {}
+        b'c' => return refused(COMPLEX.to_owned()),
+        c => return Err(at(2, format!("the letter before the counts must be r or i, got {}", shown(&[c])))),
+    }
+    match lower(4) {
+        b'd' => Ok(true),
+        b's' => Ok(false),
+        b'e' => refused("elemental right-hand sides are not offered; assemble first".to_owned()),
+        c => Err(at(2, format!("the storage must be d (dense) or s (sparse), got {}", shown(&[c])))),
+    }
+}

@@ -1,0 +1,83 @@
+//! A text that a team reads says what one thread says of it: the same matrix, or the same line and reason.
+
+use super::fault::Fault;
+use super::parse;
+use crate::sparse::matrix::AnyCsr;
+
+const N: usize = 70_000;
+
+/// Lines of a large file: 70,000 entries with comments and blank lines between them.
+fn lines(head: &str) -> Vec<String> {
+    let mut lines = vec![format!("%%MatrixMarket matrix {head}"), format!("{N} {N} {N}")];
+    for k in 0..N {
+        let (i, j) = ((k * 7919) % N, (k * 104_729 + 5) % N);
+        lines.push(format!("{} {} {:e}", i.max(j) + 1, i.min(j) + 1, 1.0 / (1 + k) as f64));
+        if k % 1000 == 0 {
+            lines.push(["% a comment", "", "  "][k / 1000 % 3].to_owned());
+        }
+    }
+    lines
+}
+
+/// What is made of the lines, as text; values by their bits.
+fn outcome(lines: &[String], threads: usize) -> String {
+    let text = lines.join("\n");
+    assert!(text.len() > 1 << 20, "a team reads it");
+    match parse(text.as_bytes(), threads) {
+        Ok(loaded) => match loaded.matrix.any() {
+            AnyCsr::Narrow(a) => {
+                let bits: Vec<u64> = a.val.iter().map(|value| value.to_bits()).collect();
+                format!("{:?} {:?} {bits:?}", a.ptr, a.col)
+            }
+            AnyCsr::Wide(_) => panic!("rows are few"),
+        },
+        Err(Fault::At { line, reason, .. }) => format!("line {line}: {reason}"),
+        Err(fault) => panic!("{fault}"),
+    }
+}
+
+#[track_caller]
+fn same_for_any_threads(lines: &[String]) -> String {
+    let one = outcome(lines, 1);
+    for threads in [2, 3, 7] {
+        assert!(outcome(lines, threads) == one, "{threads} threads");
+    }
+    one
+}
+
+#[test]
+fn a_team_reads_what_one_thread_reads() {
+    for head in ["coordinate real general", "coordinate real symmetric"] {
+        let all = lines(head);
+        same_for_any_threads(&all);
+        let broken = |at: usize, line: &str| {
+            let mut lines = all.clone();
+            lines[at] = line.to_owned();
+            same_for_any_threads(&lines)
+        };
+        let (middle, last) = (all.len() / 2 + 1, all.len() - 1);
+        assert_eq!(broken(middle, "1 x 2"), format!("line {}: 'x' is no column", middle + 1));
+        assert_eq!(broken(last, "1 1"), format!("line {}: has no value", last + 1));
+        let short = format!("line {}: the file ends after {} of the {N} entries announced", last + 1, N - 1);
+        assert_eq!(broken(last, "%"), short);
+        assert_eq!(broken(middle, "%"), short);
+        let more = [&all[..], &["1 1 1".to_owned()]].concat();
+        let expected = format!("line {}: more than the {N} entries that are announced", last + 2);
+        assert_eq!(same_for_any_threads(&more), expected);
+        // What is wrong first is told, whoever meets it first.
+        let mut two = all.clone();
+        (two[last], two[5]) = ("?".to_owned(), "1 1 1 1".to_owned());
+        assert_eq!(same_for_any_threads(&two), "line 6: has more than an entry: '1'");
+        // The last line that gives an entry for which no double is large enough.
+        let mut sum = all.clone();
+        (sum[10], sum[middle], sum[last]) = ("9 8 1e308".to_owned(), "9 8 1e308".to_owned(), "9 8 1".to_owned());
+        let sum = same_for_any_threads(&sum);
+        assert!(sum.starts_with(&format!("line {}: values given at one place add up to inf at ", last + 1)), "{sum}");
+    }
+    let mut array = vec!["%%MatrixMarket matrix array real general".to_owned(), format!("{} 2", N)];
+    array.extend((0..2 * N).map(|k| format!("{:e}", 1.0 / (1 + k) as f64)));
+    same_for_any_threads(&array);
+    array[N] = "1e400".to_owned();
+    let expected = format!("line {}: '1e400' is not finite in double precision", N + 1);
+    assert_eq!(same_for_any_threads(&array), expected);
+}
