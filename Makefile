@@ -2,7 +2,7 @@
 # make bubbles: the same with rising bubbles in space, by dpcg_.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
-# make fuzz: the readers of matrix files, FUZZ_SECONDS each, guided by coverage (nightly Rust, cargo install cargo-fuzz).
+# make fuzz: the readers of matrix files on texts that coverage leads to, FUZZ_SECONDS each.
 # make performance: measures the marked tables of docs/performance.md anew.
 
 PREFIX ?= $(CURDIR)/install

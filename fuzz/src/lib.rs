@@ -15,16 +15,22 @@ pub fn check(text: &[u8]) -> bool {
     if words.any(|word| str::from_utf8(word).is_ok_and(|word| word.parse().is_ok_and(|count: u64| count > MOST))) {
         return false;
     }
-    match parse_matrix(text, 1) {
+    let threads = if text.len() % 16 == 0 { 3 } else { 1 };
+    match parse_matrix(text, threads) {
         Ok(loaded) => {
             assert!(loaded.matrix.facts().nonzeros <= 2 * text.len(), "entries that no bytes give");
             for format in [FileFormat::Mtx, FileFormat::Rb] {
                 let once = written(&loaded, format);
                 let again = parse_matrix(&once, 1).expect("what is written can be read");
                 assert!(written(&again, format) == once, "what is read back is another matrix");
+                let alone = parse_matrix(text, 1).expect("one thread reads it, too");
+                assert!(written(&alone, format) == once, "a team reads another matrix");
             }
         }
-        Err(fault) => assert!(!fault.to_string().is_empty()),
+        Err(fault) => {
+            let alone = parse_matrix(text, 1).err().map(|fault| fault.to_string());
+            assert_eq!(alone, Some(fault.to_string()), "a team says something else");
+        }
     }
     true
 }

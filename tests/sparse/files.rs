@@ -201,7 +201,13 @@ fn market_that_is_refused() {
             general,
             "2 2 3\n1 1 1\n2 1 1e308\n2 1 1e308\n",
             status::NOT_FINITE,
-            &["matrix: line 5: values given at one place add up to inf at (2, 1)"],
+            &["matrix: line 5: values given at (2, 1) add up to inf"],
+        ),
+        (
+            "%%MatrixMarket matrix coordinate real skew-symmetric\n",
+            "2 2 2\n2 1 1e308\n2 1 1e308\n",
+            status::NOT_FINITE,
+            &["matrix: line 4: values given at (2, 1) add up to inf"],
         ),
         (general, "2 2 1 1\n1 1 1\n", parse, &["line 2", "more than 3 counts"]),
         (general, "2 -2 1\n1 1 1\n", parse, &["line 2: '-2' is no count"]),
@@ -269,6 +275,7 @@ fn other_files() {
     refused(&pack(&tar), &["tar archive", "unpack"]);
     refused(b"\xff\xfe%\0%\0", &["UTF-16"]);
     refused(b"PK\x03\x04", &["zip"]);
+    refused(b"%%MatrixMarket matrix coordinate real general\r1 1 1\r1 1 1\r", &["CR alone", "tr "]);
     for (path, words) in [
         (folder.0.clone(), "is a folder"),
         (folder.0.join("none.mtx"), "cannot be read"),
@@ -393,12 +400,16 @@ fn supplementary_files() {
     let expected = [(0, 0, 1.0), (0, 1, 4.0), (1, 0, 2.0), (1, 1, 5.0), (2, 0, 0.0), (2, 1, 6.0)];
     assert_eq!(read(text("rhsrd", "r", [3, 2, 6], dense, &all)), expected);
     assert_eq!(read(text("RHSSD", "I", [3, 2, 6], dense, &all)), expected);
+    // A writer in use has the letter and the counts a column further to the left.
+    let other = text("rhsrd", "r", [3, 2, 6], dense, &all).replacen("a case 2  r ", "a case 2 r ", 1);
+    assert_eq!(read(other), expected);
     let sparse = ["(3I2)", "(2I3)", "(1P,2E9.1)"];
     let some = [" 1 2 3", "  3  1", " 1.5E+00  2.5"];
     assert_eq!(read(text("rhsrs", "r", [3, 2, 2], sparse, &some)), [(0, 1, 0.25), (2, 0, 1.5)]);
     assert_eq!(read(text("rhs d", "r", [0, 0, 0], dense, &[])), []);
     for (text, code, words) in [
         (text("slnrd", "r", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "right-hand sides", "'sln'"][..]),
+        (text("geord", "r", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "right-hand sides", "'geo'"]),
         (text("rhsre", "r", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "assemble first"]),
         (text("rhsld", "r", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "A'"]),
         (text("rhsrd", "c", [3, 2, 6], dense, &all), status::UNSUPPORTED, &["line 2", "complex"]),

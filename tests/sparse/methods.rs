@@ -378,6 +378,18 @@ fn a_residual_beyond_the_limit_has_diverged() {
     }
 }
 
+/// minres on a matrix so ill-conditioned that b - A x grows to 1e13 |b| while the recurred residual stays small: the
+/// limit is one of b - A x, too.
+#[test]
+fn a_true_residual_beyond_the_limit_has_diverged() {
+    let solver = Solver::read(&data().join("fidapm05.mtx")).unwrap();
+    solver.options("solver=minres preconditioner=none").unwrap();
+    solver.factorize().unwrap();
+    let mut x = vec![0.25; 42];
+    assert_eq!(solver.solve(&[1.0; 42], &mut x).unwrap(), status::NOT_CONVERGED);
+    assert_eq!((solver.int(key::STOP_REASON), x), (DIVERGED, vec![0.25; 42]));
+}
+
 /// `restart`, `shadow` and `max_iter` act at once, others at the next factorize; products may come between.
 #[test]
 fn when_options_act() {

@@ -16,7 +16,9 @@ use tempfile::NamedTempFile;
 fn temporary(target: &Path) -> io::Result<NamedTempFile> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Those that a file has which is made by its name, less what the user masks.
-    tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
+    let made = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+    // Without the name that nobody asked for.
+    made.map_err(|error| error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error))
 }
 
 /// Whether `write_whole` can write there: asked before long work whose results would be lost.

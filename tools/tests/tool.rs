@@ -97,12 +97,20 @@ fn info_tells_and_draws() {
     assert!(!well(&folder, &["info", "line.mtx", "--no-picture"]).contains('│'));
 }
 
+/// What no method takes is told once.
+#[test]
+fn compare_has_no_table_of_refusals() {
+    let folder = folder("compare_zero");
+    fs::write(folder.join("zero.mtx"), "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 0\n").unwrap();
+    refused(&folder, &["compare", "zero.mtx"], &["zero.mtx: 1 x 1, 1 entry", "no method takes it", "singular"]);
+}
+
 #[test]
 fn info_takes_what_is_not_square() {
     let folder = folder("info_rectangle");
     fs::write(folder.join("wide.mtx"), "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 3\n").unwrap();
     let text = well(&folder, &["info", "wide.mtx"]);
-    assert!(text.contains("2 x 3, 1 entries") && text.contains("1 rows, 2 columns"), "{text}");
+    assert!(text.contains("2 x 3, 1 entry\n") && text.contains("1 row, 2 columns"), "{text}");
     assert!(text.contains("none: the matrix is not square") && !text.contains("dominance"), "{text}");
     fs::write(folder.join("empty.mtx"), "%%MatrixMarket matrix coordinate real general\n0 0 0\n").unwrap();
     assert!(well(&folder, &["info", "empty.mtx", "--svg", "e.svg"]).contains("0 x 0, 0 entries"));

@@ -10,7 +10,9 @@ use crate::ffi::environment;
 use crate::ffi::handle::{Base, Handle};
 use crate::ffi::spaces::{Extent, check_apart};
 use crate::ffi::watch::Words;
-use crate::options::{Choice, Dominance, Family, Format, Options, ResultEntry, Triangle, Vector, info, opt};
+use crate::options::{
+    Choice, Dominance, Family, Format, Options, Preconditioner, ResultEntry, Triangle, Vector, info, opt,
+};
 use crate::report::Nobody;
 use crate::runtime::heap::boxed;
 use crate::solver::sparse::{Product, Sparse, is_relaxation, wanted};
@@ -412,7 +414,7 @@ impl Handle for sparse_handle {
             info::EMPTY_ROWS => matrix.empty_rows() as f64,
             info::COLOURS => done.made.colours as f64,
             info::SWEEP_LEVELS => done.made.levels as f64,
-            info::SHIFT => done.made.shift,
+            info::SHIFT if done.preconditioner == Preconditioner::Ic0 => done.made.shift,
             info::LONGEST_ROW => matrix.longest_row() as f64,
             info::FILE_RHS => self.vectors.count(Vector::Rhs) as f64,
             _ => 0.0,

@@ -307,6 +307,10 @@ impl<'c> Solve<'c> {
         let Ended { mut end, mut largest, kept } = ended;
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let last = end.norm;
+        if end.reason == StopReason::MaxIter && last > self.test.divergence {
+            // b - A x has passed the limit, which the recurred residual did not tell.
+            end.reason = StopReason::Diverged;
+        }
         let better = |norm: f64| norm < last || norm < f64::INFINITY && last.is_nan();
         if end.reason != StopReason::Converged && better(kept) {
             return Ok(self.outcome(end.iterations, end.reason, kept));

@@ -29,7 +29,7 @@ struct Banner {
     symmetry: Symmetry,
 }
 
-/// The matrix of a text that begins with %%, read by so many threads.
+/// The matrix of a text that begins with %%, read by so many threads, or by one where these cannot be started.
 pub fn parse(text: &[u8], threads: usize) -> Parsed<Loaded> {
     let mut lines = Lines::new(text);
     let banner = Banner::of(lines.next().unwrap_or_default())?;
@@ -147,8 +147,6 @@ struct Read<'a> {
     threads: usize,
 }
 
-/// Bytes from which on a team reads: to start one takes about as long as a thread takes to read 20 kB.
-const WORTH_A_TEAM: usize = 1 << 20;
 /// Pieces of the text for each member, so that none waits long for the last one.
 const PIECES_OF_A_MEMBER: usize = 4;
 /// For errors.
@@ -191,7 +189,7 @@ impl Read<'_> {
         mut part: impl FnMut(usize) -> T,
         take: impl Fn(&mut T, usize, &mut dyn Iterator<Item = &[u8]>, usize) -> Parsed<()> + Sync,
     ) -> Parsed<()> {
-        let mut team = Team::new(if self.lines.left() < WORTH_A_TEAM { 1 } else { self.threads })?;
+        let mut team = Team::new(self.threads).or_else(|_| Team::new(1))?;
         let (mut left, mut pieces) = (self.announced, Vec::new());
         for (lines, count) in self.pieces(&mut team)? {
             let room = count.min(left);

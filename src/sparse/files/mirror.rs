@@ -34,15 +34,18 @@ pub fn matrix<I: Index>(
     }
     match entries.assembled(rows, cols) {
         Ok(matrix) => Ok(matrix.without_slots()),
-        // Values given at one place that add up to more than a double holds.
-        Err(mut error @ Error::At { status, place: wrong, .. }) => {
+        // Values given at one place that add up to more than a double holds: as the file gives it, not as mirrored.
+        Err(Error::At { status, place: wrong, .. }) => {
             let is_there = |&k: &usize| {
                 let (i, j) = place(entries, k);
                 wrong == Place::node(0, i, j) || symmetry != Symmetry::General && wrong == Place::node(0, j, i)
             };
-            error.set_base(1);
-            let line = (0..given).rev().find(is_there).map_or(0, line_of);
-            Err(status_at(status, line, error.to_string()))
+            let sum: f64 = (0..given).filter(is_there).map(|k| entries.values[k]).sum();
+            let last = (0..given).rev().find(is_there).unwrap_or(0);
+            let (i, j) = place(entries, last);
+            let sentence =
+                format!("values given at ({}, {}) add up to {sum}; all entries must be finite", i + 1, j + 1);
+            Err(status_at(status, line_of(last), sentence))
         }
         Err(error) => Err(Fault::Library(error)),
     }

@@ -34,18 +34,22 @@ fn about(path: &Path, fault: Fault) -> Error {
             error.set_base(1);
             Error::File { status, path, reason: error.to_string() }
         }
-        Fault::Library(error) => error,
+        Fault::Library(error) => Error::File { status: error.status(), path, reason: error.to_string() },
         Fault::At { status, line, reason } => Error::File { status, path, reason: format!("line {line}: {reason}") },
         Fault::Whole { status, reason } => Error::File { status, path, reason },
     }
 }
 
+/// Bytes from which on a team reads: to start one takes about as long as a thread takes to read 20 kB.
+const WORTH_A_TEAM: usize = 1 << 20;
+
 /// Reads a matrix, and what comes with it, by so many threads where it is large.
 pub fn load(path: &Path, threads: usize) -> Result<Loaded> {
-    unpack::text(path).and_then(|text| parse(&text, threads)).map_err(|fault| about(path, fault))
+    let read = unpack::text(path).and_then(|text| parse(&text, if text.len() < WORTH_A_TEAM { 1 } else { threads }));
+    read.map_err(|fault| about(path, fault))
 }
 
-/// What a text holds.
+/// What a text holds, read by so many threads.
 pub fn parse(text: &[u8], threads: usize) -> Parsed<Loaded> {
     if text.starts_with(b"%%") {
         return market::parse(text, threads);

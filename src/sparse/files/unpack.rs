@@ -79,5 +79,8 @@ fn check(mut text: Vec<u8>) -> Parsed<Vec<u8>> {
     if text.is_empty() {
         return other("the file is empty");
     }
+    if text.contains(&b'\r') && !text.contains(&b'\n') {
+        return other("lines end with CR alone; convert them, as tr '\\r' '\\n' does");
+    }
     Ok(text)
 }

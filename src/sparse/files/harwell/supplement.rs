@@ -14,9 +14,9 @@ use crate::sparse::files::number::counts;
 use crate::sparse::index::is_narrow;
 
 /// What such files may hold; right-hand sides are read.
-const TYPES: [&[u8; 3]; 15] = [
-    b"rhs", b"sln", b"est", b"evl", b"svl", b"lvl", b"evc", b"svc", b"sbv", b"sbm", b"sbp", b"avl", b"ord", b"ipt",
-    b"icv",
+const TYPES: [&[u8; 3]; 16] = [
+    b"rhs", b"sln", b"est", b"evl", b"svl", b"lvl", b"evc", b"svc", b"sbv", b"sbm", b"sbp", b"avl", b"geo", b"ord",
+    b"ipt", b"icv",
 ];
 
 /// Whether card 2 begins with what such a file holds, and card 3 is one of formats.

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// FILE is a matrix in MatrixMarket, Harwell-Boeing or Rutherford-Boeing format, in gz or not, or a raw stencil file
 /// (docs/tool.md). What a file is, its first bytes say, not its name.
 #[derive(Parser)]
-#[command(name = "rrbsolver", version, about, long_about, after_help = AFTER)]
+#[command(name = "rrbsolver", version, after_help = AFTER)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

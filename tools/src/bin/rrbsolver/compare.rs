@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use indicatif::ProgressBar;
 use rrbsolver::options::{Family, Format, Kind, OPTIONS, info, opt};
 use rrbsolver_tools::{check_writable, write_whole};
@@ -38,6 +38,9 @@ pub fn run(options: &Compare) -> Result<End> {
     let formats = compare_formats(&mut matrix, &progress)?;
     let methods = compare_methods(&mut matrix, &options.options, &b, &progress)?;
     progress.finish_and_clear();
+    if let Some(sentence) = refused_by_all(&methods) {
+        bail!("{head}: no method takes it: {sentence}");
+    }
     print_methods(&methods);
     print_formats(&formats);
     if let Some(path) = &options.svg {
@@ -57,6 +60,12 @@ pub fn run(options: &Compare) -> Result<End> {
     }
     let none = !methods.iter().any(Method::converged);
     Ok(if none { End::Short } else { End::Well })
+}
+
+/// Why, where no method takes the matrix: the first one's sentence.
+fn refused_by_all(methods: &[Method]) -> Option<&str> {
+    let all = methods.iter().all(|m| m.outcome.is_err());
+    methods.iter().filter(|_| all).find_map(|m| m.outcome.as_ref().err()).map(String::as_str)
 }
 
 /// What the rows of the table differ in.

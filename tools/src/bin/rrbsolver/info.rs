@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::Info;
 use crate::facts::Facts;
-use crate::input::{Loaded, shape_of};
+use crate::input::{Loaded, counted, shape_of};
 use crate::library::{Matrix, System, filled, named, word};
 use crate::pattern::Pattern;
 use crate::{End, spinner};
@@ -102,26 +102,42 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
     };
     let mean = entries as f64 / rows.max(1) as f64;
     let longest = matrix.count(info::LONGEST_ROW);
-    line("rows", format!("{} to {longest} entries, {mean:.1} on average", facts.shortest));
+    let entries_of = if facts.shortest == longest {
+        counted(longest, "entry", "entries")
+    } else {
+        format!("{} to {longest} entries", facts.shortest)
+    };
+    line("rows", format!("{entries_of}, {mean:.1} on average"));
     let empty = (matrix.count(info::EMPTY_ROWS), facts.empty_columns);
     if empty != (0, 0) {
-        line("empty", format!("{} rows, {} columns", empty.0, empty.1));
+        line("empty", format!("{}, {}", counted(empty.0, "row", "rows"), counted(empty.1, "column", "columns")));
     }
     let duplicates = matrix.count(info::DUPLICATES);
     if duplicates > 0 {
         line("duplicates", format!("{duplicates} entries came at a place that had one, and were added"));
     }
     let [lower, upper] = facts.bandwidth;
-    line("bandwidth", format!("{lower} below the diagonal, {upper} above; {} diagonals with entries", facts.diagonals));
+    line(
+        "bandwidth",
+        format!(
+            "{lower} below the diagonal, {upper} above; {} with entries",
+            counted(facts.diagonals, "diagonal", "diagonals")
+        ),
+    );
     if facts.range[1] > 0.0 {
         line("values", format!("{:.3e} to {:.3e} in magnitude, zeros apart", facts.range[0], facts.range[1]));
     }
     let files = matrix.count(info::FILE_RHS);
     if files > 0 {
-        line("with it", format!("{files} right-hand sides"));
+        line("with it", counted(files, "right-hand side", "right-hand sides"));
     }
     if rows == cols {
-        line("symmetric", if matrix.count(info::SYMMETRIC) == 1 { "yes" } else { "no" }.to_owned());
+        let symmetric = match matrix.int(info::SYMMETRIC) {
+            Some(1) => "yes",
+            Some(_) => "no",
+            None => "not looked at: no memory for that",
+        };
+        line("symmetric", symmetric.to_owned());
         if let Some(half @ ("lower" | "upper")) = word(matrix, "triangle") {
             line("triangle", format!("{half} alone: if it is half of a symmetric matrix, give both halves"));
         }
@@ -168,7 +184,7 @@ fn as_json(name: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> Val
         "largest_magnitude": facts.range[1],
         "right_hand_sides": matrix.count(info::FILE_RHS),
         "triangle": word(matrix, "triangle"),
-        "symmetric": matrix.count(info::SYMMETRIC) == 1,
+        "symmetric": matrix.int(info::SYMMETRIC).map(|symmetric| symmetric == 1),
         "positive_diagonals": facts.signs[0],
         "negative_diagonals": facts.signs[1],
         "negative_off_diagonals": facts.negative[0],

@@ -69,7 +69,13 @@ impl Loaded {
 
 /// Rows, columns and entries in words.
 pub fn shape_of(matrix: &Matrix) -> String {
-    format!("{} x {}, {} entries", matrix.rows(), matrix.cols(), matrix.count(info::NONZEROS))
+    let entries = counted(matrix.count(info::NONZEROS), "entry", "entries");
+    format!("{} x {}, {entries}", matrix.rows(), matrix.cols())
+}
+
+/// A number with its noun.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// b, none: ones; and in words where it is from. `asked` is what the user named.

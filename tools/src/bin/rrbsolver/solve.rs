@@ -80,7 +80,9 @@ pub fn run(options: &Solve) -> Result<End> {
 
 /// What was used, by name.
 fn used(system: &dyn System) -> Vec<(&'static str, serde_json::Value)> {
-    NAMES.into_iter().filter_map(|name| Some((name, recorded(system, name)?))).collect()
+    let told = |name: &str, value: &serde_json::Value| name != "shift" || value.as_f64() != Some(0.0);
+    let all = NAMES.into_iter().filter_map(|name| Some((name, recorded(system, name)?)));
+    all.filter(|(name, value)| told(name, value)).collect()
 }
 
 fn report(system: &dyn System, converged: bool, residual: f64) -> String {
