@@ -113,12 +113,13 @@
                                               chosen */
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
                                               device relaxes them */
-#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0, of minres jacobi, else ilu0,
-                                              jacobi where that has no pivot, none where a row has no diagonal);
-                                              neumann: a truncated Neumann series of order; ic0, ric (relaxed):
-                                              incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0:
-                                              incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree
-                                              (also sparse_) */
+#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where
+                                              three off-diagonals of four are negative; of minres jacobi, else ilu0,
+                                              jacobi where that has no pivot, none where a row has no diagonal); amg:
+                                              aggregation, for cg; neumann: a truncated Neumann series of order; ic0,
+                                              ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of
+                                              sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in
+                                              D^-1 A of degree (also sparse_) */
 #define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi (also
                                               sparse_) */
 #define RRB_OPT_RIC_OMEGA             402  /* of ric: the part of dropped fill that is subtracted from the diagonal;
@@ -890,9 +891,11 @@ rrb_status sparse_create_from(int32_t format,
  * Makes a handle with the matrix of a file: MatrixMarket (coordinate or array; real, integer or pattern; general,
  * symmetric or skew-symmetric), Harwell-Boeing or Rutherford-Boeing (assembled, real, integer or pattern), as it is or
  * in gz; what it is, its first bytes say. Of a triangle the whole matrix is made. Right-hand sides, guesses and
- * solutions of a Harwell-Boeing file are kept for `sparse_get_vector`. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`,
- * `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_UNSUPPORTED` (complex, elemental), `RRB_ERR_MEMORY`; the sentence
- * has the path, the line and the reason. Memory: at most 32 times the text, and 1 MB, and 8 bytes a row.
+ * solutions of a Harwell-Boeing file are kept for `sparse_get_vector`; right-hand sides in a Rutherford-Boeing file of
+ * their own are a matrix with a column for each. A text of a megabyte and more is read by as many threads as `threads
+ * = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`, `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_UNSUPPORTED`
+ * (complex, elemental), `RRB_ERR_MEMORY`; the sentence has the path, the line and the reason. Memory: at most 32 times
+ * the text, and 1 MB, and 8 bytes a row.
  *
  * Required:
  * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -960,7 +963,7 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
  * rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
  * `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
- * given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (`preconditioner=amg`; methods that take no such preconditioner),
+ * given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (methods that take no such preconditioner: amg goes with cg),
  * `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
  * and the factorization of ic0 or ilu0. Source: docs/sparse.md.
  *

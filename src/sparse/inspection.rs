@@ -41,12 +41,21 @@ pub struct Inspection {
     pub above: bool,
     /// The largest sum of magnitudes of a row.
     pub largest_sum: f64,
+    pub rows: usize,
+    /// Entries beside the diagonal that are not zero, and those below zero.
+    pub beside: usize,
+    pub negative: usize,
 }
 
 impl Inspection {
     /// No entry but on the diagonal is other than zero.
     pub fn is_diagonal(&self) -> bool {
         !self.below && !self.above
+    }
+
+    /// Three entries of four beside the diagonal are negative, as where -div(k grad u) is discretized.
+    pub fn is_mostly_negative(&self) -> bool {
+        4 * self.negative >= 3 * self.beside
     }
 
     /// Where there are entries beside the diagonal.
@@ -65,7 +74,7 @@ impl<I: Index> Csr<I> {
         let rows = self.rows();
         check_there(rows as u128 * 9, WHAT)?;
         let (asymmetry, exactly_symmetric) = self.asymmetry()?;
-        let mut seen = Inspection { asymmetry, exactly_symmetric, ..Inspection::default() };
+        let mut seen = Inspection { asymmetry, exactly_symmetric, rows, ..Inspection::default() };
         let mut filled = zeroed(rows, WHAT)?;
         for i in 0..rows {
             let (mut sum, mut diagonal) = (0.0, 0.0);
@@ -74,6 +83,8 @@ impl<I: Index> Csr<I> {
                 filled[j] = true;
                 seen.below |= j < i;
                 seen.above |= j > i;
+                seen.beside += usize::from(i != j);
+                seen.negative += usize::from(i != j && a < 0.0);
                 if i == j {
                     diagonal = a;
                 }

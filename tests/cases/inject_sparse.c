@@ -17,6 +17,7 @@ struct solutions {
 static const char *const METHODS[] = {
     "preconditioner=ic0",
     "solver=cg preconditioner=chebyshev format=sell",
+    "solver=cg preconditioner=amg",
     "solver=minres format=dia",
     "solver=bicg preconditioner=ilu0 transpose=copy format=csr",
     "solver=bicgstab preconditioner=neumann precision=f32",

@@ -18,6 +18,7 @@ const IDR: i64 = 9;
 const NONE: i64 = 1;
 const BY_DIAGONAL: i64 = 2;
 const IC0: i64 = 4;
+const AMG: i64 = 7;
 const ILU0: i64 = 9;
 
 /// Of `RRB_INFO_STOP_REASON`.
@@ -70,6 +71,8 @@ fn bits_are_the_same_for_any_number_of_threads() {
     let mut texts: Vec<String> = preconditioners.map(|m| format!("solver=cg preconditioner={m}")).to_vec();
     texts.push("solver=cg preconditioner=ic0".to_owned());
     texts.push("solver=cg preconditioner=ic0 precision=f32".to_owned());
+    texts.push("solver=cg preconditioner=amg".to_owned());
+    texts.push("solver=cg preconditioner=amg precision=f64".to_owned());
     texts.push("solver=minres preconditioner=jacobi".to_owned());
     texts.push("solver=minres preconditioner=none".to_owned());
     for format in ["coo", "csr", "csc", "bsr", "dia", "ell", "sell", "jds", "tjds", "skyline format_memory=99999999999"]
@@ -140,6 +143,44 @@ fn auto_takes_what_fits_the_matrix() {
         // Of plain sums, whose rounding is another.
         assert!(residual(&a, &b, &x) <= 1.001e-8, "{what}");
         assert_eq!(solver.int(key::STOP_REASON), CONVERGED, "{what}");
+    }
+}
+
+/// Aggregation from 100,000 rows on, where most off-diagonals are negative: by the sign of every second one here.
+#[test]
+fn auto_takes_aggregation_for_large_matrices() {
+    let large = named("poisson3d_47");
+    let mut signs = named("poisson3d_47");
+    for (i, j, value) in signs.entries.iter_mut().filter(|e| e.0.abs_diff(e.1) == 1) {
+        *value = if (*i).min(*j) % 2 == 0 { 1.0 } else { -1.0 };
+    }
+    signs.entries.iter_mut().filter(|e| e.0.abs_diff(e.1) == 47).for_each(|e| e.2 = 1.0);
+    for (a, wanted, most) in [(large, AMG, 11), (signs, IC0, 60)] {
+        let (solver, b) = (a.solver(), rhs(a.rows));
+        let mut x = vec![0.0; a.rows];
+        solver.factorize().unwrap();
+        assert_eq!((solver.int(key::INFO_SOLVER), solver.int(key::PRECONDITIONER)), (CG, wanted));
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+        assert!(solver.int(key::ITERATIONS) <= most, "{}", solver.int(key::ITERATIONS));
+        assert!(residual(&a, &b, &x) <= 1.001e-6);
+    }
+}
+
+/// Aggregation on matrices of the collections, to the end: b = A times ones.
+#[test]
+fn aggregation_solves_what_is_positive_definite() {
+    for (name, most) in [("1138_bus.mtx.gz", 12), ("gr_30_30.mtx.gz", 12), ("nos4.mtx", 30), ("nos5.mtx.gz", 35)] {
+        let solver = Solver::read(&data().join(name)).unwrap();
+        let n = solver.int(key::ROWS) as usize;
+        let b = solver.product(&vec![1.0; n], false).unwrap();
+        solver.options("solver=cg preconditioner=amg rel_tol=1e-6").unwrap();
+        solver.factorize().unwrap();
+        let mut x = vec![0.0; n];
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK, "{name}");
+        assert!(solver.int(key::ITERATIONS) <= most, "{name}: {}", solver.int(key::ITERATIONS));
+        let y = solver.product(&x, false).unwrap();
+        let left: Vec<f64> = y.iter().zip(&b).map(|(y, b)| b - y).collect();
+        assert!(norm(&left) <= 1.001e-6 * norm(&b), "{name}");
     }
 }
 
@@ -467,7 +508,9 @@ fn refused() {
     let column = Entries::new(2, 2, &[(0, 0, 1.0), (1, 0, 1.0)]);
     refused(&column, "", status::MATRIX, &["column 1 has no entry but zeros"]);
     let poisson = named("poisson2d_3");
-    refused(&poisson, "preconditioner=amg", status::UNSUPPORTED, &["preconditioner=amg", "take preconditioner=ic0"]);
+    let words = &["solver=idr with preconditioner=amg", "flexible cg", "take preconditioner=auto"];
+    refused(&poisson, "solver=idr preconditioner=amg", status::UNSUPPORTED, words);
+    refused(&poisson, "solver=jacobi preconditioner=amg", status::UNSUPPORTED, &["sweeps take no preconditioner"]);
     refused(&poisson, "solver=jacobi preconditioner=ssor", status::UNSUPPORTED, &["sweeps take no preconditioner"]);
     refused(&poisson, "solver=minres preconditioner=ic0", status::UNSUPPORTED, &["take none or jacobi"]);
     refused(&poisson, "solver=sor sor_omega=2", status::ARGUMENT, &["sor_omega must lie in (0, 2)", "got 2"]);

@@ -35,6 +35,8 @@ pub enum Preconditioning {
     Neumann { order: usize },
     /// A polynomial in D^-1 A of this degree.
     Chebyshev { degree: usize },
+    /// A cycle over aggregates, which is not linear: for cg.
+    Aggregation,
 }
 
 /// Which sweeps are to be made.

@@ -231,7 +231,7 @@ pub unsafe extern "C" fn sparse_arrays(
 /// does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
 /// rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
 /// `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
-/// given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (`preconditioner=amg`; methods that take no such preconditioner),
+/// given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (methods that take no such preconditioner: amg goes with cg),
 /// `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
 /// and the factorization of ic0 or ilu0. Source: docs/sparse.md.
 ///

@@ -9,8 +9,9 @@ use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::options::{self, NullSpace, Options, Precision, opt};
+use crate::runtime::number::power_of_two_below;
 use crate::solver::machine::Machine;
-use crate::solver::solve::{check_all_singular, power_of_two_below};
+use crate::solver::solve::check_all_singular;
 
 /// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays
 /// on the host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64

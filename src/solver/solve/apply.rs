@@ -1,9 +1,10 @@
 //! One application of M^-1, and one of A.
 
-use super::control::{Control, check_inputs, check_overflow, finite, power_of_two_below};
+use super::control::{Control, check_inputs, check_overflow, finite};
 use crate::backend::steps::solve::SolveSteps;
 use crate::error::{Error, Result};
 use crate::report::Outcome;
+use crate::runtime::number::power_of_two_below;
 
 /// z = M^-1 r; where singular, r and z are projected, so that M^-1 stays symmetric.
 pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {

@@ -1,9 +1,10 @@
 //! How a solve begins: the caller's b and guess, and their norms.
 
-use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite, power_of_two_below};
+use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite};
 use super::returned::start_again;
 use crate::backend::steps::solve::{Begun, Criterion, Inputs, SolveSteps};
 use crate::error::{Error, RRB_ERR_INCOMPATIBLE, Result};
+use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::{Norm, not_negative};
 
 /// What the caller gave, loaded.

@@ -9,7 +9,7 @@ mod given;
 mod returned;
 
 pub use apply::{apply, multiply};
-pub use control::{Control, Method, Places, Seen, check_all_singular, power_of_two_below};
+pub use control::{Control, Method, Places, Seen, check_all_singular};
 
 use crate::backend::steps::solve::{Criterion, SolveSteps};
 use crate::error::{Error, Result};

@@ -1,7 +1,8 @@
 //! x as it is returned, its residual, and b again from the caller's array.
 
-use super::control::{Control, power_of_two_below};
+use super::control::Control;
 use crate::backend::steps::solve::SolveSteps;
+use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::Norm;
 
 /// x as it is returned, with its red values and the means of the guess. Returns max |x|, NaN if any value is.

@@ -7,12 +7,12 @@
 //! needs of its neighbours' rows what they did in the step before.
 
 use super::rows::Rows;
-use crate::backend::reference::dpcg::grids::{Grid, Hierarchy, power_of_two_below};
+use crate::backend::reference::dpcg::grids::{Grid, Hierarchy};
 use crate::backend::reference::dpcg::points::Points;
 use crate::error::{Result, reserve, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::isa::for_each_isa;
-use crate::runtime::number::Real;
+use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::{Me, Point, share};
 use std::cell::Cell;

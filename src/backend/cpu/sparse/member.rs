@@ -49,6 +49,8 @@ pub struct Member<'a> {
     turn: usize,
     /// None: M = I.
     m: Option<&'a Preconditioner>,
+    /// The last step of cg, with which r became r - alpha q.
+    alpha: f64,
 }
 
 impl<'a> Member<'a> {
@@ -59,7 +61,7 @@ impl<'a> Member<'a> {
         caller: &'a Caller<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        Self { k, operator, me, caller, observer, turn: 0, m: k.precondition.as_ref() }
+        Self { k, operator, me, caller, observer, turn: 0, m: k.precondition.as_ref(), alpha: 0.0 }
     }
 
     fn vector(&self, id: VectorId) -> &'a Shared {
@@ -334,6 +336,7 @@ impl PcgSteps for Member<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        self.alpha = alpha.unwrap_or(0.0);
         match alpha {
             Some(alpha) => self.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]),
             None => self.residual_norm2(),
@@ -355,6 +358,15 @@ impl PcgSteps for Member<'_> {
 
     fn advance_residual(&mut self, alpha: f64) {
         self.combine(VectorId::R, 1.0, &[(-alpha, Q)]);
+    }
+
+    /// With an M that is not linear <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q: q is still that of the
+    /// last direction (Notay 2000).
+    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
+        if self.m.is_none_or(Preconditioner::is_linear) {
+            return rho / rho_old;
+        }
+        -self.alpha * self.inner(Z, Q) / rho_old
     }
 
     fn direction_norm2(&mut self, factor: f64) -> f64 {

@@ -14,11 +14,11 @@
 //! One V-cycle from zero, with red-black Gauss-Seidel, red first before the coarse grid and last after it: M is
 //! symmetric and positive definite. The coarsest grid is solved exactly.
 
-use super::grids::{Grid, Hierarchy, coarse_cell, power_of_two_below};
+use super::grids::{Grid, Hierarchy, coarse_cell};
 use super::points::Points;
 use crate::error::{Result, reserve, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
-use crate::runtime::number::Real;
+use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::max_abs;
 
 /// For errors of memory.

@@ -5,7 +5,7 @@ use super::points::Points;
 use crate::error::{Result, reserve, reset, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::components::ZERO_ROW_SUM;
-use crate::runtime::number::Real;
+use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::{max_abs, pairwise};
 use std::ops::Range;
 
@@ -221,12 +221,6 @@ impl<T: Real> Hierarchy<T> {
     pub fn bytes(&self) -> usize {
         self.coarsest.bytes() + self.grids.iter().map(Grid::bytes).sum::<usize>()
     }
-}
-
-/// The largest power of two not above v, for finite v > 0; kept where its inverse is a normal number.
-pub fn power_of_two_below(v: f64) -> f64 {
-    let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
-    f64::from_bits(exponent << 52)
 }
 
 #[cfg(test)]

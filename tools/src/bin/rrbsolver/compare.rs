@@ -134,7 +134,8 @@ fn combinations(solver: &str) -> Vec<String> {
         "gauss_seidel" | "sor" => all("ordering"),
         // Others are no absolute value of a matrix.
         "minres" => ["none", "jacobi"].map(|name| format!("preconditioner={name}")).to_vec(),
-        // amg is refused.
+        "cg" => all("preconditioner"),
+        // The cycle of amg is for cg alone.
         _ => all("preconditioner").into_iter().filter(|with: &String| !with.ends_with("=amg")).collect(),
     }
 }

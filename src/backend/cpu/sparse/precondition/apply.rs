@@ -6,7 +6,7 @@ use crate::runtime::team::Me;
 /// For errors of memory.
 pub const WHAT: &str = "a preconditioner";
 
-/// A fixed linear map.
+/// A map from r to z, linear most often.
 pub trait Apply: Send + Sync {
     /// to = M^-1 from. All members of a team call it together. A barrier stands before it; from there until it returns
     /// nobody writes `from`, or uses `to` otherwise. On return the member's own rows ([`Chunks::own`]) of `to` are
@@ -14,6 +14,10 @@ pub trait Apply: Send + Sync {
     ///
     /// [`Chunks::own`]: crate::backend::cpu::sparse::chunks::Chunks::own
     fn apply(&self, me: &Me, from: &Shared, to: &Shared);
+    /// The same map for every r; else CG takes its flexible beta.
+    fn is_linear(&self) -> bool {
+        true
+    }
     /// Bytes of all arrays.
     fn bytes(&self) -> usize;
 }

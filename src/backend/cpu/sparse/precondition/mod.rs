@@ -1,8 +1,9 @@
 //! Preconditioners of the methods for general matrices: z = M^-1 r and z = M^-T r by a team.
 //!
 //! Each may use those before it: `apply`, `jacobi`, `split` (the form of what follows), `incomplete` (ic0, ilu0),
-//! `triangular` (a split, solved), `truncated` (the same by series), `chebyshev`.
+//! `triangular` (a split, solved), `truncated` (the same by series), `chebyshev`, `aggregated` (multigrid).
 
+mod aggregated;
 mod apply;
 mod chebyshev;
 mod incomplete;
@@ -23,6 +24,7 @@ use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::{Me, Team};
 use crate::sparse::{Csr, Index};
+use aggregated::Aggregated;
 use apply::{Apply, WHAT};
 use chebyshev::Chebyshev;
 use incomplete::{Factors, ic0, ilu0};
@@ -43,6 +45,10 @@ impl Preconditioner {
     pub fn apply(&self, me: &Me, from: &Shared, to: &Shared, transposed: bool) {
         let other = self.transposed.as_deref().filter(|_| transposed);
         other.unwrap_or(&*self.own).apply(me, from, to);
+    }
+
+    pub fn is_linear(&self) -> bool {
+        self.own.is_linear()
     }
 
     /// Bytes of all arrays.
@@ -105,6 +111,7 @@ fn make_of<I: Index, V: Real + Send + Sync + 'static>(
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
             Made::of(make(split)?, transposed)
         }
+        Wanted::Aggregation => Made::of(Aggregated::<V>::new(a)?, None),
         Wanted::Chebyshev { degree } => {
             let own = Chebyshev::<I, V>::new(a, degree, purpose.symmetric)?;
             let transposed: Option<Box<dyn Apply>> = match purpose.transposes && !purpose.symmetric {

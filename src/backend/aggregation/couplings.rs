@@ -1,0 +1,154 @@
+//! A symmetric matrix by its couplings and the excess of its rows: a_ij = -s_ij, e_i = sum of row i of S, and
+//! d_i = e_i + sum over j of a_ij = s_ii. Sums of e stay exact where d is large beside it. Where off-diagonals of S are
+//! positive e may be negative.
+
+use crate::error::{Result, reserve, zeroed};
+use crate::sparse::{Csr, Index};
+
+/// For errors.
+pub const WHAT: &str = "an aggregation hierarchy";
+
+/// An excess below this part of the diagonal is rounding.
+const ROUNDING: f64 = 1e-12;
+
+/// The matrix.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Couplings {
+    /// Where rows begin, and the end.
+    pub ptr: Vec<usize>,
+    /// Columns of a row, ascending; none is the row's own.
+    pub col: Vec<u32>,
+    /// a_ij: positive where S has a negative entry.
+    pub a: Vec<f64>,
+    /// e.
+    pub excess: Vec<f64>,
+    /// d.
+    pub diagonal: Vec<f64>,
+}
+
+impl Couplings {
+    /// Of `scale` times a symmetric matrix with fewer than 2^32 rows.
+    pub fn of<I: Index>(s: &Csr<I>, scale: f64) -> Result<Self> {
+        let rows = s.rows();
+        let mut c = Self::with_room(rows, s.col.len())?;
+        for i in 0..rows {
+            let mut excess = 0.0;
+            for (j, value) in s.row(i) {
+                excess += scale * value;
+                if j != i && value != 0.0 {
+                    c.push(j, -scale * value);
+                }
+            }
+            c.end_row(excess);
+        }
+        Ok(c)
+    }
+
+    /// No row, and room.
+    pub fn with_room(rows: usize, entries: usize) -> Result<Self> {
+        let mut c = Self::default();
+        reserve(&mut c.ptr, rows + 1, WHAT)?;
+        reserve(&mut c.col, entries, WHAT)?;
+        reserve(&mut c.a, entries, WHAT)?;
+        reserve(&mut c.excess, rows, WHAT)?;
+        reserve(&mut c.diagonal, rows, WHAT)?;
+        c.ptr.push(0);
+        Ok(c)
+    }
+
+    /// Another coupling of the row to come, for which there is room.
+    pub fn push(&mut self, j: usize, a: f64) {
+        self.col.push(j as u32);
+        self.a.push(a);
+    }
+
+    /// The row has all its couplings.
+    pub fn end_row(&mut self, excess: f64) {
+        let start = self.ptr.last().copied().unwrap_or(0);
+        let sum: f64 = self.a[start..].iter().sum();
+        let excess = if excess.abs() < ROUNDING * (excess + sum) { 0.0 } else { excess };
+        self.ptr.push(self.col.len());
+        self.excess.push(excess);
+        self.diagonal.push(excess + sum);
+    }
+
+    pub fn rows(&self) -> usize {
+        self.excess.len()
+    }
+
+    /// Columns and couplings of row i.
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].iter().map(|&j| j as usize).zip(self.a[range].iter().copied())
+    }
+
+    /// The coupling of i and j; 0: none.
+    pub fn between(&self, i: usize, j: usize) -> f64 {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
+    }
+
+    /// The couplings among rows that `of` numbers, `count` of them in their order, with the rows' own excess and
+    /// diagonal: couplings to the others are in the diagonal alone.
+    pub fn among(&self, of: &[u32], count: usize) -> Result<Self> {
+        let mut kept = Self::with_room(count, self.col.len())?;
+        for i in (0..self.rows()).filter(|&i| of[i] != NONE) {
+            self.row(i).filter(|&(j, _)| of[j] != NONE).for_each(|(j, a)| kept.push(of[j] as usize, a));
+            kept.ptr.push(kept.col.len());
+            kept.excess.push(self.excess[i]);
+            kept.diagonal.push(self.diagonal[i]);
+        }
+        Ok(kept)
+    }
+
+    /// P' S P of the aggregates that `of` names, `count` of them: sums of couplings and of excess; couplings to what is
+    /// in none (`NONE`) are excess of those who have them.
+    pub fn galerkin(&self, of: &[u32], count: usize) -> Result<Self> {
+        let (starts, members) = members(of, count)?;
+        let mut coarse = Self::with_room(count, self.col.len())?;
+        // Where in the row to come the coupling to an aggregate is, plus 1.
+        let mut place: Vec<usize> = zeroed(count, WHAT)?;
+        let mut row: Vec<(u32, f64)> = Vec::new();
+        for k in 0..count {
+            row.clear();
+            let mut excess = 0.0;
+            for &i in &members[starts[k]..starts[k + 1]] {
+                excess += self.excess[i as usize];
+                for (j, a) in self.row(i as usize) {
+                    match of[j] {
+                        NONE => excess += a,
+                        to if to as usize == k => {}
+                        to if place[to as usize] > 0 => row[place[to as usize] - 1].1 += a,
+                        to => {
+                            reserve(&mut row, 1, WHAT)?;
+                            row.push((to, a));
+                            place[to as usize] = row.len();
+                        }
+                    }
+                }
+            }
+            row.iter().for_each(|&(to, _)| place[to as usize] = 0);
+            row.sort_unstable_by_key(|&(to, _)| to);
+            row.iter().for_each(|&(to, a)| coarse.push(to as usize, a));
+            coarse.end_row(excess);
+        }
+        Ok(coarse)
+    }
+}
+
+/// The aggregate of what is in none.
+pub const NONE: u32 = u32::MAX;
+
+/// Members of each aggregate, ascending: where each begins, and all.
+pub fn members(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
+    let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
+    of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);
+    crate::sparse::accumulate(&mut starts);
+    let mut members: Vec<u32> = zeroed(starts[count], WHAT)?;
+    for (i, &k) in of.iter().enumerate().filter(|(_, k)| **k != NONE) {
+        members[starts[k as usize]] = i as u32;
+        starts[k as usize] += 1;
+    }
+    crate::sparse::restart(&mut starts);
+    Ok((starts, members))
+}

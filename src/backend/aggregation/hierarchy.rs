@@ -1,0 +1,62 @@
+//! The levels of a matrix.
+
+use super::couplings::{Couplings, WHAT};
+use super::pairs::{Rules, aggregates};
+use crate::error::{Result, push};
+use crate::runtime::number::power_of_two_below;
+use crate::sparse::{Csr, Index};
+
+/// A level at most this part of the one before is worth its cycle.
+const WORTH: f64 = 0.9;
+/// Unknowns whose inverse is not made.
+pub const MOST_INVERTED: usize = 1500;
+
+/// A level but the coarsest.
+pub struct Level {
+    pub matrix: Couplings,
+    /// The aggregate of each row, `NONE` where the smoother alone does it.
+    pub aggregate: Vec<u32>,
+}
+
+/// All levels of a matrix.
+pub struct Hierarchy {
+    /// A power of two, times which A is held: its diagonal is at most 2, so that products of entries fit in any unit.
+    pub scale: f64,
+    pub levels: Vec<Level>,
+    /// The matrix of the last one: small, or one that no aggregates make smaller.
+    pub coarsest: Couplings,
+}
+
+impl Hierarchy {
+    /// Aggregates the rows of a symmetric matrix until `coarsest` or fewer are left.
+    pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize) -> Result<Self> {
+        let largest = (0..a.rows()).filter_map(|i| a.get(i, i)).fold(0.0, f64::max);
+        let scale = power_of_two_below(largest).recip();
+        let mut rules = *rules;
+        let (mut levels, mut matrix) = (Vec::new(), Couplings::of(a, scale)?);
+        while matrix.rows() > coarsest {
+            let made = aggregates(&matrix, &rules)?;
+            if made.count as f64 > WORTH * matrix.rows() as f64 {
+                // Too few pairs: once more with a weaker bound where the rest cannot be inverted.
+                let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
+                if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MOST_KAPPA {
+                    break;
+                }
+                rules = weaker;
+                continue;
+            }
+            let coarse = matrix.galerkin(&made.of, made.count)?;
+            push(&mut levels, Level { matrix, aggregate: made.of }, WHAT)?;
+            matrix = coarse;
+        }
+        Ok(Self { scale, levels, coarsest: matrix })
+    }
+
+    /// The matrix as given.
+    pub fn finest(&self) -> &Couplings {
+        self.levels.first().map_or(&self.coarsest, |level| &level.matrix)
+    }
+}
+
+/// Bounds of mu in use: 8 and 12.
+const MOST_KAPPA: f64 = 12.0;

@@ -1,0 +1,52 @@
+//! How well a piecewise constant vector stands for an aggregate (Napov and Notay 2012).
+
+use super::couplings::Couplings;
+
+/// Nodes of an aggregate at most: three passes of pairs.
+pub const MOST: usize = 8;
+
+/// A pivot below this is negative: what is above may be rounding of the zero that one always is.
+const NEGATIVE: f64 = -1e-9;
+
+/// mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))): the least kappa with which the pair is
+/// accepted. An excess that is not positive adds nothing.
+pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
+    let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.excess[i], c.excess[j]]);
+    let series = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
+    2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + series))
+}
+
+/// Whether kappa A_G - D_G (I - 1 1' D_G / 1' D_G 1) has no negative eigenvalue, for the nodes G of a union: A_G has
+/// the couplings inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first.
+pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
+    let n = nodes.len();
+    let mut m = [[0.0; MOST]; MOST];
+    let d = |k: usize| c.diagonal[nodes[k] as usize];
+    let total: f64 = (0..n).map(d).sum();
+    for k in 0..n {
+        let mut inside = c.excess[nodes[k] as usize];
+        for l in (0..n).filter(|&l| l != k) {
+            let a = c.between(nodes[k] as usize, nodes[l] as usize);
+            inside += a;
+            m[k][l] = (d(k) * d(l) / total - kappa * a) / (d(k) * d(l)).sqrt();
+        }
+        m[k][k] = kappa * inside / d(k) - 1.0 + d(k) / total;
+    }
+    let mut left = [true; MOST];
+    for _ in 0..n {
+        let rest = || (0..n).filter(|&k| left[k]);
+        let Some(p) = rest().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };
+        let pivot = m[p][p];
+        if pivot <= -NEGATIVE {
+            // The largest one: what is left is zero, or has a negative eigenvalue.
+            return rest().all(|k| m[k][k] >= NEGATIVE && rest().all(|l| m[k][l].abs() <= (-NEGATIVE).sqrt()));
+        }
+        left[p] = false;
+        for k in (0..n).filter(|&k| left[k]) {
+            for l in (0..n).filter(|&l| left[l]) {
+                m[k][l] -= m[k][p] * m[p][l] / pivot;
+            }
+        }
+    }
+    true
+}
