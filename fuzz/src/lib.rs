@@ -15,7 +15,7 @@ pub fn check(text: &[u8]) -> bool {
     if words.any(|word| str::from_utf8(word).is_ok_and(|word| word.parse().is_ok_and(|count: u64| count > MOST))) {
         return false;
     }
-    let threads = if text.len() % 16 == 0 { 3 } else { 1 };
+    let threads = if text.len().is_multiple_of(16) { 3 } else { 1 };
     match parse_matrix(text, threads) {
         Ok(loaded) => {
             assert!(loaded.matrix.facts().nonzeros <= 2 * text.len(), "entries that no bytes give");

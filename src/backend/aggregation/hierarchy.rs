@@ -30,7 +30,7 @@ pub struct Hierarchy {
 impl Hierarchy {
     /// Aggregates the rows of a symmetric matrix until `coarsest` or fewer are left.
     pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize) -> Result<Self> {
-        let largest = (0..a.rows()).filter_map(|i| a.get(i, i)).fold(0.0, f64::max);
+        let largest = (0..a.rows()).filter_map(|i| a.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
         let mut rules = *rules;
         let (mut levels, mut matrix) = (Vec::new(), Couplings::of(a, scale)?);
