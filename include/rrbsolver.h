@@ -114,8 +114,8 @@
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
                                               device relaxes them */
 #define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where
-                                              three off-diagonals of four are negative; of minres jacobi, else ilu0,
-                                              jacobi where that has no pivot, none where a row has no diagonal); amg:
+                                              most off-diagonals are negative; of minres jacobi, else ilu0, jacobi
+                                              where that has no pivot, none where a row has no diagonal); amg:
                                               aggregation, for cg; neumann: a truncated Neumann series of order; ic0,
                                               ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of
                                               sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in

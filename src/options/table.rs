@@ -341,8 +341,8 @@ options! {
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 7),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where three off-diagonals of four are \
-         negative; of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row has no diagonal); \
+        "auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where most off-diagonals are negative; \
+         of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row has no diagonal); \
          amg: aggregation, for cg; neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete \
          Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a \
          polynomial in D^-1 A of degree";

@@ -53,9 +53,10 @@ impl Inspection {
         !self.below && !self.above
     }
 
-    /// Three entries of four beside the diagonal are negative, as where -div(k grad u) is discretized.
+    /// More than half of the entries beside the diagonal are negative, as where -div(k grad u) is discretized: all of
+    /// them on a grid, two of three on tetrahedra.
     pub fn is_mostly_negative(&self) -> bool {
-        4 * self.negative >= 3 * self.beside
+        2 * self.negative > self.beside
     }
 
     /// Where there are entries beside the diagonal.

@@ -83,6 +83,7 @@ fn solver_choice(matrix: &mut Matrix, facts: &Facts) -> Result<(&'static str, &'
     let preconditioner = word(matrix, "preconditioner").unwrap_or("none");
     let reason = match solver {
         "jacobi" => "there is no entry beside the diagonal",
+        "cg" if preconditioner == "amg" => "symmetric, with a positive diagonal; large, and mostly negative beside it",
         "cg" => "symmetric, with a positive diagonal",
         "minres" if facts.signs[0] == matrix.rows() => "symmetric, but not positive definite",
         "minres" => "symmetric, but the diagonal is not positive",
