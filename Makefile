@@ -51,4 +51,4 @@ header: setup
 	$(TOOL) rrbsolver-generate
 
 clean:
-	rm -rf build install output
+	rm -rf build install output fuzz/target
