@@ -99,8 +99,8 @@ fn golden() {
     }
 }
 
-/// Two cubes that nothing holds, one of them a millionfold: two singular components, b without means on both. Means
-/// that rounding leaves would grow in the inner steps.
+/// Two cubes that nothing holds, one of them a millionfold: two singular components, b without means on both. The last
+/// pivot of each vanishes.
 #[test]
 fn singular_components() {
     let one = cube(12, false);
