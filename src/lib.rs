@@ -26,6 +26,7 @@ pub mod layers {
     pub use crate::grid::stencil::{StencilView, View};
     pub use crate::report::{Nobody, Outcome};
     pub use crate::runtime::memory::check_there;
+    pub use crate::runtime::workers::Workers;
     pub use crate::solver::machine::{Core, Machine};
     pub use crate::solver::rrb::{Rrb, SPACING, machine};
     pub use crate::sparse::{Loaded, parse_matrix};

@@ -1,6 +1,6 @@
 //! What must hold of any text that is given as a matrix file.
 
-use rrbsolver::layers::{Loaded, parse_matrix};
+use rrbsolver::layers::{Loaded, Workers, parse_matrix};
 use rrbsolver::options::FileFormat;
 
 /// Rows and columns at most: a file may have more, and then takes time and memory for their pointers.
@@ -15,20 +15,21 @@ pub fn check(text: &[u8]) -> bool {
     if words.any(|word| str::from_utf8(word).is_ok_and(|word| word.parse().is_ok_and(|count: u64| count > MOST))) {
         return false;
     }
-    let threads = if text.len().is_multiple_of(16) { 3 } else { 1 };
-    match parse_matrix(text, threads) {
+    let alone = || parse_matrix(text, &mut Workers::alone());
+    let mut workers = if text.len().is_multiple_of(16) { Workers::eager(3) } else { Workers::alone() };
+    match parse_matrix(text, &mut workers) {
         Ok(loaded) => {
             assert!(loaded.matrix.facts().nonzeros <= 2 * text.len(), "entries that no bytes give");
             for format in [FileFormat::Mtx, FileFormat::Rb] {
                 let once = written(&loaded, format);
-                let again = parse_matrix(&once, 1).expect("what is written can be read");
+                let again = parse_matrix(&once, &mut Workers::alone()).expect("what is written can be read");
                 assert!(written(&again, format) == once, "what is read back is another matrix");
-                let alone = parse_matrix(text, 1).expect("one thread reads it, too");
+                let alone = alone().expect("one thread reads it, too");
                 assert!(written(&alone, format) == once, "a team reads another matrix");
             }
         }
         Err(fault) => {
-            let alone = parse_matrix(text, 1).err().map(|fault| fault.to_string());
+            let alone = alone().err().map(|fault| fault.to_string());
             assert_eq!(alone, Some(fault.to_string()), "a team says something else");
         }
     }

@@ -10,3 +10,4 @@ pub mod reduce;
 pub mod shared;
 pub mod team;
 pub mod traps;
+pub mod workers;

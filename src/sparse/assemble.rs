@@ -4,6 +4,7 @@ use super::csr::{Csr, ROW_POINTERS, accumulate, restart};
 use super::index::Index;
 use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
 use crate::runtime::memory::check_there;
+use crate::runtime::workers::{Parts, Workers, cut_lanes};
 
 /// For errors.
 const PLACES: &str = "places of entries";
@@ -24,7 +25,7 @@ impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
 
 impl<I: Index> Assembled<I> {
     /// The pattern of `given` entries; values are zero.
-    pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit) -> Result<Self> {
+    pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit, workers: &mut Workers) -> Result<Self> {
         let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
         check_there(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
         let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
@@ -41,7 +42,7 @@ impl<I: Index> Assembled<I> {
             visit(&mut |_, j| col.push(I::of(j)));
             None
         } else {
-            Some(sorted(&mut ptr, &mut col, given, visit)?)
+            Some(sorted(&mut ptr, &mut col, given, visit, workers)?)
         };
         let val = zeroed(col.len(), VALUES)?;
         Ok(Self { csr: Csr { cols, ptr, col, val }, slots, given })
@@ -98,7 +99,13 @@ impl<I: Index> Assembled<I> {
 }
 
 /// Sorts the entries of each row; `ptr` are then the rows without duplicates, and the answer is where each entry is.
-fn sorted<I: Index>(ptr: &mut [usize], col: &mut Vec<I>, given: usize, visit: impl Visit) -> Result<Vec<usize>> {
+fn sorted<I: Index>(
+    ptr: &mut [usize],
+    col: &mut Vec<I>,
+    given: usize,
+    visit: impl Visit,
+    workers: &mut Workers,
+) -> Result<Vec<usize>> {
     // Column, and number in the order given.
     let mut entries: Vec<(I, usize)> = zeroed(given, PLACES)?;
     let mut number = 0;
@@ -107,13 +114,12 @@ fn sorted<I: Index>(ptr: &mut [usize], col: &mut Vec<I>, given: usize, visit: im
         (ptr[i], number) = (ptr[i] + 1, number + 1);
     });
     restart(ptr);
+    sort_rows(ptr, &mut entries, workers)?;
     let mut slots = zeroed(given, PLACES)?;
     let mut start = 0;
     for i in 0..ptr.len() - 1 {
-        let row = &mut entries[start..ptr[i + 1]];
+        let row = &entries[start..ptr[i + 1]];
         start = ptr[i + 1];
-        // Numbers are distinct: the order is that of a stable sort by columns.
-        row.sort_unstable();
         ptr[i] = col.len();
         for (k, &(j, number)) in row.iter().enumerate() {
             if k == 0 || row[k - 1].0 != j {
@@ -126,6 +132,22 @@ fn sorted<I: Index>(ptr: &mut [usize], col: &mut Vec<I>, given: usize, visit: im
         *end = col.len();
     }
     Ok(slots)
+}
+
+/// Sorts columns and numbers of each row. Numbers are distinct: the order is that of a stable sort by columns.
+fn sort_rows<I: Index>(ptr: &[usize], entries: &mut [(I, usize)], workers: &mut Workers) -> Result<()> {
+    let cut = cut_lanes(ptr, workers.pieces(size_of_val(entries)));
+    let mut left = Parts(entries);
+    let pieces = cut.map(|rows| {
+        let ends = &ptr[rows.start..=rows.end];
+        (ends, left.next(ends[rows.len()] - ends[0]))
+    });
+    workers.each(pieces, |(ends, entries)| {
+        let mut left = Parts(entries);
+        for row in ends.windows(2) {
+            left.next(row[1] - row[0]).sort_unstable();
+        }
+    })
 }
 
 /// Rows, columns and values of entries, in any order.
@@ -181,11 +203,11 @@ impl<I: Index> Triplets<I> {
     }
 
     /// The matrix of these entries.
-    pub fn assembled(&self, rows: usize, cols: usize) -> Result<Assembled<I>> {
+    pub fn assembled(&self, rows: usize, cols: usize, workers: &mut Workers) -> Result<Assembled<I>> {
         let visit = |see: &mut dyn FnMut(usize, usize)| {
             self.rows.iter().zip(&self.cols).for_each(|(i, j)| see(i.at(), j.at()));
         };
-        let mut matrix = Assembled::pattern(rows, cols, self.values.len(), visit)?;
+        let mut matrix = Assembled::pattern(rows, cols, self.values.len(), visit, workers)?;
         matrix.set_values(self.values.iter().copied())?;
         Ok(matrix)
     }

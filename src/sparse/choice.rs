@@ -6,6 +6,7 @@ use super::index::Index;
 use super::stored::Size;
 use crate::error::{Error, Result};
 use crate::options::{Choice, Format};
+use crate::runtime::workers::Workers;
 
 /// Diagonals of format dia at most, where it is chosen.
 const MOST_DIAGONALS: usize = 64;
@@ -29,42 +30,42 @@ pub struct Wanted {
 
 impl Wanted {
     /// The format with its parameters and what it takes.
-    pub fn kind<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
+    pub fn kind<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let kind = match self.format {
-            Format::Auto => return self.fewest(a),
+            Format::Auto => return self.fewest(a, workers),
             Format::Coo => Kind::Coo,
             Format::Csr => Kind::Csr,
             Format::Csc => Kind::Csc,
-            Format::Bsr => return self.affordable(self.blocks(a)?),
+            Format::Bsr => return self.affordable(self.blocks(a, workers)?),
             Format::Dia => Kind::Dia,
             Format::Ell => Kind::Ell,
-            Format::Sell => return self.affordable(self.slices(a)?),
+            Format::Sell => return self.affordable(self.slices(a, workers)?),
             Format::Jds => Kind::Jds,
             Format::Tjds => Kind::Tjds,
             Format::Skyline => Kind::Skyline,
             Format::Diagonal => Kind::Diagonal,
         };
-        self.affordable((kind, kind.size(a)?))
+        self.affordable((kind, kind.size(a, workers)?))
     }
 
     /// The one that moves the fewest bytes; of equals csr, then the one that comes first. What is looked at last takes
     /// passes over the matrix, and only where it may be better than the best until then.
-    fn fewest<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
+    fn fewest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
-            return Ok((Kind::Diagonal, Kind::Diagonal.size(a)?));
+            return Ok((Kind::Diagonal, Kind::Diagonal.size(a, workers)?));
         }
-        let mut best = (Kind::Csr, Kind::Csr.size(a)?);
+        let mut best = (Kind::Csr, Kind::Csr.size(a, workers)?);
         if offsets(a, MOST_DIAGONALS)?.is_some() {
-            self.prefer((Kind::Dia, Kind::Dia.size(a)?), &mut best);
+            self.prefer((Kind::Dia, Kind::Dia.size(a, workers)?), &mut best);
         }
         let entry = (size_of::<f64>() + size_of::<I>()) as u128;
         if a.val.len() as u128 * entry < best.1.bytes() {
-            self.prefer(self.slices(a)?, &mut best);
+            self.prefer(self.slices(a, workers)?, &mut best);
         }
         let asked = [self.block_size];
         for &b in if self.block_size > 0 { &asked[..] } else { &BLOCKS } {
             if may_take(a, b, best.1.bytes())? {
-                self.prefer((Kind::Bsr(b), Kind::Bsr(b).size(a)?), &mut best);
+                self.prefer((Kind::Bsr(b), Kind::Bsr(b).size(a, workers)?), &mut best);
             }
         }
         Ok(best)
@@ -78,8 +79,8 @@ impl Wanted {
     }
 
     /// The blocks asked for, or those of the fewest bytes.
-    fn blocks<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
-        let of = |b| Kind::Bsr(b).size(a).map(|size| (Kind::Bsr(b), size));
+    fn blocks<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
+        let mut of = |b| Kind::Bsr(b).size(a, workers).map(|size| (Kind::Bsr(b), size));
         if self.block_size > 0 {
             return of(self.block_size);
         }
@@ -94,11 +95,11 @@ impl Wanted {
     }
 
     /// The slices asked for; windows of more than a row only where they save bytes.
-    fn slices<I: Index>(&self, a: &Csr<I>) -> Result<(Kind, Size)> {
+    fn slices<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let slice = if self.slice > 0 { self.slice } else { SLICE };
-        let of = |sigma| {
+        let mut of = |sigma| {
             let kind = Kind::Sell(Shape { slice, sigma, apart: self.product });
-            kind.size(a).map(|size| (kind, size))
+            kind.size(a, workers).map(|size| (kind, size))
         };
         if self.sigma > 0 {
             return of(self.sigma);

@@ -2,8 +2,9 @@
 
 use super::index::Index;
 use super::stored::{Arrays, ByRows, Stored};
-use crate::error::{Result, zeroed};
+use crate::error::{Result, collected, zeroed};
 use crate::runtime::memory::check_there;
+use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use std::ops::Range;
 
 /// For errors.
@@ -60,7 +61,7 @@ impl<I: Index> Csr<I> {
     }
 
     /// A', by rows.
-    pub fn transposed(&self) -> Result<Self> {
+    pub fn transposed(&self, workers: &mut Workers) -> Result<Self> {
         check_there((self.cols as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
         let mut ptr = zeroed(self.cols + 1, ROW_POINTERS)?;
         for j in &self.col {
@@ -68,13 +69,36 @@ impl<I: Index> Csr<I> {
         }
         accumulate(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
-        for (i, j, a) in self.entries() {
-            let k = ptr[j];
-            ptr[j] += 1;
-            (col[k], val[k]) = (I::of(i), a);
-        }
-        restart(&mut ptr);
+        // Each piece looks at all rows: no more of them than threads.
+        let cut = cut_lanes(&ptr, workers.threads(size_of_val(&*col) + size_of_val(&*val)));
+        let (mut cols, mut vals) = (Parts(&mut col), Parts(&mut val));
+        let pieces = cut.map(|lanes| {
+            let entries = ptr[lanes.end] - ptr[lanes.start];
+            (lanes, cols.next(entries), vals.next(entries))
+        });
+        let filled = workers.map(pieces, |(lanes, col, val)| self.fill_columns(lanes, &ptr, col, val))?;
+        filled.into_iter().collect::<Result<()>>()?;
         Ok(Self { cols: self.rows(), ptr, col, val })
+    }
+
+    /// Rows and values of these columns, column by column; `ptr` says where columns begin.
+    fn fill_columns(&self, lanes: Range<usize>, ptr: &[usize], row: &mut [I], val: &mut [f64]) -> Result<()> {
+        let first = ptr[lanes.start];
+        let mut next = collected(ptr[lanes.clone()].iter().map(|at| at - first), TRANSPOSED)?;
+        for i in 0..self.rows() {
+            let (col, values) = self.slices(i);
+            let (mut start, mut end) = (0, col.len());
+            if lanes.len() < self.cols {
+                start = col.partition_point(|j| j.at() < lanes.start);
+                end = start + col[start..].partition_point(|j| j.at() < lanes.end);
+            }
+            for (j, a) in col[start..end].iter().zip(&values[start..end]) {
+                let k = &mut next[j.at() - lanes.start];
+                (row[*k], val[*k]) = (I::of(i), *a);
+                *k += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Whether A = A' to the last bit, entry by entry.

@@ -6,6 +6,7 @@ use super::index::{Indices, is_narrow};
 use super::matrix::{Matrix, Width};
 use crate::error::Result;
 use crate::runtime::heap::boxed;
+use crate::runtime::workers::Workers;
 
 /// How entries are given.
 #[derive(Clone, Copy, PartialEq)]
@@ -31,7 +32,7 @@ pub struct Entries<'a> {
 
 impl Entries<'_> {
     /// The matrix with these values, one for each entry.
-    pub fn matrix(&self, values: &[f64]) -> Result<Box<dyn Matrix>> {
+    pub fn matrix(&self, values: &[f64], workers: &mut Workers) -> Result<Box<dyn Matrix>> {
         match self.order {
             Order::Rows => {
                 check_pointers("row_ptr", self.first, self.base, self.second.len())?;
@@ -47,12 +48,16 @@ impl Entries<'_> {
             }
         }
         check_values(values)?;
-        if is_narrow(self.rows, self.cols) { self.make::<u32>(values) } else { self.make::<u64>(values) }
+        if is_narrow(self.rows, self.cols) {
+            self.make::<u32>(values, workers)
+        } else {
+            self.make::<u64>(values, workers)
+        }
     }
 
-    fn make<I: Width>(&self, values: &[f64]) -> Result<Box<dyn Matrix>> {
+    fn make<I: Width>(&self, values: &[f64], workers: &mut Workers) -> Result<Box<dyn Matrix>> {
         let visit = |see: &mut dyn FnMut(usize, usize)| self.visit(see);
-        let mut matrix = Assembled::<I>::pattern(self.rows, self.cols, values.len(), visit)?;
+        let mut matrix = Assembled::<I>::pattern(self.rows, self.cols, values.len(), visit, workers)?;
         matrix.set_values(values.iter().copied())?;
         Ok(boxed(matrix, "a matrix")?)
     }

@@ -10,12 +10,19 @@ use super::stored::Given;
 use crate::error::{Error, Place, Result, zeroed};
 use crate::options::{Choice, Format, MOST_BLOCK, MOST_SLICE};
 use crate::runtime::heap::boxed;
+use crate::runtime::workers::Workers;
 
 /// For errors.
 const PERMUTATION: &str = "a check of a permutation";
 
 /// The matrix of these arrays.
-pub fn import(format: Format, rows: usize, cols: usize, given: &Given) -> Result<Box<dyn Matrix>> {
+pub fn import(
+    format: Format,
+    rows: usize,
+    cols: usize,
+    given: &Given,
+    workers: &mut Workers,
+) -> Result<Box<dyn Matrix>> {
     let arrays = Arrays { format, rows, cols, given };
     let order = match format {
         Format::Auto => {
@@ -24,13 +31,13 @@ pub fn import(format: Format, rows: usize, cols: usize, given: &Given) -> Result
         Format::Coo => Order::Coordinates,
         Format::Csr => Order::Rows,
         Format::Csc => Order::Columns,
-        _ if is_narrow(rows, cols) => return arrays.matrix::<u32>(),
-        _ => return arrays.matrix::<u64>(),
+        _ if is_narrow(rows, cols) => return arrays.matrix::<u32>(workers),
+        _ => return arrays.matrix::<u64>(workers),
     };
     let count = given.values.len();
     arrays.check_lengths([[count, rows + 1, cols + 1][order as usize], count, 0])?;
     let [first, second] = [given.i0, given.i1].map(Indices::Wide);
-    Entries { rows, cols, order, first, second, base: 0 }.matrix(given.values)
+    Entries { rows, cols, order, first, second, base: 0 }.matrix(given.values, workers)
 }
 
 /// Arrays of a format that gives more than entries.
@@ -42,7 +49,7 @@ struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    fn matrix<I: Width>(&self) -> Result<Box<dyn Matrix>> {
+    fn matrix<I: Width>(&self, workers: &mut Workers) -> Result<Box<dyn Matrix>> {
         let mut entries =
             Sink { triplets: Triplets::<I>::with_room(self.given.values.len())?, values: self.given.values };
         match self.format {
@@ -55,7 +62,7 @@ impl Arrays<'_> {
             Format::Skyline => self.skyline(&mut entries)?,
             _ => self.diagonal(&mut entries)?,
         }
-        Ok(boxed(entries.triplets.assembled(self.rows, self.cols)?, "a matrix")?)
+        Ok(boxed(entries.triplets.assembled(self.rows, self.cols, workers)?, "a matrix")?)
     }
 
     /// Lengths of i0, i1 and i2.

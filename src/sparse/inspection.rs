@@ -6,6 +6,7 @@ use super::index::Index;
 use crate::error::{Result, push, zeroed};
 use crate::options::{Dominance, Triangle};
 use crate::runtime::memory::check_there;
+use crate::runtime::workers::Workers;
 
 /// For errors.
 const WHAT: &str = "an inspection of a matrix";
@@ -171,7 +172,9 @@ impl<I: Index> Csr<I> {
         }
         Ok(match (all, any) {
             (true, _) => Dominance::Strict,
-            (false, true) if self.reaches_all()? && self.transposed()?.reaches_all()? => Dominance::Irreducible,
+            (false, true) if self.reaches_all()? && self.transposed(&mut Workers::alone())?.reaches_all()? => {
+                Dominance::Irreducible
+            }
             _ => Dominance::Weak,
         })
     }

@@ -11,6 +11,7 @@ use super::stored::{Size, Stored};
 use crate::error::Result;
 use crate::options::{Dominance, FileFormat};
 use crate::runtime::heap::boxed;
+use crate::runtime::workers::Workers;
 use std::io::Write;
 
 /// What a matrix tells of itself.
@@ -63,13 +64,13 @@ pub trait Matrix: Sync {
     /// How the diagonal of a square matrix compares with the rest of its rows.
     fn dominance(&self) -> Result<Dominance>;
     /// A', by rows.
-    fn transposed(&self) -> Result<Box<dyn Stored>>;
+    fn transposed(&self, workers: &mut Workers) -> Result<Box<dyn Stored>>;
     /// New values of all entries, in the order in which they were given.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
     /// The format that is wanted, and what it takes.
-    fn choose(&self, wanted: &Wanted) -> Result<(Kind, Size)>;
+    fn choose(&self, wanted: &Wanted, workers: &mut Workers) -> Result<(Kind, Size)>;
     /// The matrix in a format, of this size; none for csr, which `csr` has.
-    fn store(&self, kind: Kind, size: &Size) -> Result<Option<Box<dyn Stored>>>;
+    fn store(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
     /// The matrix by rows, whose arrays are read where products are not enough.
     fn any(&self) -> AnyCsr<'_>;
@@ -115,20 +116,20 @@ impl<I: Width> Matrix for Assembled<I> {
         self.csr.dominance()
     }
 
-    fn transposed(&self) -> Result<Box<dyn Stored>> {
-        Ok(boxed(self.csr.transposed()?, "a transposed matrix")?)
+    fn transposed(&self, workers: &mut Workers) -> Result<Box<dyn Stored>> {
+        Ok(boxed(self.csr.transposed(workers)?, "a transposed matrix")?)
     }
 
     fn set_values(&mut self, values: &[f64]) -> Result<()> {
         Self::set_values(self, values.iter().copied())
     }
 
-    fn choose(&self, wanted: &Wanted) -> Result<(Kind, Size)> {
-        wanted.kind(&self.csr)
+    fn choose(&self, wanted: &Wanted, workers: &mut Workers) -> Result<(Kind, Size)> {
+        wanted.kind(&self.csr, workers)
     }
 
-    fn store(&self, kind: Kind, size: &Size) -> Result<Option<Box<dyn Stored>>> {
-        kind.store(&self.csr, size)
+    fn store(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
+        kind.store(&self.csr, size, workers)
     }
 
     fn csr(&self) -> &dyn Stored {

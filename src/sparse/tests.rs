@@ -5,6 +5,7 @@ use super::formats::{Kind, Shape};
 use super::matrix::Width;
 use super::stored::{Arrays, Places};
 use super::{Matrix, Stored};
+use crate::runtime::workers::Workers;
 
 const KINDS: [Kind; 12] = [
     Kind::Coo,
@@ -22,16 +23,17 @@ const KINDS: [Kind; 12] = [
 ];
 
 /// Both products, and the arrays but of sell that keeps rows apart, in a format.
-fn all_of<I: Width>(kind: Kind) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
+fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
     const N: usize = 130;
     let mut entries = Triplets::<I>::with_room(3 * N).unwrap();
     for k in 0..2 * N {
         entries.push((k * k) % N, (7 * k + 3) % N, 1.0 / (1 + k) as f64);
     }
     (0..N).for_each(|j| entries.push(5, j, j as f64));
-    let a = entries.assembled(N, N).unwrap();
-    let size = kind.size(&a.csr).unwrap();
-    let stored = kind.store(&a.csr, &size).unwrap();
+    let mut workers = Workers::eager(threads);
+    let a = entries.assembled(N, N, &mut workers).unwrap();
+    let size = kind.size(&a.csr, &mut workers).unwrap();
+    let stored = kind.store(&a.csr, &size, &mut workers).unwrap();
     let stored: &dyn Stored = stored.as_deref().unwrap_or_else(|| Matrix::csr(&a));
     let x: Vec<f64> = (0..N).map(|k| (k as f64).sin()).collect();
     let (mut y, mut z) = (vec![0.0; N], vec![0.0; N]);
@@ -62,10 +64,13 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64]) {
 
 #[test]
 fn wide_indices_are_narrow_ones() {
-    let plain = all_of::<u32>(Kind::Coo);
+    let plain = all_of::<u32>(Kind::Coo, 1);
     for kind in KINDS {
-        let (narrow, wide) = (all_of::<u32>(kind), all_of::<u64>(kind));
+        let (narrow, wide) = (all_of::<u32>(kind, 1), all_of::<u64>(kind, 1));
         assert_eq!(narrow, wide, "{kind:?}");
+        for threads in [2, 3, 7] {
+            assert_eq!(all_of::<u32>(kind, threads), narrow, "{kind:?}, {threads} threads");
+        }
         // 131 terms of at most 130: each sum is off by fewer than that many roundings.
         for (a, b) in narrow.0.iter().chain(&narrow.1).zip(plain.0.iter().chain(&plain.1)) {
             assert!((a - b).abs() <= 131.0 * 131.0 * 130.0 * f64::EPSILON, "{kind:?}: {a} {b}");
@@ -79,8 +84,8 @@ fn long_rows_pad_no_slice() {
     let mut entries = Triplets::<u32>::with_room(2000).unwrap();
     (0..1000).for_each(|i| entries.push(i, (3 * i) % 1000, 1.0));
     (0..1000).for_each(|j| entries.push(17, j, 2.0));
-    let a = entries.assembled(1000, 1000).unwrap().csr;
-    let of = |apart| Kind::Sell(Shape { slice: 8, sigma: 1, apart }).size(&a).unwrap();
+    let a = entries.assembled(1000, 1000, &mut Workers::alone()).unwrap().csr;
+    let of = |apart| Kind::Sell(Shape { slice: 8, sigma: 1, apart }).size(&a, &mut Workers::alone()).unwrap();
     let (whole, apart) = (of(false), of(true));
     assert_eq!(whole.values, 8 * 1000 + 8 * 124);
     // Seven other rows of its slice have an entry each, and the row its thousand (one of them was there).

@@ -5,6 +5,7 @@ use super::couplings::Couplings;
 use super::cycle::Cycle;
 use super::hierarchy::Hierarchy;
 use super::pairs::Rules;
+use crate::runtime::workers::Workers;
 use crate::sparse::{AnyCsr, Csr, Stored, load};
 use std::path::Path;
 
@@ -31,7 +32,7 @@ fn cube(n: usize, held: bool) -> Csr<u32> {
 
 fn read(name: &str) -> Csr<u32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sparse/data").join(name);
-    let loaded = load(&path, 1).unwrap();
+    let loaded = load(&path, &mut Workers::alone()).unwrap();
     let AnyCsr::Narrow(a) = loaded.matrix.any() else { panic!("{name} has few rows") };
     a.clone()
 }

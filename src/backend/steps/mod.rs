@@ -4,6 +4,7 @@ pub mod cycle;
 pub mod dpcg;
 pub mod pcg;
 pub mod rrb;
+pub mod series;
 pub mod smoother;
 pub mod solve;
 pub mod sparse;

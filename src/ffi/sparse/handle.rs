@@ -15,6 +15,7 @@ use crate::options::{
 };
 use crate::report::Nobody;
 use crate::runtime::heap::boxed;
+use crate::runtime::workers::Workers;
 use crate::solver::sparse::{Product, Sparse, is_relaxation, wanted};
 use crate::sparse::{Arrays, Entries, Given, Kind, Loaded, Matrix, Order, Places, Size, Vectors, check_values, import};
 use libc::c_void;
@@ -49,6 +50,7 @@ impl Matter {
     /// # Safety
     /// The arrays must be NULL or have the lengths that their order says, for as long as the call.
     pub unsafe fn matrix(&self) -> Result<Box<dyn Matrix>> {
+        let mut workers = workers();
         let [rows, cols, nnz] = self.extents;
         let (rows, cols, nnz) = (count("rows", rows)?, count("cols", cols)?, count("nnz", nnz)?);
         if ![0, 1].contains(&self.base) {
@@ -67,8 +69,13 @@ impl Matter {
                 read("values", self.values, nnz)?,
             )
         };
-        Entries { rows, cols, order: self.order, first, second, base: self.base.into() }.matrix(values)
+        Entries { rows, cols, order: self.order, first, second, base: self.base.into() }.matrix(values, &mut workers)
     }
+}
+
+/// The threads of `threads = 0`, for what comes before the options of a handle.
+pub(super) fn workers() -> Workers {
+    Workers::new(environment::threads(0))
 }
 
 /// A format by its number.
@@ -98,7 +105,7 @@ pub(super) unsafe fn from_arrays(
             i2: read("i2", i2, count("sizes[2]", sizes[2])?)?,
             values: read("values", values, count("sizes[3]", sizes[3])?)?,
         };
-        import(format, rows, cols, &given)
+        import(format, rows, cols, &given, &mut workers())
     }
 }
 
@@ -162,7 +169,7 @@ impl sparse_handle {
         if format == Format::Auto {
             return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
         }
-        self.matrix.choose(&wanted(&self.base.options, format, false))
+        self.matrix.choose(&wanted(&self.base.options, format, false), &mut self.workers())
     }
 
     /// # Safety
@@ -176,7 +183,7 @@ impl sparse_handle {
             push(&mut extents, Extent::new(name, array, len, true)?, "addresses of arrays")?;
         }
         check_apart(&mut extents)?;
-        let stored = self.matrix.store(kind, &size)?;
+        let stored = self.matrix.store(kind, &size, &mut self.workers())?;
         // SAFETY: as our caller promised, and just seen to be apart.
         let mut to = unsafe {
             Arrays {
@@ -216,6 +223,11 @@ impl sparse_handle {
             self.log_format();
         }
         done
+    }
+
+    /// The same for work in pieces.
+    fn workers(&self) -> Workers {
+        Workers::new(environment::threads(self.base.options.int(opt::THREADS) as usize))
     }
 
     /// Threads that the options ask for, looked up where those have changed.

@@ -8,12 +8,11 @@ mod handle;
 pub use handle::sparse_handle;
 
 use crate::error::{Error, Result};
-use crate::ffi::environment;
 use crate::ffi::handle::{create, with, with_ok, with_ref};
 use crate::ffi::rrb_status;
 use crate::options::{Choice, FileFormat};
 use crate::sparse::{Order, load, save};
-use handle::{Matter, from_arrays};
+use handle::{Matter, from_arrays, workers};
 use libc::{c_char, c_void};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -132,7 +131,7 @@ pub unsafe extern "C" fn sparse_create_from(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::new(load(path_of(&path)?, environment::threads(0))?)) }
+    unsafe { create(out, || sparse_handle::new(load(path_of(&path)?, &mut workers())?)) }
 }
 
 /// Writes the matrix to a file: `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`

@@ -16,6 +16,7 @@ use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Setup, Spar
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::{Backend, Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, opt};
 use crate::report::{Observer, Outcome};
+use crate::runtime::workers::Workers;
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Method, Places, Seen, apply, solve};
 use crate::sparse::{Inspection, Matrix, Stored, check_finite};
@@ -96,7 +97,7 @@ impl Sparse {
         }
         // Two formats at once might be too much.
         self.product = None;
-        self.product = Some(Product::new(matrix, options)?);
+        self.product = Some(Product::new(matrix, options, &mut Workers::new(self.machine.threads))?);
         Ok(true)
     }
 
@@ -167,7 +168,12 @@ impl Sparse {
         // Two formats at once might be too much.
         self.product = None;
         let (mut seen, product) = (None, Mutex::new(None));
-        let make = || *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(Product::new(matrix, options));
+        // One thread looks, the others convert.
+        let others = self.machine.threads.saturating_sub(1).max(1);
+        let make = || {
+            let made = Product::new(matrix, options, &mut Workers::new(others));
+            *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        };
         let rows = matrix.facts().rows;
         self.backend.both(rows, self.machine.threads, &mut || seen = Some(matrix.inspect()), &make)?;
         let undone = || Error::Internal("a thread of the setup did not run".to_owned());
@@ -205,7 +211,9 @@ impl Sparse {
                 Err(Error::Memory(format!("{COPY} would take {bytes} bytes, and format_memory allows {memory}")))
             }
             Transpose::Auto if has_its_own || bytes > memory => Ok(Transposed::Format),
-            Transpose::Auto | Transpose::Copy => Ok(Transposed::Copy(matrix.transposed()?, bytes as usize)),
+            Transpose::Auto | Transpose::Copy => {
+                Ok(Transposed::Copy(matrix.transposed(&mut Workers::new(self.machine.threads))?, bytes as usize))
+            }
             Transpose::None => Ok(Transposed::Format),
         }
     }

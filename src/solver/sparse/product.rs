@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::options::{Format, Options, opt};
+use crate::runtime::workers::Workers;
 use crate::sparse::{Kind, Matrix, Size, Stored, Wanted};
 
 /// What a format is made by.
@@ -32,9 +33,9 @@ pub fn wanted(options: &Options, format: Format, product: bool) -> Wanted {
 
 impl Product {
     /// The format that the options ask for.
-    pub fn new(matrix: &dyn Matrix, options: &Options) -> Result<Self> {
-        let (kind, size) = matrix.choose(&wanted(options, options.choice(opt::FORMAT), true))?;
-        let stored = matrix.store(kind, &size)?;
+    pub fn new(matrix: &dyn Matrix, options: &Options, workers: &mut Workers) -> Result<Self> {
+        let (kind, size) = matrix.choose(&wanted(options, options.choice(opt::FORMAT), true), workers)?;
+        let stored = matrix.store(kind, &size, workers)?;
         Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored })
     }
 

@@ -7,9 +7,9 @@ use super::lines::{Lines, shown, words};
 use super::loaded::Loaded;
 use super::mirror::{Symmetry, matrix};
 use super::number::{real_number, whole_number};
-use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, collected, push, zeroed};
+use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, push, zeroed};
 use crate::runtime::heap::boxed;
-use crate::runtime::team::Team;
+use crate::runtime::workers::{Parts, Workers};
 use crate::sparse::assemble::{Assembled, Triplets};
 use crate::sparse::index::{Index, is_narrow};
 use crate::sparse::matrix::Width;
@@ -29,8 +29,8 @@ struct Banner {
     symmetry: Symmetry,
 }
 
-/// The matrix of a text that begins with %%, read by so many threads, or by one where these cannot be started.
-pub fn parse(text: &[u8], threads: usize) -> Parsed<Loaded> {
+/// The matrix of a text that begins with %%.
+pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
     let mut lines = Lines::new(text);
     let banner = Banner::of(lines.next().unwrap_or_default())?;
     let counts = counts(&mut lines, if banner.coordinate { 3 } else { 2 })?;
@@ -55,8 +55,8 @@ pub fn parse(text: &[u8], threads: usize) -> Parsed<Loaded> {
         ));
     }
     let (rows, cols, announced) = (rows as usize, cols as usize, announced as usize);
-    let read = Read { banner, lines, rows, cols, announced, threads };
-    if is_narrow(rows, cols) { read.matrix::<u32>() } else { read.matrix::<u64>() }
+    let read = Read { banner, lines, rows, cols, announced };
+    if is_narrow(rows, cols) { read.matrix::<u32>(workers) } else { read.matrix::<u64>(workers) }
 }
 
 impl Banner {
@@ -144,29 +144,26 @@ struct Read<'a> {
     rows: usize,
     cols: usize,
     announced: usize,
-    threads: usize,
 }
 
-/// Pieces of the text for each member, so that none waits long for the last one.
-const PIECES_OF_A_MEMBER: usize = 4;
 /// For errors.
 const PIECES: &str = "pieces of a file";
 
 impl Read<'_> {
-    fn matrix<I: Width>(&self) -> Parsed<Loaded> {
-        let matrix = if self.banner.coordinate { self.coordinate::<I>()? } else { self.array()? };
+    fn matrix<I: Width>(&self, workers: &mut Workers) -> Parsed<Loaded> {
+        let matrix = if self.banner.coordinate { self.coordinate::<I>(workers)? } else { self.array(workers)? };
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// The lines in pieces for a team, each with the entries in it.
-    fn pieces(&self, team: &mut Team) -> Parsed<Vec<(Lines<'_>, usize)>> {
+    /// The lines in pieces for the workers, each with the entries in it.
+    fn pieces(&self, workers: &mut Workers) -> Parsed<Vec<(Lines<'_>, usize)>> {
         let mut pieces = Vec::new();
-        if team.members() == 1 {
+        let count = workers.pieces(self.lines.left());
+        if count == 1 {
             push(&mut pieces, (self.lines, self.announced), PIECES)?;
             return Ok(pieces);
         }
-        let parts = collected(self.lines.pieces(PIECES_OF_A_MEMBER * team.members()), PIECES)?;
-        let counted = team.map(parts, |part| {
+        let counted = workers.map(self.lines.pieces(count), |part| {
             let (mut lines, mut count) = (part, 0);
             while lines.find(|line| is_data(line)).is_some() {
                 count += 1;
@@ -186,17 +183,17 @@ impl Read<'_> {
     /// so many entries go, and `take` is given it back with the number of the entry in it.
     fn each<T: Send>(
         &self,
+        workers: &mut Workers,
         mut part: impl FnMut(usize) -> T,
         take: impl Fn(&mut T, usize, &mut dyn Iterator<Item = &[u8]>, usize) -> Parsed<()> + Sync,
     ) -> Parsed<()> {
-        let mut team = Team::new(self.threads).or_else(|_| Team::new(1))?;
         let (mut left, mut pieces) = (self.announced, Vec::new());
-        for (lines, count) in self.pieces(&mut team)? {
+        for (lines, count) in self.pieces(workers)? {
             let room = count.min(left);
             left -= room;
             push(&mut pieces, (lines, room, part(room)), PIECES)?;
         }
-        let read = team.map(pieces, |(mut lines, room, mut to)| {
+        let read = workers.map(pieces, |(mut lines, room, mut to)| {
             let mut count = 0;
             while let Some(line) = lines.find(|line| is_data(line)) {
                 let number = lines.number;
@@ -223,10 +220,10 @@ impl Read<'_> {
         Err(at(line, format!("the file ends after {count} of the {} entries announced", self.announced)))
     }
 
-    fn coordinate<I: Index>(&self) -> Parsed<Assembled<I>> {
+    fn coordinate<I: Index>(&self, workers: &mut Workers) -> Parsed<Assembled<I>> {
         let Banner { field, symmetry, .. } = self.banner;
         let mut entries = Triplets::<I>::zeroed(self.announced)?;
-        self.each(entries.parts(), |to, k, words, line| {
+        self.each(workers, entries.parts(), |to, k, words, line| {
             let i = place(words.next(), line, "row", self.rows)?;
             let j = place(words.next(), line, "column", self.cols)?;
             let value = if field == Field::Pattern { 1.0 } else { self.value(words.next(), line)? };
@@ -236,18 +233,21 @@ impl Read<'_> {
             (to.rows[k], to.cols[k], to.values[k]) = (I::of(i), I::of(j), value);
             Ok(())
         })?;
-        matrix(&mut entries, symmetry, [self.rows, self.cols], |k| self.line_of(k))
+        matrix(&mut entries, symmetry, [self.rows, self.cols], |k| self.line_of(k), workers)
     }
 
     /// By columns; of a triangle the lower one, without the diagonal where it is skew.
-    fn array<I: Index>(&self) -> Parsed<Assembled<I>> {
+    fn array<I: Index>(&self, workers: &mut Workers) -> Parsed<Assembled<I>> {
         let mut values: Vec<f64> = zeroed(self.announced, ARRAY)?;
-        let mut rest = &mut values[..];
-        let part = |count| rest.split_off_mut(..count).unwrap_or_default();
-        self.each(part, |to, k, words, line| {
-            to[k] = self.value(words.next(), line)?;
-            Ok(())
-        })?;
+        let mut left = Parts(&mut values);
+        self.each(
+            workers,
+            |count| left.next(count),
+            |to, k, words, line| {
+                to[k] = self.value(words.next(), line)?;
+                Ok(())
+            },
+        )?;
         let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
         // In a lower triangle the columns before j leave out j (j - 1) / 2 places, without the diagonal j (j + 1) / 2.
         let value = |i: usize, j: usize| match symmetry {

@@ -2,6 +2,7 @@
 
 use super::fault::{Fault, Parsed, at, status_at};
 use crate::error::{Error, Place, Result, reserve};
+use crate::runtime::workers::Workers;
 use crate::sparse::assemble::{Assembled, Triplets};
 use crate::sparse::index::Index;
 
@@ -24,6 +25,7 @@ pub fn matrix<I: Index>(
     symmetry: Symmetry,
     [rows, cols]: [usize; 2],
     line_of: impl Fn(usize) -> usize,
+    workers: &mut Workers,
 ) -> Parsed<Assembled<I>> {
     let given = entries.values.len();
     let place = |entries: &Triplets<I>, k: usize| (entries.rows[k].at(), entries.cols[k].at());
@@ -32,7 +34,7 @@ pub fn matrix<I: Index>(
         let (a, b) = (i.min(j) + 1, i.max(j) + 1);
         return Err(at(line_of(k), format!("({a}, {b}) and ({b}, {a}) both given")));
     }
-    match entries.assembled(rows, cols) {
+    match entries.assembled(rows, cols, workers) {
         Ok(matrix) => Ok(matrix.without_slots()),
         // Values given at one place that add up to more than a double holds: as the file gives it, not as mirrored.
         Err(Error::At { status, place: wrong, .. }) => {

@@ -15,6 +15,7 @@ pub mod write;
 use super::matrix::Matrix;
 use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result};
 use crate::options::FileFormat;
+use crate::runtime::workers::Workers;
 pub use loaded::{Loaded, Vectors};
 
 use fault::{Fault, Parsed, whole};
@@ -40,21 +41,18 @@ fn about(path: &Path, fault: Fault) -> Error {
     }
 }
 
-/// Bytes from which on a team reads: to start one takes about as long as a thread takes to read 20 kB.
-const WORTH_A_TEAM: usize = 1 << 20;
-
-/// Reads a matrix, and what comes with it, by so many threads where it is large.
-pub fn load(path: &Path, threads: usize) -> Result<Loaded> {
-    let read = unpack::text(path).and_then(|text| parse(&text, if text.len() < WORTH_A_TEAM { 1 } else { threads }));
+/// Reads a matrix, and what comes with it.
+pub fn load(path: &Path, workers: &mut Workers) -> Result<Loaded> {
+    let read = unpack::text(path).and_then(|text| parse(&text, workers));
     read.map_err(|fault| about(path, fault))
 }
 
-/// What a text holds, read by so many threads.
-pub fn parse(text: &[u8], threads: usize) -> Parsed<Loaded> {
+/// What a text holds.
+pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
     if text.starts_with(b"%%") {
-        return market::parse(text, threads);
+        return market::parse(text, workers);
     }
-    harwell::parse(text).unwrap_or_else(|| {
+    harwell::parse(text, workers).unwrap_or_else(|| {
         Err(whole(
             RRB_ERR_PARSE,
             "neither MatrixMarket, whose first line is such as '%%MatrixMarket matrix coordinate real general', nor \

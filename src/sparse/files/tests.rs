@@ -2,6 +2,8 @@
 
 use super::fault::Fault;
 use super::parse;
+use crate::options::FileFormat;
+use crate::runtime::workers::Workers;
 use crate::sparse::matrix::AnyCsr;
 
 const N: usize = 7000;
@@ -22,7 +24,7 @@ fn lines(head: &str) -> Vec<String> {
 /// What is made of the lines, as text; values by their bits.
 fn outcome(lines: &[String], threads: usize) -> String {
     let text = lines.join("\n");
-    match parse(text.as_bytes(), threads) {
+    match parse(text.as_bytes(), &mut Workers::eager(threads)) {
         Ok(loaded) => match loaded.matrix.any() {
             AnyCsr::Narrow(a) => {
                 let bits: Vec<u64> = a.val.iter().map(|value| value.to_bits()).collect();
@@ -39,7 +41,8 @@ fn outcome(lines: &[String], threads: usize) -> String {
 fn same_for_any_threads(lines: &[String]) -> String {
     let one = outcome(lines, 1);
     for threads in [2, 3, 7] {
-        assert!(outcome(lines, threads) == one, "{threads} threads");
+        let team = outcome(lines, threads);
+        assert!(team == one, "{threads} threads: {:.80} {:.80}", team, one);
     }
     one
 }
@@ -96,4 +99,42 @@ fn a_team_reads_what_one_thread_reads() {
         .concat();
         assert!(!same_for_any_threads(&lines).starts_with("line"), "{head}");
     }
+}
+
+/// Cards, of which pointers, rows, values and right-hand sides are read by the team.
+#[test]
+fn a_team_reads_cards_as_one_thread_does() {
+    let text = lines("coordinate real general").join("\n");
+    let matrix = parse(text.as_bytes(), &mut Workers::alone()).unwrap().matrix;
+    let mut cards = Vec::new();
+    matrix.write(FileFormat::Rb, &mut cards).unwrap();
+    let all: Vec<String> = String::from_utf8(cards).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(same_for_any_threads(&all), outcome(&lines("coordinate real general"), 1));
+    let broken = |at: usize, card: &str| {
+        let mut cards = all.clone();
+        cards[at] = card.to_owned();
+        same_for_any_threads(&cards)
+    };
+    let counts: Vec<usize> = all[1].split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let [pointers, rows, values] = [4, 4 + counts[1], 4 + counts[1] + counts[2]];
+    assert_eq!(broken(pointers, "x"), "line 5: 'x' is no pointer");
+    assert_eq!(
+        broken(pointers + 9, "1"),
+        format!("line {}: pointer 1 is below the one before it, {}", pointers + 10, {
+            let before: Vec<i64> = all[pointers + 8].split_whitespace().map(|word| word.parse().unwrap()).collect();
+            before[before.len() - 1]
+        })
+    );
+    assert_eq!(broken(values - 1, "?"), format!("line {values}: '?' is no row"));
+    assert_eq!(broken(rows, "0"), format!("line {}: row 0 must lie in [1, {N}]", rows + 1));
+    assert_eq!(
+        broken(all.len() - 1, "1e999"),
+        format!("line {}: '1e999' is not finite in double precision", all.len())
+    );
+    // What is wrong first is told, whoever meets it first.
+    let mut two = all.clone();
+    (two[values + 3], two[values + 2000]) = ("a".to_owned(), "b".to_owned());
+    assert_eq!(same_for_any_threads(&two), format!("line {}: 'a' is no number", values + 4));
+    let short = &all[..all.len() - 2];
+    assert!(same_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
 }

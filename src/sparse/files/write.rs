@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::options::FileFormat;
+use crate::runtime::workers::Workers;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use std::io::{self, Write};
@@ -28,7 +29,7 @@ pub fn write<I: Index>(a: &Csr<I>, format: FileFormat, to: &mut dyn Write) -> Wr
         FileFormat::Mtx => Ok(market(a, symmetric, to)?),
         FileFormat::Hb | FileFormat::Rb => {
             // By columns: the upper triangle by rows is the lower one by columns.
-            let transposed = if symmetric { None } else { Some(a.transposed()?) };
+            let transposed = if symmetric { None } else { Some(a.transposed(&mut Workers::alone())?) };
             let by_columns = transposed.as_ref().unwrap_or(a);
             Ok(Cards::of(by_columns, symmetric).write(format, to)?)
         }

@@ -1,8 +1,9 @@
 //! Blocks (bsr): b x b values, row by row, for each block with an entry; blocks by block rows, block columns ascending.
 //! Zeros fill blocks that pass the edge.
 
-use crate::error::{Result, push, reserve, zeroed};
-use crate::sparse::csr::Csr;
+use crate::error::{Result, extend, push, zeroed};
+use crate::runtime::workers::{Parts, Workers, cut_lanes};
+use crate::sparse::csr::{Csr, accumulate};
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
 use std::ops::Range;
@@ -21,10 +22,7 @@ pub struct Bsr<I> {
 
 pub fn size<I: Index>(a: &Csr<I>, b: usize) -> Result<Size> {
     let mut blocks = 0;
-    visit(a, b, |_| {
-        blocks += 1;
-        Ok(())
-    })?;
+    visit(a, b, |_, _| blocks += 1)?;
     let ptr = (a.rows().div_ceil(b) + 1, POINTER);
     Ok(Size::new([ptr, (blocks, size_of::<I>())], blocks as u128 * (b * b) as u128))
 }
@@ -51,8 +49,9 @@ pub fn may_take<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
     Ok(2 * blocks * of_block * a.val.len() as u128 <= 3 * bytes * entries)
 }
 
-/// Hands over the block columns of all blocks, block row by block row; within one they come as rows name them first.
-fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize) -> Result<()>) -> Result<()> {
+/// Hands over block row and block column of all blocks, block row by block row; within one they come as rows name them
+/// first.
+fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> Result<()> {
     // The last block row in which a block column was seen, from 1.
     let mut seen: Vec<I> = zeroed(a.cols.div_ceil(b), BSR)?;
     for i in 0..a.rows() {
@@ -60,42 +59,60 @@ fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize) -> Result<()
         for (j, _) in a.row(i) {
             if seen[j / b].at() != block_row {
                 seen[j / b] = I::of(block_row);
-                see(j / b)?;
+                see(block_row - 1, j / b);
             }
         }
     }
     Ok(())
 }
 
-impl<I: Index> Bsr<I> {
-    pub fn of(a: &Csr<I>, b: usize, size: &Size) -> Result<Self> {
-        let (mut ptr, mut col) = (Vec::new(), Vec::new());
-        reserve(&mut ptr, a.rows().div_ceil(b) + 1, BSR)?;
-        reserve(&mut col, size.places[1].0 as usize, BSR)?;
-        let mut val = zeroed(size.values as usize, BSR)?;
-        // Where the block of a block column lies in this block row, which begins at the last of `ptr`.
-        let mut place: Vec<usize> = zeroed(a.cols.div_ceil(b), BSR)?;
-        ptr.push(0);
-        for block_row in 0..a.rows().div_ceil(b) {
-            let (first, rows) = (col.len(), block_row * b..a.rows().min(block_row * b + b));
-            for j in rows.clone().flat_map(|i| a.row(i)).map(|(j, _)| j / b) {
-                let known = place[j];
-                if known < first || known >= col.len() || col[known] != I::of(j) {
-                    place[j] = col.len();
-                    col.push(I::of(j));
-                }
+/// The blocks of a block row, which has these rows; with room for the names of their columns.
+fn fill_blocks<I: Index>(
+    a: &Csr<I>,
+    b: usize,
+    rows: Range<usize>,
+    names: &mut Vec<usize>,
+    (col, val): (&mut [I], &mut [f64]),
+) -> Result<()> {
+    names.clear();
+    extend(names, rows.clone().flat_map(|i| a.row(i)).map(|(j, _)| j / b), BSR)?;
+    names.sort_unstable();
+    names.dedup();
+    col.iter_mut().zip(&*names).for_each(|(col, &j)| *col = I::of(j));
+    for (k, i) in rows.enumerate() {
+        let mut block = 0;
+        for (j, value) in a.row(i) {
+            // Both ascend, and each entry is in a block.
+            while names[block] < j / b {
+                block += 1;
             }
-            col[first..].sort_unstable();
-            for (k, j) in col.iter().enumerate().skip(first) {
-                place[j.at()] = k;
-            }
-            for i in rows {
-                for (j, value) in a.row(i) {
-                    val[(place[j / b] * b + i % b) * b + j % b] = value;
-                }
-            }
-            ptr.push(col.len());
+            val[(block * b + k) * b + j % b] = value;
         }
+    }
+    Ok(())
+}
+
+impl<I: Index> Bsr<I> {
+    pub fn of(a: &Csr<I>, b: usize, size: &Size, workers: &mut Workers) -> Result<Self> {
+        let mut ptr: Vec<usize> = zeroed(a.rows().div_ceil(b) + 1, BSR)?;
+        visit(a, b, |block_row, _| ptr[block_row + 1] += 1)?;
+        accumulate(&mut ptr);
+        let (mut col, mut val) = (zeroed(ptr[ptr.len() - 1], BSR)?, zeroed(size.values as usize, BSR)?);
+        let (mut cols, mut vals) = (Parts(&mut col), Parts(&mut val));
+        let cut = cut_lanes(&ptr, workers.pieces(size.bytes() as usize)).map(|block_rows| {
+            let blocks = ptr[block_rows.end] - ptr[block_rows.start];
+            (block_rows, cols.next(blocks), vals.next(blocks * b * b))
+        });
+        let filled = workers.map(cut, |(block_rows, col, val)| {
+            let (mut cols, mut vals, mut names) = (Parts(col), Parts(val), Vec::new());
+            for block_row in block_rows {
+                let blocks = ptr[block_row + 1] - ptr[block_row];
+                let rows = block_row * b..a.rows().min(block_row * b + b);
+                fill_blocks(a, b, rows, &mut names, (cols.next(blocks), vals.next(blocks * b * b)))?;
+            }
+            Ok(())
+        })?;
+        filled.into_iter().collect::<Result<()>>()?;
         Ok(Self { b, ptr, col, val })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::error::{Result, collected, insert, push, zeroed};
 use crate::isa::for_each_isa;
+use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
@@ -49,17 +50,21 @@ pub fn size<I>(a: &Csr<I>, diagonals: usize) -> Size {
 }
 
 impl Dia {
-    pub fn of<I: Index>(a: &Csr<I>, offset: Vec<i64>) -> Result<Self> {
+    pub fn of<I: Index>(a: &Csr<I>, offset: Vec<i64>, workers: &mut Workers) -> Result<Self> {
         let rows = a.rows();
         let mut val = zeroed(offset.len() * rows, DIA)?;
-        for i in 0..rows {
-            let mut diagonals = offset.iter().enumerate();
-            for (j, value) in a.row(i) {
-                // Both ascend, and each entry is on a diagonal.
-                let d = diagonals.find(|(_, o)| **o == j as i64 - i as i64).map_or(0, |(d, _)| d);
-                val[d * rows + i] = value;
+        let cut = cut(rows, workers.pieces(size_of_val(&*val)));
+        workers.each(across(&mut val, rows, cut)?, |(part, mut diagonals)| {
+            for i in part.clone() {
+                let mut places = offset.iter().zip(&mut diagonals);
+                for (j, value) in a.row(i) {
+                    // Both ascend, and each entry is on a diagonal.
+                    if let Some((_, diagonal)) = places.find(|(o, _)| **o == j as i64 - i as i64) {
+                        diagonal[i - part.start] = value;
+                    }
+                }
             }
-        }
+        })?;
         Ok(Self { rows, cols: a.cols, offset, val })
     }
 

@@ -1,7 +1,8 @@
 //! ELLPACK (ell): all rows as long as the longest, slot by slot: col[s][i], val[s][i]. Padding: value 0, column
 //! min(i, cols - 1), which lies near the row's own.
 
-use crate::error::{Result, reserve, zeroed};
+use crate::error::{Result, zeroed};
+use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, ByRows, Size, Stored};
@@ -24,17 +25,23 @@ pub fn size<I: Index>(a: &Csr<I>) -> Size {
 }
 
 impl<I: Index> Ell<I> {
-    pub fn of(a: &Csr<I>) -> Result<Self> {
+    pub fn of(a: &Csr<I>, workers: &mut Workers) -> Result<Self> {
         let (rows, width) = (a.rows(), a.longest_row());
-        let (mut col, mut val) = (Vec::new(), zeroed(rows * width, ELL)?);
-        reserve(&mut col, rows * width, ELL)?;
-        for slot in 0..width {
-            for i in 0..rows {
-                let k = if slot < a.len(i) { Some(a.ptr[i] + slot) } else { None };
-                val[slot * rows + i] = k.map_or(0.0, |k| a.val[k]);
-                col.push(k.map_or(I::of(i.min(a.cols - 1)), |k| a.col[k]));
+        let (mut col, mut val) = (zeroed(rows * width, ELL)?, zeroed(rows * width, ELL)?);
+        let pieces = workers.pieces(size_of_val(&*val));
+        let of_col = across(&mut col, rows, cut(rows, pieces))?;
+        let of_val = across(&mut val, rows, cut(rows, pieces))?;
+        workers.each(of_col.into_iter().zip(of_val), |((part, col), (_, val))| {
+            for (slot, (col, val)) in col.into_iter().zip(val).enumerate() {
+                for (i, (col, val)) in part.clone().zip(col.iter_mut().zip(val)) {
+                    if slot < a.len(i) {
+                        (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
+                    } else {
+                        *col = I::of(i.min(a.cols - 1));
+                    }
+                }
             }
-        }
+        })?;
         Ok(Self { rows, col, val })
     }
 

@@ -2,6 +2,7 @@
 
 use super::order::by_length;
 use crate::error::{Result, collected, push, reserve};
+use crate::runtime::workers::Workers;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
@@ -25,8 +26,8 @@ pub fn size<I>(rows: usize, longest: usize, count: usize) -> Size {
 }
 
 impl<I: Index> Jds<I> {
-    pub fn of(a: &Csr<I>) -> Result<Self> {
-        let perm = by_length(a.rows(), a.rows(), |i| a.len(i), JDS)?;
+    pub fn of(a: &Csr<I>, workers: &mut Workers) -> Result<Self> {
+        let perm = by_length(a.rows(), a.rows(), |i| a.len(i), JDS, workers)?;
         let (mut ptr, mut col, mut val) = (Vec::new(), Vec::new(), Vec::new());
         reserve(&mut col, a.col.len(), JDS)?;
         reserve(&mut val, a.val.len(), JDS)?;

@@ -23,6 +23,7 @@ use crate::error::{Result, zeroed};
 use crate::options::Format;
 use crate::runtime::heap::boxed;
 use crate::runtime::memory::check_there;
+use crate::runtime::workers::Workers;
 use bsr::Bsr;
 use coo::Coo;
 use dia::Dia;
@@ -69,7 +70,7 @@ impl Kind {
     }
 
     /// What a matrix takes in it, or why it cannot be held.
-    pub fn size<I: Index>(self, a: &Csr<I>) -> Result<Size> {
+    pub fn size<I: Index>(self, a: &Csr<I>, workers: &mut Workers) -> Result<Size> {
         let count = a.val.len();
         let lanes = |lanes: usize| Size::new([(lanes + 1, POINTER), (count, size_of::<I>())], count as u128);
         Ok(match self {
@@ -79,7 +80,7 @@ impl Kind {
             Self::Bsr(b) => bsr::size(a, b)?,
             Self::Dia => dia::size(a, offsets(a, usize::MAX)?.map_or(0, |offsets| offsets.len())),
             Self::Ell => ell::size(a),
-            Self::Sell(shape) => sell::size(a, shape)?,
+            Self::Sell(shape) => sell::size(a, shape, workers)?,
             Self::Jds => jds::size::<I>(a.rows(), a.longest_row(), count),
             Self::Tjds => jds::size::<I>(a.cols, longest_column(a)?, count),
             Self::Skyline => skyline::size(a)?,
@@ -88,19 +89,19 @@ impl Kind {
     }
 
     /// A matrix in it, of this size; none for csr, in which it is already.
-    pub fn store<I: Index>(self, a: &Csr<I>, size: &Size) -> Result<Option<Box<dyn Stored>>> {
+    pub fn store<I: Index>(self, a: &Csr<I>, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
         const FORMAT: &str = "a storage format";
         check_there(if self == Self::Csr { 0 } else { size.bytes() }, FORMAT)?;
         Ok(Some(match self {
             Self::Coo => boxed(Coo::of(a)?, FORMAT)?,
             Self::Csr => return Ok(None),
-            Self::Csc => boxed(Transposed(a.transposed()?), FORMAT)?,
-            Self::Bsr(b) => boxed(Bsr::of(a, b, size)?, FORMAT)?,
-            Self::Dia => boxed(Dia::of(a, offsets(a, usize::MAX)?.unwrap_or_default())?, FORMAT)?,
-            Self::Ell => boxed(Ell::of(a)?, FORMAT)?,
-            Self::Sell(shape) => boxed(Sell::of(a, shape, size)?, FORMAT)?,
-            Self::Jds => boxed(Jds::of(a)?, FORMAT)?,
-            Self::Tjds => boxed(Transposed(Jds::of(&a.transposed()?)?), FORMAT)?,
+            Self::Csc => boxed(Transposed(a.transposed(workers)?), FORMAT)?,
+            Self::Bsr(b) => boxed(Bsr::of(a, b, size, workers)?, FORMAT)?,
+            Self::Dia => boxed(Dia::of(a, offsets(a, usize::MAX)?.unwrap_or_default(), workers)?, FORMAT)?,
+            Self::Ell => boxed(Ell::of(a, workers)?, FORMAT)?,
+            Self::Sell(shape) => boxed(Sell::of(a, shape, size, workers)?, FORMAT)?,
+            Self::Jds => boxed(Jds::of(a, workers)?, FORMAT)?,
+            Self::Tjds => boxed(Transposed(Jds::of(&a.transposed(workers)?, workers)?), FORMAT)?,
             Self::Skyline => boxed(Skyline::of(a)?, FORMAT)?,
             Self::Diagonal => boxed(Diagonal::of(a)?, FORMAT)?,
         }))

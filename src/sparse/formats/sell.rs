@@ -6,6 +6,7 @@
 use super::order::by_length;
 use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::options::MOST_SLICE;
+use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
@@ -34,11 +35,15 @@ impl Shape {
     }
 
     /// Rows in the order of their slots.
-    fn order<I: Index>(&self, a: &Csr<I>) -> Result<Vec<usize>> {
+    fn order<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<Vec<usize>> {
         let longest = self.longest(a);
-        let length = |i: usize| Some(a.len(i)).filter(|&n| n <= longest).unwrap_or(0);
-        by_length(a.rows(), self.sigma, length, SELL)
+        by_length(a.rows(), self.sigma, |i| kept(a, i, longest), SELL, workers)
     }
+}
+
+/// Entries of row i, unless it is kept apart.
+fn kept<I: Index>(a: &Csr<I>, i: usize, longest: usize) -> usize {
+    Some(a.len(i)).filter(|&n| n <= longest).unwrap_or(0)
 }
 
 pub struct Sell<I> {
@@ -56,12 +61,11 @@ pub struct Sell<I> {
     apart: (Vec<I>, Csr<I>),
 }
 
-pub fn size<I: Index>(a: &Csr<I>, shape: Shape) -> Result<Size> {
+pub fn size<I: Index>(a: &Csr<I>, shape: Shape, workers: &mut Workers) -> Result<Size> {
     let longest = shape.longest(a);
-    let kept = |i: &usize| a.len(*i) <= longest;
     let mut values = 0;
-    for slice in shape.order(a)?.chunks(shape.slice) {
-        let width = slice.iter().filter(|i| kept(i)).map(|&i| a.len(i)).max().unwrap_or(0);
+    for slice in shape.order(a, workers)?.chunks(shape.slice) {
+        let width = slice.iter().map(|&i| kept(a, i, longest)).max().unwrap_or(0);
         values += (width * shape.slice) as u128;
     }
     let (slices, width) = (a.rows().div_ceil(shape.slice), size_of::<I>());
@@ -69,7 +73,7 @@ pub fn size<I: Index>(a: &Csr<I>, shape: Shape) -> Result<Size> {
     let mut size = Size::new([perm, (slices + 1, POINTER), (0, width)], values);
     size.places[2].0 = values;
     let (mut rows, mut entries) = (0, 0);
-    for i in (0..a.rows()).filter(|i| !kept(i)) {
+    for i in (0..a.rows()).filter(|&i| a.len(i) > longest) {
         (rows, entries) = (rows + 1, entries + a.len(i));
     }
     size.apart = (entries as u128, (rows * (width + POINTER) + entries * (width + 8)) as u128);
@@ -77,30 +81,31 @@ pub fn size<I: Index>(a: &Csr<I>, shape: Shape) -> Result<Size> {
 }
 
 impl<I: Index> Sell<I> {
-    pub fn of(a: &Csr<I>, shape: Shape, size: &Size) -> Result<Self> {
+    pub fn of(a: &Csr<I>, shape: Shape, size: &Size, workers: &mut Workers) -> Result<Self> {
         let (longest, slice) = (shape.longest(a), shape.slice);
-        let order = shape.order(a)?;
-        let (mut offset, mut col, mut val) = (Vec::new(), Vec::new(), zeroed(size.values as usize, SELL)?);
+        let order = shape.order(a, workers)?;
+        let mut offset = Vec::new();
         reserve(&mut offset, order.len().div_ceil(slice) + 1, SELL)?;
-        reserve(&mut col, size.values as usize, SELL)?;
         offset.push(0);
-        for (s, rows) in order.chunks(slice).enumerate() {
-            let length = |i: usize| Some(a.len(i)).filter(|&n| n <= longest).unwrap_or(0);
-            let width = rows.iter().map(|&i| length(i)).max().unwrap_or(0);
-            for slot in 0..width {
-                for lane in 0..slice {
-                    // Lanes behind the last row are padding of the rows that would be there.
-                    let i = rows.get(lane).copied().unwrap_or(s * slice + lane);
-                    if lane < rows.len() && slot < length(i) {
-                        val[col.len()] = a.val[a.ptr[i] + slot];
-                        col.push(a.col[a.ptr[i] + slot]);
-                    } else {
-                        col.push(I::of(i.min(a.cols - 1)));
-                    }
-                }
-            }
-            offset.push(col.len());
+        let mut end = 0;
+        for rows in order.chunks(slice) {
+            end += slice * rows.iter().map(|&i| kept(a, i, longest)).max().unwrap_or(0);
+            offset.push(end);
         }
+        let (mut col, mut val) = (zeroed(size.values as usize, SELL)?, zeroed(size.values as usize, SELL)?);
+        let (mut cols, mut vals) = (Parts(&mut col), Parts(&mut val));
+        let cut = cut_lanes(&offset, workers.pieces(size.bytes() as usize)).map(|slices| {
+            let values = offset[slices.end] - offset[slices.start];
+            (slices, cols.next(values), vals.next(values))
+        });
+        workers.each(cut, |(slices, col, val)| {
+            let (mut cols, mut vals) = (Parts(col), Parts(val));
+            for s in slices {
+                let rows = &order[s * slice..order.len().min((s + 1) * slice)];
+                let of_slice = offset[s + 1] - offset[s];
+                fill_slice(a, rows, s * slice, longest, (cols.next(of_slice), vals.next(of_slice)), slice);
+            }
+        })?;
         let apart = rows_apart(a, longest)?;
         let perm = if shape.sigma > 1 { Some(collected(order.into_iter().map(I::of), SELL)?) } else { None };
         Ok(Self {
@@ -146,6 +151,28 @@ impl<I: Index> Sell<I> {
             let slots = self.col[range.clone()].chunks_exact(self.slice);
             (s * self.slice, slots.zip(self.val[range].chunks_exact(self.slice)))
         })
+    }
+}
+
+/// The slots of a slice from row `first` on that has these rows.
+fn fill_slice<I: Index>(
+    a: &Csr<I>,
+    rows: &[usize],
+    first: usize,
+    longest: usize,
+    (col, val): (&mut [I], &mut [f64]),
+    slice: usize,
+) {
+    for (slot, (col, val)) in col.chunks_exact_mut(slice).zip(val.chunks_exact_mut(slice)).enumerate() {
+        for (lane, (col, val)) in col.iter_mut().zip(val).enumerate() {
+            // Lanes behind the last row are padding of the rows that would be there.
+            let i = rows.get(lane).copied().unwrap_or(first + lane);
+            if lane < rows.len() && slot < kept(a, i, longest) {
+                (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
+            } else {
+                *col = I::of(i.min(a.cols - 1));
+            }
+        }
     }
 }
 

@@ -11,10 +11,12 @@ use super::whole::Turns;
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::series::{SeriesSteps, series};
 use crate::report::Observer;
 use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::team::Me;
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -178,47 +180,6 @@ impl<'a> Member<'a> {
         });
     }
 
-    /// z = K^T D^-1 K r by Horner's rule: v = D^-1 (r - L v) from v = D^-1 r, then z = v - D^-1 L^T z from z = v, each
-    /// `order` times. In exact arithmetic that of the symmetrically scaled matrix (van der Vorst 1982).
-    fn neumann(&self, order: usize) {
-        let (k, Vectors { q, s, z, .. }) = (self.k, self.vectors());
-        if order == 0 {
-            return self.jacobi(z);
-        }
-        let (mut v, mut other) = if order.is_multiple_of(2) { (q, s) } else { (s, q) };
-        self.jacobi(v);
-        for _ in 0..order {
-            self.me.barrier();
-            self.each(|cells| {
-                let a = k.matrix.couplings(&cells);
-                let [w, _, south, _, b, _] = a.near;
-                // SAFETY: reads v, writes cells of the other array that are this member's.
-                unsafe {
-                    let r = self.vectors().r.range(&cells);
-                    triangle(other.range_mut(&cells), r, a.center, [w, south, b], v.before(&cells));
-                }
-            });
-            std::mem::swap(&mut v, &mut other);
-        }
-        // v is in q; in the end z is in z.
-        let mut from = v;
-        let (mut to, mut next) = if order.is_multiple_of(2) { (s, z) } else { (z, s) };
-        for _ in 0..order {
-            self.me.barrier();
-            self.each(|cells| {
-                let a = k.matrix.couplings(&cells);
-                let [_, e, _, north, _, t] = a.near;
-                // SAFETY: reads v and `from`, writes cells of `to` that are this member's.
-                unsafe {
-                    let (to, v) = (to.range_mut(&cells), v.range(&cells));
-                    triangle_of_scaled(to, v, a.center, [e, north, t], from.after(&cells));
-                }
-            });
-            from = to;
-            std::mem::swap(&mut to, &mut next);
-        }
-    }
-
     /// z = M^-1 r, where M is applied as a whole. Returns <r, z>, where that is known.
     fn apply_whole(&mut self) -> Option<f64> {
         let whole = self.k.whole.as_ref()?;
@@ -259,7 +220,10 @@ impl PcgSteps for Member<'_> {
             // SAFETY: cells of this member, which no other reads in this step.
             Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
             Preconditioner::Jacobi => self.jacobi(z),
-            Preconditioner::Neumann { order } => self.neumann(order),
+            Preconditioner::Neumann { order } => {
+                let Vectors { q, s, .. } = self.vectors();
+                let Ok(()) = series(&mut Series(self), order, [q, s], z);
+            }
             Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => {
                 if let Some(rho) = self.apply_whole() {
                     return rho;
@@ -341,5 +305,48 @@ impl PcgSteps for Member<'_> {
         if let Some(observer) = self.observer.as_mut() {
             observer.coefficients(alpha, beta);
         }
+    }
+}
+
+/// The steps of a Neumann series; U is L^T. Each writes cells of the member alone.
+struct Series<'a, 'b>(&'a Member<'b>);
+
+impl<'a> SeriesSteps for Series<'a, '_> {
+    type Vector = &'a Field;
+    type Fault = Infallible;
+
+    fn begin(&mut self, v: &'a Field, _: bool) -> Result<(), Infallible> {
+        self.0.jacobi(v);
+        Ok(())
+    }
+
+    fn lower(&mut self, from: &'a Field, to: &'a Field) -> Result<(), Infallible> {
+        let member = self.0;
+        member.me.barrier();
+        member.each(|cells| {
+            let a = member.k.matrix.couplings(&cells);
+            let [w, _, s, _, b, _] = a.near;
+            // SAFETY: nobody writes r or `from` until the next barrier; cells of `to` of this member.
+            unsafe {
+                let (to, r) = (to.range_mut(&cells), member.vectors().r.range(&cells));
+                triangle(to, r, a.center, [w, s, b], from.before(&cells));
+            }
+        });
+        Ok(())
+    }
+
+    fn upper(&mut self, v: &'a Field, from: &'a Field, to: &'a Field, _: bool) -> Result<(), Infallible> {
+        let member = self.0;
+        member.me.barrier();
+        member.each(|cells| {
+            let a = member.k.matrix.couplings(&cells);
+            let [_, e, _, n, _, t] = a.near;
+            // SAFETY: nobody writes v or `from` until the next barrier; cells of `to` of this member.
+            unsafe {
+                let (to, v) = (to.range_mut(&cells), v.range(&cells));
+                triangle_of_scaled(to, v, a.center, [e, n, t], from.after(&cells));
+            }
+        });
+        Ok(())
     }
 }

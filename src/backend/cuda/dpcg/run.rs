@@ -10,6 +10,7 @@ use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::series::{SeriesSteps, series};
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::Observer;
@@ -105,31 +106,42 @@ impl State {
         launch::cell_dot(stream, &VectorArgs { b: z, sum, ..self.vector_args(r, 0, 1.0) })
     }
 
-    /// z = K^T D^-1 K r by Horner's rule: v = D^-1 (r - L v) from v = D^-1 r, then z = v - D^-1 L^T z from z = v, each
-    /// `order` times. In exact arithmetic that of the symmetrically scaled matrix (van der Vorst 1982).
+    /// z = M^-1 r of a Neumann series, and <r, z>.
     fn neumann(&self, stream: &Stream, source: &Source, order: usize, sum: Sum) -> Result<()> {
         let Vectors { r, q, s, z, .. } = self.vectors;
-        let none = Sum::default();
-        let of = |v, from, to| TriangleArgs { cells: source.cells, m: source.m, v, from, to, r, sum: none };
-        if order == 0 {
-            return launch::over_center(stream, &TriangleArgs { sum, ..of(r, 0, z) });
-        }
-        let (mut v, mut other) = if order.is_multiple_of(2) { (q, s) } else { (s, q) };
-        launch::over_center(stream, &of(r, 0, v))?;
-        for _ in 0..order {
-            launch::lower(stream, &of(r, v, other))?;
-            std::mem::swap(&mut v, &mut other);
-        }
-        // v is in q; in the end z is in z.
-        let mut from = v;
-        let (mut to, mut next) = if order.is_multiple_of(2) { (s, z) } else { (z, s) };
-        for term in 1..=order {
-            let sum = if term == order { sum } else { none };
-            launch::upper(stream, &TriangleArgs { sum, ..of(v, from, to) })?;
-            from = to;
-            std::mem::swap(&mut to, &mut next);
-        }
-        Ok(())
+        series(&mut Series { stream, source, r, sum }, order, [q, s], z)
+    }
+}
+
+/// The steps of a Neumann series with U = L^T; the last one sums <r, to>.
+struct Series<'a> {
+    stream: &'a Stream,
+    source: &'a Source,
+    r: u64,
+    sum: Sum,
+}
+
+impl Series<'_> {
+    fn args(&self, [v, from, to]: [u64; 3], last: bool) -> TriangleArgs {
+        let sum = if last { self.sum } else { Sum::default() };
+        TriangleArgs { cells: self.source.cells, m: self.source.m, v, from, to, r: self.r, sum }
+    }
+}
+
+impl SeriesSteps for Series<'_> {
+    type Vector = u64;
+    type Fault = Error;
+
+    fn begin(&mut self, v: u64, last: bool) -> Result<()> {
+        launch::over_center(self.stream, &self.args([self.r, 0, v], last))
+    }
+
+    fn lower(&mut self, from: u64, to: u64) -> Result<()> {
+        launch::lower(self.stream, &self.args([self.r, from, to], false))
+    }
+
+    fn upper(&mut self, v: u64, from: u64, to: u64, last: bool) -> Result<()> {
+        launch::upper(self.stream, &self.args([v, from, to], last))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The cards after the header: pointers, rows, values, right-hand sides.
 
 use super::header::Header;
-use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_PARSE, reserve, zeroed};
+use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_PARSE, collected, push, zeroed};
 use crate::runtime::heap::boxed;
+use crate::runtime::workers::{Parts, Workers};
 use crate::sparse::assemble::Triplets;
 use crate::sparse::files::array::of_array;
 use crate::sparse::files::fault::{Parsed, at, status_at, whole};
@@ -15,52 +16,46 @@ use crate::sparse::matrix::Width;
 /// For errors.
 const POINTERS: &str = "pointers of a file";
 const RHS: &str = "right-hand sides of a file";
+const PIECES: &str = "pieces of a file";
 
 /// The cards after the header.
-pub struct Data<'a> {
+pub struct Data<'a, 'w> {
     /// Bytes of them.
     text: usize,
     header: Header<'a>,
     lines: Lines<'a>,
+    workers: &'w mut Workers,
 }
 
 /// What is read, and in which cards it is announced.
 const WHAT: [&str; 4] = ["pointers", "rows", "values", "right-hand sides"];
 
-impl<'a> Data<'a> {
-    pub fn new(header: Header<'a>, lines: Lines<'a>) -> Self {
-        Self { text: lines.left(), header, lines }
+impl<'a, 'w> Data<'a, 'w> {
+    pub fn new(header: Header<'a>, lines: Lines<'a>, workers: &'w mut Workers) -> Self {
+        Self { text: lines.left(), header, lines, workers }
     }
 
     pub fn matrix<I: Width>(mut self) -> Parsed<Loaded> {
         let Header { rows, cols, entries: count, symmetry, values, .. } = self.header;
         let ptr = self.pointers(0, cols, count)?;
-        let mut entries = Triplets::<I>::with_room(count)?;
+        let mut entries = Triplets::<I>::zeroed(count)?;
         let first = self.lines.number + 1;
         let row_fields = self.fields(1)?;
         self.check_cards(1, count, row_fields.len())?;
-        let mut column = 0;
-        self.read(&row_fields, count, |field, card, line| {
-            let k = entries.rows.len();
-            while ptr[column + 1] <= k {
-                column += 1;
-            }
-            match field.whole(card) {
-                Some(row) if row >= 1 && row as u64 <= rows as u64 => entries.push(row as usize - 1, column, 1.0),
-                Some(row) => return Err(at(line, format!("row {row} must lie in [1, {rows}]"))),
-                None => return Err(at(line, format!("{} is no row", shown(field.of(card))))),
-            }
-            Ok(())
+        self.read(&row_fields, &mut entries.rows, |field, card, line| match field.whole(card) {
+            Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(I::of(row as usize - 1)),
+            Some(row) => Err(at(line, format!("row {row} must lie in [1, {rows}]"))),
+            None => Err(at(line, format!("{} is no row", shown(field.of(card))))),
         })?;
+        for (column, range) in ptr.windows(2).enumerate() {
+            entries.cols[range[0]..range[1]].fill(I::of(column));
+        }
         if values {
             let value_fields = self.fields(2)?;
             self.check_cards(2, count, value_fields.len())?;
-            let mut k = 0;
-            self.read(&value_fields, count, |field, card, line| {
-                entries.values[k] = real(field, card, line)?;
-                k += 1;
-                Ok(())
-            })?;
+            self.read(&value_fields, &mut entries.values, real)?;
+        } else {
+            entries.values.fill(1.0);
         }
         let vectors = self.vectors()?;
         self.end()?;
@@ -74,7 +69,7 @@ impl<'a> Data<'a> {
                 format!("the diagonal of a skew-symmetric matrix is 0, got {}", entries.values[k]),
             ));
         }
-        let matrix = matrix(&mut entries, symmetry, [rows, cols], line_of)?;
+        let matrix = matrix(&mut entries, symmetry, [rows, cols], line_of, self.workers)?;
         Ok(Loaded { matrix: boxed(matrix, "a matrix")?, vectors })
     }
 
@@ -115,24 +110,39 @@ impl<'a> Data<'a> {
         Err(at(2, format!("{announced} cards of {} are announced, {count} of them take {needed}", WHAT[which])))
     }
 
-    /// Hands over `count` fields, card by card.
-    fn read(
+    /// What `take` makes of the next fields, card by card.
+    fn read<T: Send>(
         &mut self,
         fields: &[Field],
-        count: usize,
-        mut take: impl FnMut(&Field, &'a [u8], usize) -> Parsed<()>,
+        to: &mut [T],
+        take: impl Fn(&Field, &[u8], usize) -> Parsed<T> + Sync,
     ) -> Parsed<()> {
-        let mut left = count;
+        let (mut left, mut parts, mut pieces) = (to.len(), Parts(to), Vec::new());
+        let most = left.div_ceil(fields.len()).div_ceil(self.workers.pieces(self.lines.left()));
         while left > 0 {
-            let Some(card) = self.lines.next() else {
-                return Err(at(self.lines.number, format!("the file ends {left} numbers too early")));
-            };
-            for field in fields.iter().take(left) {
-                take(field, card, self.lines.number)?;
+            let piece = self.lines;
+            let cards = self.lines.by_ref().take(most.min(left.div_ceil(fields.len()))).count();
+            let numbers = left.min(cards * fields.len());
+            if numbers == 0 {
+                break;
             }
-            left = left.saturating_sub(fields.len());
+            left -= numbers;
+            push(&mut pieces, (piece, parts.next(numbers)), PIECES)?;
         }
-        Ok(())
+        let read = self.workers.map(pieces, |(mut lines, to)| {
+            for to in to.chunks_mut(fields.len()) {
+                let card = lines.next().unwrap_or_default();
+                for (to, field) in to.iter_mut().zip(fields) {
+                    *to = take(field, card, lines.number)?;
+                }
+            }
+            Ok(())
+        })?;
+        read.into_iter().collect::<Parsed<()>>()?;
+        match left {
+            0 => Ok(()),
+            _ => Err(at(self.lines.number, format!("the file ends {left} numbers too early"))),
+        }
     }
 
     /// Pointers from 0, to `count` entries.
@@ -141,32 +151,29 @@ impl<'a> Data<'a> {
         if which == 0 {
             self.check_cards(0, lanes + 1, fields.len())?;
         }
-        let mut ptr: Vec<usize> = Vec::new();
-        reserve(&mut ptr, lanes + 1, POINTERS)?;
-        self.read(&fields, lanes + 1, |field, card, line| {
-            let least = ptr.last().map_or(1, |last| last + 1) as i64;
-            let wrong = |reason| Err(at(line, reason));
-            match field.whole(card) {
-                Some(1) if ptr.is_empty() => ptr.push(0),
-                Some(number) if ptr.is_empty() => return wrong(format!("pointers begin with 1, got {number}")),
-                Some(number) if number < least => {
-                    return wrong(format!("pointer {number} is below the one before it, {least}"));
-                }
-                Some(number) if number > count as i64 + 1 => {
-                    return wrong(format!("pointer {number} is above {}, the number of entries + 1", count + 1));
-                }
-                Some(number) => ptr.push(number as usize - 1),
-                None => return wrong(format!("{} is no pointer", shown(field.of(card)))),
-            }
-            Ok(())
+        let first = self.lines.number + 1;
+        let mut numbers: Vec<i64> = zeroed(lanes + 1, POINTERS)?;
+        self.read(&fields, &mut numbers, |field, card, line| {
+            field.whole(card).ok_or_else(|| at(line, format!("{} is no pointer", shown(field.of(card)))))
         })?;
-        match ptr.last() {
-            Some(&last) if last == count => Ok(ptr),
-            last => {
-                let last = last.map_or(0, |last| last + 1);
-                Err(at(self.lines.number, format!("pointers must end with {}, got {last}", count + 1)))
+        let mut least = 1;
+        for (k, &number) in numbers.iter().enumerate() {
+            let wrong = |reason| Err(at(first + k / fields.len(), reason));
+            if k == 0 && number != 1 {
+                return wrong(format!("pointers begin with 1, got {number}"));
             }
+            if number < least {
+                return wrong(format!("pointer {number} is below the one before it, {least}"));
+            }
+            if number > count as i64 + 1 {
+                return wrong(format!("pointer {number} is above {}, the number of entries + 1", count + 1));
+            }
+            least = number;
         }
+        if least != count as i64 + 1 {
+            return Err(at(self.lines.number, format!("pointers must end with {}, got {least}", count + 1)));
+        }
+        Ok(collected(numbers.into_iter().map(|number| number as usize - 1), POINTERS)?)
     }
 
     /// Right-hand sides, guesses and solutions.
@@ -199,12 +206,8 @@ impl<'a> Data<'a> {
     }
 
     fn full(&mut self, fields: &[Field], len: usize) -> Parsed<Vec<f64>> {
-        let mut values = Vec::new();
-        reserve(&mut values, len, RHS)?;
-        self.read(fields, len, |field, card, line| {
-            values.push(real(field, card, line)?);
-            Ok(())
-        })?;
+        let mut values = zeroed(len, RHS)?;
+        self.read(fields, &mut values, real)?;
         Ok(values)
     }
 
@@ -213,27 +216,18 @@ impl<'a> Data<'a> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;
         let row_fields = self.fields(1)?;
-        let mut places = Vec::new();
-        reserve(&mut places, count, RHS)?;
-        let mut column = 0;
-        self.read(&row_fields, count, |field, card, line| {
-            while ptr[column + 1] <= places.len() {
-                column += 1;
-            }
-            match field.whole(card) {
-                Some(row) if row >= 1 && row as u64 <= rows as u64 => places.push(column * rows + row as usize - 1),
-                _ => return Err(at(line, format!("{} is no row in [1, {rows}]", shown(field.of(card))))),
-            }
-            Ok(())
+        let mut places: Vec<usize> = zeroed(count, RHS)?;
+        self.read(&row_fields, &mut places, |field, card, line| match field.whole(card) {
+            Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(row as usize - 1),
+            _ => Err(at(line, format!("{} is no row in [1, {rows}]", shown(field.of(card))))),
         })?;
+        let given = self.full(fields, count)?;
         let mut values = zeroed(many * rows, RHS)?;
-        let mut places = places.into_iter();
-        self.read(fields, count, |field, card, line| {
-            if let Some(place) = places.next() {
-                values[place] = real(field, card, line)?;
+        for (column, range) in ptr.windows(2).enumerate() {
+            for k in range[0]..range[1] {
+                values[column * rows + places[k]] = given[k];
             }
-            Ok(())
-        })?;
+        }
         Ok(values)
     }
 }

@@ -6,6 +6,7 @@
 use super::data::Data;
 use super::header::{Header, columns};
 use crate::error::RRB_ERR_UNSUPPORTED;
+use crate::runtime::workers::Workers;
 use crate::sparse::files::fault::{COMPLEX, Parsed, at, status_at};
 use crate::sparse::files::lines::{Lines, shown};
 use crate::sparse::files::loaded::Loaded;
@@ -28,7 +29,7 @@ pub fn is_one(text: &[u8]) -> bool {
 }
 
 /// The right-hand sides of a text.
-pub fn parse(text: &[u8]) -> Parsed<Loaded> {
+pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
     let mut lines = Lines::new(text);
     lines.next();
     let second = lines.next().unwrap_or_default();
@@ -47,7 +48,7 @@ pub fn parse(text: &[u8]) -> Parsed<Loaded> {
     let symmetry = Symmetry::General;
     let header = Header { cards: None, size_card: 2, values: true, symmetry, rows, cols, entries, formats, rhs: None };
     header.check(lines.left())?;
-    let data = Data::new(header, lines);
+    let data = Data::new(header, lines, workers);
     match (dense, is_narrow(rows, cols)) {
         (true, true) => data.dense::<u32>(),
         (true, false) => data.dense::<u64>(),

@@ -8,6 +8,7 @@ use crate::error::{Result, push, reserve, zeroed};
 use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
+use crate::runtime::workers::Workers;
 use crate::sparse::{Csr, Index, Stored};
 use crate::spectrum::lanczos_extremes;
 
@@ -51,7 +52,7 @@ impl<I: Index, V: Real> Chebyshev<I, V> {
         let mut inverse = Vec::new();
         reserve(&mut inverse, self.inverse.len(), WHAT)?;
         inverse.extend_from_slice(&self.inverse);
-        Self::of(&a.transposed()?, inverse, self.degree, self.largest)
+        Self::of(&a.transposed(&mut Workers::alone())?, inverse, self.degree, self.largest)
     }
 }
 

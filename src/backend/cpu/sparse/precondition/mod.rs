@@ -1,7 +1,7 @@
 //! Preconditioners of the methods for general matrices: z = M^-1 r and z = M^-T r by a team.
 //!
 //! Each may use those before it: `apply`, `jacobi`, `split` (the form of what follows), `incomplete` (ic0, ilu0),
-//! `triangular` (a split, solved), `truncated` (the same by series), `chebyshev`, `aggregated` (multigrid).
+//! `triangular` (a split, solved), `truncated` (its series), `chebyshev`, `aggregated` (multigrid).
 
 mod aggregated;
 mod apply;
@@ -106,7 +106,7 @@ fn make_of<I: Index, V: Real + Send + Sync + 'static>(
         Wanted::Ilu0 => solved::<I, V>(a, purpose, false, team, || Ok(ilu0(a)?.into())),
         Wanted::Ic0 { shift } => solved::<I, V>(a, purpose, true, team, || ic0(a, shift)),
         Wanted::Neumann { order } => {
-            let split = Split::ssor(a, 1.0)?;
+            let split = Split::plain(a)?;
             let make = |split| Truncated::<I, V>::new(split, order);
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
             Made::of(make(split)?, transposed)

@@ -1,5 +1,5 @@
 //! M^-1 = (I + U)^-1 G (I + L)^-1 with a strict lower triangle L, a strict upper one U and a diagonal G: the form of
-//! ssor, ic0, ilu0 and, with truncated inverses, of neumann. M^-T is of that form, too.
+//! ssor, ic0 and ilu0. M^-T is of that form, too. A series has the triangles as the matrix has them.
 
 use super::apply::WHAT;
 use super::jacobi::inverse_diagonal;
@@ -120,6 +120,14 @@ impl<I: Index> Split<I> {
         reserve(&mut scale, self.scale.len(), WHAT)?;
         scale.extend_from_slice(&self.scale);
         Ok(Self { lower: self.upper.transposed()?, upper: self.lower.transposed()?, scale })
+    }
+
+    /// A = L + U + G^-1, for a series; its M^-T is made of the transposed split in the same way.
+    pub fn plain(a: &Csr<I>) -> Result<Self> {
+        let scale = inverse_diagonal(a)?;
+        let lower = Part::of(a, |i, j| j < i, |_, _, entry| entry)?;
+        let upper = Part::of(a, |i, j| j > i, |_, _, entry| entry)?;
+        Ok(Self { lower, upper, scale })
     }
 
     /// SSOR: M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1, A = L_A + D + U_A. In this form L = w L_A D^-1,

@@ -3,6 +3,7 @@
 use super::incomplete::ic0;
 use super::*;
 use crate::error::RRB_ERR_MATRIX;
+use crate::runtime::workers::Workers;
 use crate::sparse::{AnyCsr, Entries, Indices, Matrix, Order};
 
 /// Of the team that applies it.
@@ -18,7 +19,9 @@ fn matrix(n: usize, entries: &[(usize, usize, f64)]) -> Box<dyn Matrix> {
     let cols: Vec<i64> = entries.iter().map(|e| e.1 as i64).collect();
     let values: Vec<f64> = entries.iter().map(|e| e.2).collect();
     let [first, second] = [&rows, &cols].map(|indices| Indices::Wide(indices));
-    Entries { rows: n, cols: n, order: Order::Coordinates, first, second, base: 0 }.matrix(&values).unwrap()
+    Entries { rows: n, cols: n, order: Order::Coordinates, first, second, base: 0 }
+        .matrix(&values, &mut Workers::alone())
+        .unwrap()
 }
 
 /// Numbers in (-1, 1) of no pattern: the fractional parts of multiples of the golden ratio.

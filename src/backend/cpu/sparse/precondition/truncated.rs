@@ -1,17 +1,18 @@
-//! The truncated Neumann series.
+//! The truncated Neumann series: what `steps::series` is made of.
 
 use super::apply::Apply;
 use super::split::{Part, Split};
 use crate::backend::cpu::sparse::chunks::Chunks;
+use crate::backend::steps::series::{SeriesSteps, series};
 use crate::error::Result;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::Index;
+use std::convert::Infallible;
 use std::ops::Range;
 
-/// M^-1 = [sum over k <= m of (-U)^k] G [sum over k <= m of (-L)^k] of a `Split`: with that of SSOR, omega = 1, the
-/// series of the 3D family, van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982). m = 0 is Jacobi.
+/// The triangles of A and 1 / D ([`Split::plain`]).
 pub struct Truncated<I, V> {
     lower: Part<I, V>,
     upper: Part<I, V>,
@@ -22,71 +23,82 @@ pub struct Truncated<I, V> {
 }
 
 impl<I: Index, V: Real> Truncated<I, V> {
-    pub fn new(split: Split<I>, order: usize) -> Result<Self> {
-        let Split { lower, upper, scale } = split;
+    pub fn new(plain: Split<I>, order: usize) -> Result<Self> {
+        let Split { lower, upper, scale } = plain;
         let room = [Shared::zeroed(scale.len())?, Shared::zeroed(scale.len())?];
         Ok(Self { lower: lower.kept()?, upper: upper.kept()?, scale, order, room })
-    }
-
-    /// to = first - T from, on these rows.
-    ///
-    /// # Safety
-    /// Nobody may write `first` or `from` meanwhile, or use these rows of `to`.
-    unsafe fn step(&self, t: &Part<I, V>, own: &Range<usize>, first: &Shared, from: &Shared, to: &Shared) {
-        let rows = self.scale.len();
-        // SAFETY: as our caller promised.
-        let (first, from) = unsafe { (first.slice(0, rows), from.slice(0, rows)) };
-        // SAFETY: as above.
-        let to = unsafe { to.slice_mut(own.start, own.len()) };
-        for (to, i) in to.iter_mut().zip(own.clone()) {
-            let entries = t.ptr[i]..t.ptr[i + 1];
-            let row = t.col[entries.clone()].iter().zip(&t.val[entries]);
-            *to = first[i] - row.fold(0.0, |sum, (j, t)| sum + t.wide() * from[j.at()]);
-        }
     }
 }
 
 impl<I: Index, V: Real + Send + Sync> Apply for Truncated<I, V> {
-    /// By Horner's rule: y = r, m times y = r - L y; z = G y, m times z = G y - U z.
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let own = Chunks::new(self.scale.len()).own(me);
         let [first, second] = &self.room;
-        let mut y = from;
-        for k in 0..self.order {
-            let next = if k % 2 == 0 { first } else { second };
-            // SAFETY: members write rows of their own alone, and no other vector than `next`; a barrier follows.
-            unsafe { self.step(&self.lower, &own, from, y, next) };
-            me.barrier();
-            y = next;
-        }
-        // G y takes the place that y leaves free, `scaled`.
-        let scaled = if std::ptr::eq(y, first) { second } else { first };
-        {
-            // SAFETY: rows of this member.
-            let (y, scaled) = unsafe { (y.slice(own.start, own.len()), scaled.slice_mut(own.start, own.len())) };
-            for ((scaled, y), g) in scaled.iter_mut().zip(y).zip(&self.scale[own.clone()]) {
-                *scaled = g * y;
-            }
-        }
-        me.barrier();
-        let other = if std::ptr::eq(scaled, first) { second } else { first };
-        let mut z = scaled;
-        // The last one ends in `to`.
-        for k in 0..self.order {
-            let next = if (self.order - k) % 2 == 1 { to } else { other };
-            // SAFETY: as above.
-            unsafe { self.step(&self.upper, &own, scaled, z, next) };
-            me.barrier();
-            z = next;
-        }
-        if self.order == 0 {
-            // SAFETY: rows of this member.
-            unsafe { to.slice_mut(own.start, own.len()).copy_from_slice(scaled.slice(own.start, own.len())) };
-        }
+        let Ok(()) = series(&mut Steps { m: self, me, own, r: from }, self.order, [first, second], to);
     }
 
     fn bytes(&self) -> usize {
         let parts = self.lower.bytes() + self.upper.bytes() + size_of_val(&*self.scale);
         parts + self.room.iter().map(Shared::bytes).sum::<usize>()
+    }
+}
+
+/// The steps of a member. Each writes rows of its own alone, of a vector that no other step in between barriers reads.
+struct Steps<'a, I, V> {
+    m: &'a Truncated<I, V>,
+    me: &'a Me<'a>,
+    own: Range<usize>,
+    r: &'a Shared,
+}
+
+impl<'a, I: Index, V: Real> Steps<'a, I, V> {
+    /// This member's rows of a vector that nobody writes.
+    fn rows_of(&self, v: &'a Shared) -> &'a [f64] {
+        // SAFETY: r is not written (`Apply::apply`), other vectors by this member alone in these rows.
+        unsafe { v.slice(self.own.start, self.own.len()) }
+    }
+
+    /// For each row i of this member, to_i = value(i, row i of T from).
+    fn each(&self, t: &Part<I, V>, from: &Shared, to: &Shared, value: impl Fn(usize, f64) -> f64) {
+        self.me.barrier();
+        // SAFETY: nobody writes `from` until the next barrier; rows of this member.
+        let (from, to) = unsafe { (from.slice(0, self.m.scale.len()), to.slice_mut(self.own.start, self.own.len())) };
+        for (k, (to, i)) in to.iter_mut().zip(self.own.clone()).enumerate() {
+            let entries = t.ptr[i]..t.ptr[i + 1];
+            let row = t.col[entries.clone()].iter().zip(&t.val[entries]);
+            *to = value(k, row.fold(0.0, |sum, (j, t)| sum + t.wide() * from[j.at()]));
+        }
+    }
+}
+
+impl<'a, I: Index, V: Real> SeriesSteps for Steps<'a, I, V> {
+    type Vector = &'a Shared;
+    type Fault = Infallible;
+
+    fn begin(&mut self, v: &'a Shared, _: bool) -> std::result::Result<(), Infallible> {
+        // SAFETY: rows of this member.
+        let v = unsafe { v.slice_mut(self.own.start, self.own.len()) };
+        for ((v, r), g) in v.iter_mut().zip(self.rows_of(self.r)).zip(&self.m.scale[self.own.clone()]) {
+            *v = g * r;
+        }
+        Ok(())
+    }
+
+    fn lower(&mut self, from: &'a Shared, to: &'a Shared) -> std::result::Result<(), Infallible> {
+        let (r, scale) = (self.rows_of(self.r), &self.m.scale[self.own.clone()]);
+        self.each(&self.m.lower, from, to, |k, sum| scale[k] * (r[k] - sum));
+        Ok(())
+    }
+
+    fn upper(
+        &mut self,
+        v: &'a Shared,
+        from: &'a Shared,
+        to: &'a Shared,
+        _: bool,
+    ) -> std::result::Result<(), Infallible> {
+        let (v, scale) = (self.rows_of(v), &self.m.scale[self.own.clone()]);
+        self.each(&self.m.upper, from, to, |k, sum| v[k] - scale[k] * sum);
+        Ok(())
     }
 }
