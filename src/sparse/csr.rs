@@ -1,7 +1,7 @@
 //! The matrix by rows (csr), in which a handle holds it, and its products.
 
 use super::index::Index;
-use super::stored::{Arrays, ByRows, Stored};
+use super::stored::{Arrays, By, ByParts, ByRows, Stored, span};
 use crate::error::{Result, collected, zeroed};
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
@@ -131,6 +131,22 @@ impl<I: Index> ByRows for Csr<I> {
     }
 }
 
+impl<I: Index> ByParts for Csr<I> {
+    fn columns(&self, rows: Range<usize>) -> Range<usize> {
+        let ends = |i| self.slices(i).0.first().into_iter().chain(self.slices(i).0.last());
+        span(rows.flat_map(ends).map(|j| j.at()))
+    }
+
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
+        for (x, row) in x.iter().zip(self.ptr[rows.start..=rows.end].windows(2)) {
+            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
+            for (j, a) in col.iter().zip(val) {
+                y[j.at() - first] += a * x;
+            }
+        }
+    }
+}
+
 impl<I: Index> Stored for Csr<I> {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_rows(0..self.rows(), x, y);
@@ -138,16 +154,11 @@ impl<I: Index> Stored for Csr<I> {
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        for (x, row) in x.iter().zip(self.ptr.windows(2)) {
-            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
-            for (j, a) in col.iter().zip(val) {
-                y[j.at()] += a * x;
-            }
-        }
+        self.add_transposed(0..x.len(), x, 0, y);
     }
 
-    fn by_rows(&self) -> Option<&dyn ByRows> {
-        Some(self)
+    fn by(&self, transposed: bool) -> By<'_> {
+        if transposed { By::Parts(self) } else { By::Rows(self) }
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -23,7 +23,7 @@ pub use import::import;
 pub use index::{Index, Indices};
 pub use inspection::{Asymmetry, Inspection};
 pub use matrix::{AnyCsr, Matrix};
-pub use stored::{Arrays, Given, Places, Size, Stored};
+pub use stored::{Arrays, By, ByParts, Given, Places, Size, Stored};
 
 #[cfg(test)]
 mod tests;

@@ -8,12 +8,24 @@ pub trait Stored: Send + Sync {
     fn multiply(&self, x: &[f64], y: &mut [f64]);
     /// y = A' x
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]);
-    /// The product of some of the rows; none where a format makes it as a whole.
-    fn by_rows(&self) -> Option<&dyn ByRows> {
-        None
+    /// How several threads make one of these products.
+    fn by(&self, transposed: bool) -> By<'_> {
+        _ = transposed;
+        By::One
     }
     /// Its arrays, as docs/sparse.md lists them; `to` has the lengths of the format's [`Size`].
     fn write(&self, to: &mut Arrays);
+}
+
+/// How several threads make a product.
+#[derive(Clone, Copy)]
+pub enum By<'a> {
+    /// Each some of the values of y.
+    Rows(&'a dyn ByRows),
+    /// Each of some of the values of x.
+    Parts(&'a dyn ByParts),
+    /// One of them does it.
+    One,
 }
 
 /// Products of some of the rows, for several threads.
@@ -25,6 +37,25 @@ pub trait ByRows: Sync {
     /// y = these rows of A x. They begin at a multiple of `grain`, and end at one or with the matrix.
     /// A row has the same bits whatever rows are asked for.
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]);
+}
+
+/// Products with A' of some of the rows of A, for several threads.
+pub trait ByParts: Sync {
+    /// Rows between two places where they may be cut.
+    fn grain(&self) -> usize {
+        1
+    }
+    /// Columns from the first to the last with an entry in these rows, or more.
+    fn columns(&self, rows: Range<usize>) -> Range<usize>;
+    /// y = y + A' x of these rows, cut as those of [`ByRows`]: x has their values alone, y those of their columns,
+    /// from `first` on.
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]);
+}
+
+/// The least range with all of these places.
+pub fn span(places: impl Iterator<Item = usize>) -> Range<usize> {
+    let joined = |all: Range<usize>, j: usize| all.start.min(j)..all.end.max(j + 1);
+    places.fold(None, |all: Option<Range<usize>>, j| Some(all.map_or(j..j + 1, |all| joined(all, j)))).unwrap_or(0..0)
 }
 
 /// Arrays of a caller that are written.

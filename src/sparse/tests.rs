@@ -4,7 +4,7 @@ use super::assemble::Triplets;
 use super::formats::{Kind, Shape};
 use super::matrix::Width;
 use super::stored::{Arrays, Places};
-use super::{Matrix, Stored};
+use super::{By, Matrix, Stored};
 use crate::runtime::workers::Workers;
 
 const KINDS: [Kind; 12] = [
@@ -39,7 +39,8 @@ fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64
     let (mut y, mut z) = (vec![0.0; N], vec![0.0; N]);
     stored.multiply(&x, &mut y);
     stored.multiply_transposed(&x, &mut z);
-    check_parts(stored, &x, &y);
+    check_parts(stored, &x, &y, false);
+    check_parts(stored, &x, &z, true);
     let lengths = size.lengths().map(|length| length as usize);
     let mut places = [0, 1, 2].map(|k| vec![0; lengths[k]]);
     let mut values = vec![0.0; lengths[3]];
@@ -50,17 +51,38 @@ fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64
     (y, z, places, values)
 }
 
-/// Rows in two parts, cut wherever they may be, have the bits of the whole.
-fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64]) {
-    let Some(by_rows) = stored.by_rows() else { return };
-    for cut in (0..y.len()).step_by(by_rows.grain()) {
-        let mut parts = vec![f64::NAN; y.len()];
-        let (first, second) = parts.split_at_mut(cut);
-        by_rows.multiply_rows(0..cut, x, first);
-        by_rows.multiply_rows(cut..y.len(), x, second);
-        assert_eq!(parts, y, "cut before row {cut}");
+/// In two parts, cut wherever they may be: rows of A x have the bits of the whole, rows of A for A' x add up to it.
+fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
+    match stored.by(transposed) {
+        By::Rows(by_rows) => {
+            for cut in (0..y.len()).step_by(by_rows.grain()) {
+                let mut parts = vec![f64::NAN; y.len()];
+                let (first, second) = parts.split_at_mut(cut);
+                by_rows.multiply_rows(0..cut, x, first);
+                by_rows.multiply_rows(cut..y.len(), x, second);
+                assert_eq!(parts, y, "cut before row {cut}");
+            }
+        }
+        By::Parts(by_parts) => {
+            for cut in (0..x.len()).step_by(by_parts.grain()) {
+                let mut sum = vec![0.0; y.len()];
+                for rows in [0..cut, cut..x.len()] {
+                    let columns = by_parts.columns(rows.clone());
+                    let mut part = vec![0.0; columns.len()];
+                    by_parts.add_transposed(rows.clone(), &x[rows], columns.start, &mut part);
+                    sum[columns].iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
+                }
+                for (a, b) in sum.iter().zip(y) {
+                    assert!((a - b).abs() <= SUM_ERROR, "cut before row {cut}: {a} {b}");
+                }
+            }
+        }
+        By::One => {}
     }
 }
+
+/// 131 terms of at most 130: each sum is off by fewer than that many roundings.
+const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]
 fn wide_indices_are_narrow_ones() {
@@ -71,9 +93,8 @@ fn wide_indices_are_narrow_ones() {
         for threads in [2, 3, 7] {
             assert_eq!(all_of::<u32>(kind, threads), narrow, "{kind:?}, {threads} threads");
         }
-        // 131 terms of at most 130: each sum is off by fewer than that many roundings.
         for (a, b) in narrow.0.iter().chain(&narrow.1).zip(plain.0.iter().chain(&plain.1)) {
-            assert!((a - b).abs() <= 131.0 * 131.0 * 130.0 * f64::EPSILON, "{kind:?}: {a} {b}");
+            assert!((a - b).abs() <= SUM_ERROR, "{kind:?}: {a} {b}");
         }
     }
 }

@@ -207,6 +207,42 @@ fn awkward_sizes() {
     check(&Entries::new(8, 6, &(0..6).map(|k| (5, k, 0.1 * k as f64 + 0.3)).collect::<Vec<_>>()));
 }
 
+/// Of matrices that are worth a team: the arrays, and the bits of both products, are those of one thread.
+#[test]
+fn teams_make_what_one_thread_makes() {
+    for (rows, cols) in [(20_011, 17_002), (17_002, 20_011)] {
+        let a = Entries::random(rows, cols, 150_000, rows as u64);
+        let s = a.solver();
+        let x: Vec<f64> = (0..rows.max(cols)).map(|k| ((k * 37 % 101) as f64 - 50.0) / 17.0).collect();
+        // Diagonals would be as many as rows and columns.
+        for (format, number) in FORMATS.into_iter().filter(|(name, _)| holds(name, &a) && *name != "dia") {
+            s.options(&format!("format={format} format_memory=99999999999 threads=1")).unwrap();
+            let arrays = s.arrays(number).unwrap();
+            let alone = [false, true].map(|t| s.product(&x[..if t { rows } else { cols }], t).expect(format));
+            for (y, transposed) in alone.iter().zip([false, true]) {
+                // No row or column has a hundred entries.
+                for (y, (sum, size)) in y.iter().zip(a.product(&x[..if transposed { rows } else { cols }], transposed))
+                {
+                    assert!((y - sum).abs() <= 100.0 * f64::EPSILON * size, "{format}: {y}, not {sum}");
+                }
+            }
+            for threads in [2, 3, 7] {
+                // Another option of the format, so that it is made anew.
+                s.options(&format!("threads={threads} format=coo")).unwrap();
+                s.product(&x[..cols], false).unwrap();
+                s.options(&format!("format={format}")).unwrap();
+                assert!(s.arrays(number).unwrap().same_bits(&arrays), "{format}, {threads} threads");
+                for (y, transposed) in alone.iter().zip([false, true]) {
+                    let other = s.product(&x[..if transposed { rows } else { cols }], transposed).unwrap();
+                    let same = y.iter().zip(&other).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(same, "{format}, {threads} threads, transposed: {transposed}");
+                }
+            }
+            assert!(round_trip(&s, number), "{format}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]

@@ -61,7 +61,9 @@ fn bits_are_the_same_for_any_number_of_threads() {
     for solver in ["bicg", "bicgstab", "gmres restart=5", "idr"] {
         texts.extend(preconditioners.map(|m| format!("solver={solver} preconditioner={m}")));
     }
-    texts.push("solver=bicg transpose=none format=csr".to_owned());
+    for format in ["csr", "csc", "bsr", "dia", "ell", "sell", "jds", "sell sigma=6 slice=5"] {
+        texts.push(format!("solver=bicg transpose=none format={format}"));
+    }
     for solver in ["gauss_seidel", "sor"] {
         let orderings = ["natural", "multicolour", "blocks", "symmetric"];
         texts.extend(orderings.map(|ordering| format!("solver={solver} ordering={ordering}")));

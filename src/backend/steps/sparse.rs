@@ -12,7 +12,7 @@ use crate::sparse::{AnyCsr, Stored};
 pub struct Operator<'a> {
     pub a: &'a dyn Stored,
     /// A' where it is another matrix and was copied: A itself where that is symmetric. None: products with A' come from
-    /// the format of A, as a whole.
+    /// the format of A.
     pub transposed: Option<&'a dyn Stored>,
 }
 
@@ -53,6 +53,8 @@ pub struct Relaxing {
 /// What is to be made for a matrix.
 pub struct Setup<'a> {
     pub matrix: AnyCsr<'a>,
+    /// What a solve will multiply with.
+    pub operator: Operator<'a>,
     /// It is.
     pub symmetric: bool,
     /// Entries of M are kept in f32.
@@ -91,8 +93,10 @@ pub trait SparseBackend: Send {
     fn reserve(&mut self, own: usize) -> Result<()>;
     /// Runs a text on the steps.
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// y = A x by a team of at most `threads`.
-    fn multiply(&mut self, a: &dyn Stored, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// y = A x, or A' x, by a team of at most `threads`.
+    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// The format of products is another one from here on.
+    fn renew(&mut self);
     /// Both, at the same time where a matrix of so many rows is worth a team of `threads`.
     fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()>;
     /// Bytes of all arrays.

@@ -87,7 +87,14 @@ impl Sparse {
 
     /// Values have changed: nothing is left that was made of them.
     pub fn forget(&mut self) {
-        (self.product, self.system) = (None, None);
+        self.system = None;
+        self.drop_product();
+    }
+
+    /// Before another is made: two formats at once might be too much.
+    fn drop_product(&mut self) {
+        self.product = None;
+        self.backend.renew();
     }
 
     /// Makes the format of the options, where it is not there. Whether it did.
@@ -95,8 +102,7 @@ impl Sparse {
         if self.product.as_ref().is_some_and(|product| product.fits(options)) {
             return Ok(false);
         }
-        // Two formats at once might be too much.
-        self.product = None;
+        self.drop_product();
         self.product = Some(Product::new(matrix, options, &mut Workers::new(self.machine.threads))?);
         Ok(true)
     }
@@ -114,11 +120,7 @@ impl Sparse {
             check_finite("x", x)?;
         }
         let stored = self.product.as_ref().map_or_else(|| matrix.csr(), |product| product.stored(matrix));
-        if transposed {
-            stored.multiply_transposed(x, y);
-            return Ok(());
-        }
-        self.backend.multiply(stored, x, y, self.machine.threads)
+        self.backend.multiply(stored, transposed, x, y, self.machine.threads)
     }
 
     /// The format of products, if there is one.
@@ -138,11 +140,12 @@ impl Sparse {
         check_filled(matrix.first_empty_row(), None)?;
         let seen = self.inspect(matrix, options)?;
         let mut plan = plan(options, &seen)?;
-        let made = match (self.set_up(matrix, &plan, options), plan.otherwise) {
+        let transposed = self.transposed(matrix, &plan, seen.exactly_symmetric, options)?;
+        let made = match (self.set_up(matrix, &plan, &transposed, options), plan.otherwise) {
             // Of a pivot.
             (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
                 plan.take_preconditioner(otherwise, options)?;
-                self.set_up(matrix, &plan, options)?
+                self.set_up(matrix, &plan, &transposed, options)?
             }
             (made, _) => made?,
         };
@@ -151,7 +154,7 @@ impl Sparse {
         self.system = Some(System {
             method: Numbered::new(plan.solver, options, members)?,
             second,
-            transposed: self.transposed(matrix, &plan, seen.exactly_symmetric, options)?,
+            transposed,
             largest_sum: seen.largest_sum,
             triangle: seen.triangle(),
             plan,
@@ -165,8 +168,7 @@ impl Sparse {
         if self.product.as_ref().is_some_and(|product| product.fits(options)) {
             return matrix.inspect();
         }
-        // Two formats at once might be too much.
-        self.product = None;
+        self.drop_product();
         let (mut seen, product) = (None, Mutex::new(None));
         // One thread looks, the others convert.
         let others = self.machine.threads.saturating_sub(1).max(1);
@@ -182,9 +184,13 @@ impl Sparse {
         Ok(seen)
     }
 
-    fn set_up(&mut self, matrix: &dyn Matrix, plan: &Plan, options: &Options) -> Result<Made> {
+    fn set_up(&mut self, matrix: &dyn Matrix, plan: &Plan, transposed: &Transposed, options: &Options) -> Result<Made> {
+        let Some(product) = &self.product else {
+            return Err(Error::Internal("a format must be made before a preconditioner".to_owned()));
+        };
         self.backend.set_up(&Setup {
             matrix: matrix.any(),
+            operator: operator(product.stored(matrix), transposed),
             symmetric: plan.symmetric,
             single: plan.precision == Precision::F32,
             transposes: plan.solver == Solver::Bicg,
@@ -238,12 +244,6 @@ impl Sparse {
         let (Some(system), Some(product)) = (&self.system, &self.product) else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
-        let a = product.stored(matrix);
-        let transposed = match &system.transposed {
-            Transposed::Itself => Some(a),
-            Transposed::Copy(copy, _) => Some(&**copy),
-            Transposed::Format => None,
-        };
         let places = Entries;
         // |p|'|A||p| <= norm(A) <p, p>, which is taken for twice the largest center.
         let seen = Seen { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
@@ -260,7 +260,8 @@ impl Sparse {
         if let Some(second) = &system.second {
             second.forget();
         }
-        self.backend.run(Operator { a, transposed }, arrays, observer, &|s| text(s, &control))
+        let a = operator(product.stored(matrix), &system.transposed);
+        self.backend.run(a, arrays, observer, &|s| text(s, &control))
     }
 
     /// Solves A x = b to the tolerance of `options`.
@@ -318,6 +319,16 @@ impl Sparse {
 /// normal pass that, and converge.
 const DIVERGED: f64 = 1e10;
 const SWEEPS_DIVERGED: f64 = 1e100;
+
+/// A in its format, and where products with A' come from.
+fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {
+    let transposed = match transposed {
+        Transposed::Itself => Some(a),
+        Transposed::Copy(copy, _) => Some(&**copy),
+        Transposed::Format => None,
+    };
+    Operator { a, transposed }
+}
 
 fn own_vectors(plan: &Plan, options: &Options) -> usize {
     let second = if plan.second.is_some() { vectors(Solver::Minres, options) } else { 0 };

@@ -5,7 +5,7 @@ use crate::error::{Result, extend, push, zeroed};
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use crate::sparse::csr::{Csr, accumulate};
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
 use std::ops::Range;
 
 /// For errors.
@@ -13,6 +13,7 @@ const BSR: &str = "a matrix in format bsr";
 
 pub struct Bsr<I> {
     b: usize,
+    cols: usize,
     /// Where block rows begin, and the end.
     ptr: Vec<usize>,
     /// Block columns.
@@ -113,7 +114,7 @@ impl<I: Index> Bsr<I> {
             Ok(())
         })?;
         filled.into_iter().collect::<Result<()>>()?;
-        Ok(Self { b, ptr, col, val })
+        Ok(Self { b, cols: a.cols, ptr, col, val })
     }
 
     /// Each block of these block rows, with its block row among them and its block column.
@@ -145,25 +146,41 @@ impl<I: Index> ByRows for Bsr<I> {
     }
 }
 
+impl<I: Index> ByParts for Bsr<I> {
+    fn grain(&self) -> usize {
+        self.b
+    }
+
+    fn columns(&self, rows: Range<usize>) -> Range<usize> {
+        let blocks = self.ptr[rows.start / self.b]..self.ptr[rows.end.div_ceil(self.b)];
+        let blocks = span(self.col[blocks].iter().map(|j| j.at()));
+        blocks.start * self.b..self.cols.min(blocks.end * self.b)
+    }
+
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
+        let b = self.b;
+        for (i, j, block) in self.blocks(rows.start / b..rows.end.div_ceil(b)) {
+            let (x, start) = (&x[i * b..x.len().min(i * b + b)], j * b - first);
+            let end = y.len().min(start + b);
+            for (x, row) in x.iter().zip(block.chunks_exact(b)) {
+                y[start..end].iter_mut().zip(row).for_each(|(y, a)| *y += a * x);
+            }
+        }
+    }
+}
+
 impl<I: Index> Stored for Bsr<I> {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_rows(0..y.len(), x, y);
     }
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        let b = self.b;
         y.fill(0.0);
-        for (i, j, block) in self.blocks(0..self.ptr.len() - 1) {
-            let (x, cols) = (&x[i * b..x.len().min(i * b + b)], y.len().min(j * b + b));
-            let y = &mut y[j * b..cols];
-            for (x, row) in x.iter().zip(block.chunks_exact(b)) {
-                y.iter_mut().zip(row).for_each(|(y, a)| *y += a * x);
-            }
-        }
+        self.add_transposed(0..x.len(), x, 0, y);
     }
 
-    fn by_rows(&self) -> Option<&dyn ByRows> {
-        Some(self)
+    fn by(&self, transposed: bool) -> By<'_> {
+        if transposed { By::Parts(self) } else { By::Rows(self) }
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -5,7 +5,7 @@ use crate::isa::for_each_isa;
 use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ impl Dia {
     }
 
     /// Columns of a diagonal in these rows.
-    fn columns(&self, d: usize, rows: &Range<usize>) -> Range<usize> {
+    fn columns_of(&self, d: usize, rows: &Range<usize>) -> Range<usize> {
         let column = |i: usize| (i as i64 + self.offset[d]) as usize;
         if rows.is_empty() { 0..0 } else { column(rows.start)..column(rows.end) }
     }
@@ -126,7 +126,7 @@ impl Dia {
             if other != part {
                 break;
             }
-            terms[count] = (val, &x[self.columns(d, &part)]);
+            terms[count] = (val, &x[self.columns_of(d, &part)]);
             count += 1;
         }
         add(&mut y[part.start - rows.start..part.end - rows.start], &terms[..count]);
@@ -147,6 +147,26 @@ impl ByRows for Dia {
     }
 }
 
+impl ByParts for Dia {
+    fn columns(&self, rows: Range<usize>) -> Range<usize> {
+        let of_diagonal = |d| self.columns_of(d, &self.part(d, rows.clone()).0);
+        span((0..self.offset.len()).map(of_diagonal).filter(|c| !c.is_empty()).flat_map(|c| [c.start, c.end - 1]))
+    }
+
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
+        for start in rows.clone().step_by(ROWS) {
+            for d in 0..self.offset.len() {
+                let (part, val) = self.part(d, start..rows.end.min(start + ROWS));
+                let columns = self.columns_of(d, &part);
+                // Where there are none they may lie before the first.
+                let y = y[columns.start.saturating_sub(first)..][..columns.len()].iter_mut();
+                let x = &x[part.start - rows.start..part.end - rows.start];
+                y.zip(val).zip(x).for_each(|((y, a), x)| *y += a * x);
+            }
+        }
+    }
+}
+
 impl Stored for Dia {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_rows(0..self.rows, x, y);
@@ -154,17 +174,11 @@ impl Stored for Dia {
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        for start in (0..self.rows).step_by(ROWS) {
-            for d in 0..self.offset.len() {
-                let (rows, val) = self.part(d, start..self.rows.min(start + ROWS));
-                let y = &mut y[self.columns(d, &rows)];
-                y.iter_mut().zip(val).zip(&x[rows]).for_each(|((y, a), x)| *y += a * x);
-            }
-        }
+        self.add_transposed(0..x.len(), x, 0, y);
     }
 
-    fn by_rows(&self) -> Option<&dyn ByRows> {
-        Some(self)
+    fn by(&self, transposed: bool) -> By<'_> {
+        if transposed { By::Parts(self) } else { By::Rows(self) }
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -3,7 +3,7 @@
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, ByRows, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByRows, Size, Stored};
 use std::ops::Range;
 
 pub struct Diagonal {
@@ -60,8 +60,8 @@ impl Stored for Diagonal {
         self.multiply(x, y);
     }
 
-    fn by_rows(&self) -> Option<&dyn ByRows> {
-        Some(self)
+    fn by(&self, _: bool) -> By<'_> {
+        By::Rows(self)
     }
 
     fn write(&self, to: &mut Arrays) {

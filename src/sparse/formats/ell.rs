@@ -5,7 +5,7 @@ use crate::error::{Result, zeroed};
 use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, ByRows, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, span};
 use std::ops::Range;
 
 /// For errors.
@@ -63,6 +63,19 @@ impl<I: Index> ByRows for Ell<I> {
     }
 }
 
+impl<I: Index> ByParts for Ell<I> {
+    fn columns(&self, rows: Range<usize>) -> Range<usize> {
+        span(self.slots().flat_map(|(col, _)| &col[rows.clone()]).map(|j| j.at()))
+    }
+
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
+        for (col, val) in self.slots() {
+            let (col, val) = (&col[rows.clone()], &val[rows.clone()]);
+            x.iter().zip(col).zip(val).for_each(|((x, j), a)| y[j.at() - first] += a * x);
+        }
+    }
+}
+
 impl<I: Index> Stored for Ell<I> {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_rows(0..self.rows, x, y);
@@ -70,13 +83,11 @@ impl<I: Index> Stored for Ell<I> {
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        for (col, val) in self.slots() {
-            x.iter().zip(col).zip(val).for_each(|((x, j), a)| y[j.at()] += a * x);
-        }
+        self.add_transposed(0..x.len(), x, 0, y);
     }
 
-    fn by_rows(&self) -> Option<&dyn ByRows> {
-        Some(self)
+    fn by(&self, transposed: bool) -> By<'_> {
+        if transposed { By::Parts(self) } else { By::Rows(self) }
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -9,7 +9,7 @@ use crate::options::MOST_SLICE;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, ByRows, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
 use std::ops::Range;
 
 /// Rows of a slice, where they are chosen: a vector register of the widest instruction set.
@@ -144,7 +144,14 @@ impl<I: Index> Sell<I> {
         }
     }
 
-    /// Columns and values of each of these slices, slot by slot.
+    /// Of these rows those that are kept apart, with their numbers among them.
+    fn apart_in(&self, rows: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let (apart, end) = (&self.apart.0, rows.end);
+        let first = apart.partition_point(|i| i.at() < rows.start);
+        apart.iter().map(|i| i.at()).enumerate().skip(first).take_while(move |&(_, i)| i < end)
+    }
+
+    /// First slot, columns and values of each of these slices, slot by slot.
     fn slices(&self, among: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
         self.offset[among.start..=among.end].windows(2).zip(among).map(|(range, s)| {
             let range = range[0]..range[1];
@@ -211,10 +218,35 @@ impl<I: Index> ByRows for Sell<I> {
         } else {
             self.multiply_slices(&mut [0.0; MOST_SLICE][..self.slice], &rows, x, y);
         }
-        let (apart, csr) = &self.apart;
-        let first = apart.partition_point(|i| i.at() < rows.start);
-        for (k, i) in apart.iter().enumerate().skip(first).take_while(|(_, i)| i.at() < rows.end) {
-            y[i.at() - rows.start] = csr.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
+        for (k, i) in self.apart_in(&rows) {
+            y[i - rows.start] = self.apart.1.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
+        }
+    }
+}
+
+impl<I: Index> ByParts for Sell<I> {
+    fn grain(&self) -> usize {
+        self.grain
+    }
+
+    fn columns(&self, rows: Range<usize>) -> Range<usize> {
+        let of_slices = self.offset[rows.start / self.slice]..self.offset[rows.end.div_ceil(self.slice)];
+        let apart = self.apart_in(&rows).flat_map(|(k, _)| self.apart.1.row(k)).map(|(j, _)| j);
+        span(self.col[of_slices].iter().map(|j| j.at()).chain(apart))
+    }
+
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
+        for (slot, slots) in self.slices(rows.start / self.slice..rows.end.div_ceil(self.slice)) {
+            for (col, val) in slots {
+                for (lane, (j, a)) in col.iter().zip(val).enumerate() {
+                    if let Some(i) = self.row(slot + lane) {
+                        y[j.at() - first] += a * x[i - rows.start];
+                    }
+                }
+            }
+        }
+        for (k, i) in self.apart_in(&rows) {
+            self.apart.1.row(k).for_each(|(j, a)| y[j - first] += a * x[i - rows.start]);
         }
     }
 }
@@ -226,23 +258,11 @@ impl<I: Index> Stored for Sell<I> {
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        for (first, slots) in self.slices(0..self.offset.len() - 1) {
-            for (col, val) in slots {
-                for (lane, (j, a)) in col.iter().zip(val).enumerate() {
-                    if let Some(i) = self.row(first + lane) {
-                        y[j.at()] += a * x[i];
-                    }
-                }
-            }
-        }
-        let (rows, csr) = &self.apart;
-        for (k, i) in rows.iter().enumerate() {
-            csr.row(k).for_each(|(j, a)| y[j] += a * x[i.at()]);
-        }
+        self.add_transposed(0..x.len(), x, 0, y);
     }
 
-    fn by_rows(&self) -> Option<&dyn ByRows> {
-        Some(self)
+    fn by(&self, transposed: bool) -> By<'_> {
+        if transposed { By::Parts(self) } else { By::Rows(self) }
     }
 
     /// Lanes behind the last row are -1 in the permutation.

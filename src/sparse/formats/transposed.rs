@@ -1,6 +1,6 @@
 //! Formats by columns: csc is the csr, tjds the jds of A'. Their products are those of A' exchanged.
 
-use crate::sparse::stored::{Arrays, Stored};
+use crate::sparse::stored::{Arrays, By, Stored};
 
 pub struct Transposed<S>(pub S);
 
@@ -11,6 +11,10 @@ impl<S: Stored> Stored for Transposed<S> {
 
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
         self.0.multiply(x, y);
+    }
+
+    fn by(&self, transposed: bool) -> By<'_> {
+        self.0.by(!transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -6,6 +6,7 @@
 
 use super::chunks::CHUNK;
 use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
+use super::parts::Parts;
 use super::precondition::Preconditioner;
 use super::state::{GROUP, State};
 use crate::backend::cpu::caller::Caller;
@@ -16,7 +17,7 @@ use crate::report::Observer;
 use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
-use crate::sparse::Stored;
+use crate::sparse::{By, Stored};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -41,6 +42,7 @@ fn split_mix(state: u64) -> u64 {
 pub struct Member<'a> {
     pub(super) k: &'a State,
     operator: Operator<'a>,
+    parts: &'a [Option<Parts>; 2],
     pub(super) me: Me<'a>,
     pub(super) caller: &'a Caller<'a>,
     /// On member 0.
@@ -56,12 +58,12 @@ pub struct Member<'a> {
 impl<'a> Member<'a> {
     pub fn new(
         k: &'a State,
-        operator: Operator<'a>,
+        (operator, parts): (Operator<'a>, &'a [Option<Parts>; 2]),
         me: Me<'a>,
         caller: &'a Caller<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        Self { k, operator, me, caller, observer, turn: 0, m: k.precondition.as_ref(), alpha: 0.0 }
+        Self { k, operator, parts, me, caller, observer, turn: 0, m: k.precondition.as_ref(), alpha: 0.0 }
     }
 
     fn vector(&self, id: VectorId) -> &'a Shared {
@@ -112,22 +114,30 @@ impl<'a> Member<'a> {
         self.note(of).sum(Some(self.me))
     }
 
-    /// to = A from. A barrier stands at its end, too: the next step may write `from`.
-    fn times(&self, a: &dyn Stored, from: VectorId, to: VectorId) {
+    /// to = A from, or A' from. A barrier stands at its end, too: the next step may write `from`.
+    fn times(&self, a: &dyn Stored, transposed: bool, from: VectorId, to: VectorId) {
         let (from, to, rows) = (self.vector(from), self.vector(to), self.k.chunks.rows);
         self.me.barrier();
         // SAFETY: nobody writes `from` in this step.
         let from = unsafe { from.slice(0, rows) };
-        let Some(by_rows) = a.by_rows() else {
-            return self.alone(|| {
+        match (a.by(transposed), &self.parts[usize::from(transposed)]) {
+            (By::Rows(by_rows), _) => {
+                let part = self.k.chunks.part(&self.me, by_rows.grain());
+                // SAFETY: parts of members are disjoint, and nobody reads `to` in this step.
+                by_rows.multiply_rows(part.clone(), from, unsafe { to.slice_mut(part.start, part.len()) });
+                self.me.barrier();
+            }
+            (By::Parts(by_parts), Some(parts)) => {
+                // SAFETY: members write columns of their own, and nobody reads `to` in this step.
+                parts.multiply(by_parts, &self.me, from, |own| unsafe { to.slice_mut(own.start, own.len()) });
+                self.me.barrier();
+            }
+            _ => self.alone(|| {
                 // SAFETY: the others wait at the barrier of `alone`.
-                a.multiply(from, unsafe { to.slice_mut(0, rows) });
-            });
-        };
-        let part = self.k.chunks.part(&self.me, by_rows.grain());
-        // SAFETY: parts of members are disjoint, and nobody reads `to` in this step.
-        by_rows.multiply_rows(part.clone(), from, unsafe { to.slice_mut(part.start, part.len()) });
-        self.me.barrier();
+                let to = unsafe { to.slice_mut(0, rows) };
+                if transposed { a.multiply_transposed(from, to) } else { a.multiply(from, to) }
+            }),
+        }
     }
 
     /// The body of `combine`, on rows of this member.
@@ -184,19 +194,14 @@ impl VectorSteps for Member<'_> {
     }
 
     fn product(&mut self, from: VectorId, to: VectorId) {
-        self.times(self.operator.a, from, to);
+        self.times(self.operator.a, false, from, to);
     }
 
     fn transposed_product(&mut self, from: VectorId, to: VectorId) {
-        if let Some(transposed) = self.operator.transposed {
-            return self.times(transposed, from, to);
+        match self.operator.transposed {
+            Some(transposed) => self.times(transposed, false, from, to),
+            None => self.times(self.operator.a, true, from, to),
         }
-        let (from, to, rows) = (self.vector(from), self.vector(to), self.k.chunks.rows);
-        self.me.barrier();
-        self.alone(|| {
-            // SAFETY: nobody writes `from` in this step, and the others wait at the barrier of `alone`.
-            unsafe { self.operator.a.multiply_transposed(from.slice(0, rows), to.slice_mut(0, rows)) };
-        });
     }
 
     fn precondition_vector(&mut self, from: VectorId, to: VectorId) {
@@ -322,9 +327,12 @@ impl PcgSteps for Member<'_> {
 
     /// Chunk by chunk, where a format may be cut there: what was made of a chunk is in the first cache for the sum.
     fn multiply(&mut self) -> f64 {
-        let Some(by_rows) = self.operator.a.by_rows().filter(|a| CHUNK.is_multiple_of(a.grain())) else {
-            self.product(P, Q);
-            return self.inner(P, Q);
+        let by_rows = match self.operator.a.by(false) {
+            By::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,
+            _ => {
+                self.product(P, Q);
+                return self.inner(P, Q);
+            }
         };
         self.me.barrier();
         self.sums(|s, rows| {

@@ -1,6 +1,6 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `stages` (rows that wait for one another), `levels` (of
+//! Each may use those before it: `chunks` (rows of a member), `parts` (of products that are sums), `stages` (rows that wait for one another), `levels` (of
 //! the natural order), `values`, `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share),
 //! `member` (the steps), `ends` (a solve around them).
 
@@ -9,6 +9,7 @@ mod ends;
 mod levels;
 mod loops;
 mod member;
+mod parts;
 mod precondition;
 mod relaxation;
 mod stages;
@@ -21,9 +22,10 @@ use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Relaxing, S
 use crate::error::{Error, Result};
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::{Me, Team};
-use crate::sparse::{AnyCsr, Stored};
+use crate::sparse::{AnyCsr, By, Stored};
 use chunks::Chunks;
 use member::{Member, PCG_VECTORS};
+use parts::Parts;
 use precondition::{Purpose, make};
 use relaxation::Relaxation;
 use state::State;
@@ -37,6 +39,8 @@ const WORTH_A_TEAM: usize = 16_384;
 pub struct Cpu {
     team: Option<Team>,
     state: Option<State>,
+    /// Of products with the format of A, and of those with its A'.
+    parts: [Option<Parts>; 2],
 }
 
 /// A team for so many rows, `team` where that is one.
@@ -50,6 +54,17 @@ fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut
             team.insert(Team::new(members)?)
         }
     })
+}
+
+/// Makes what several threads need for a product from so many values to `to`, where that is not there. It depends on
+/// the matrix alone, and so do the bits of the product.
+fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
+    if let (By::Parts(by_parts), None) = (by, &parts)
+        && from.max(to) >= WORTH_A_TEAM
+    {
+        *parts = Some(Parts::new(by_parts, from, to)?);
+    }
+    Ok(())
 }
 
 fn rows_of(matrix: AnyCsr) -> usize {
@@ -77,6 +92,11 @@ fn relaxed(matrix: AnyCsr, relaxing: &Relaxing, members: usize) -> Result<Relaxa
 impl SparseBackend for Cpu {
     fn set_up(&mut self, setup: &Setup) -> Result<Made> {
         let rows = rows_of(setup.matrix);
+        let Operator { a, transposed } = setup.operator;
+        make_parts(&mut self.parts[0], a.by(false), rows, rows)?;
+        if setup.transposes && transposed.is_none() {
+            make_parts(&mut self.parts[1], a.by(true), rows, rows)?;
+        }
         // Its memory first, but for vectors that fit.
         let mut state = match self.state.take() {
             Some(mut state) if state.chunks.rows == rows => {
@@ -112,7 +132,7 @@ impl SparseBackend for Cpu {
         };
         *state.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
         *state.may_stop.get_mut() = observer.may_stop();
-        let (shared, caller) = (&*state, Caller::new(arrays));
+        let (shared, a, caller) = (&*state, (a, &self.parts), Caller::new(arrays));
         let result = team.run(
             |me| drop(program(&mut Member::new(shared, a, me, &caller, None))),
             |me| program(&mut Member::new(shared, a, me, &caller, Some(observer))),
@@ -124,20 +144,35 @@ impl SparseBackend for Cpu {
         result
     }
 
-    fn multiply(&mut self, a: &dyn Stored, x: &[f64], y: &mut [f64], threads: usize) -> Result<()> {
-        let rows = y.len();
-        let team = team_for(&mut self.team, rows, threads)?;
-        let Some(by_rows) = a.by_rows().filter(|_| team.members() > 1) else {
-            a.multiply(x, y);
-            return Ok(());
-        };
-        let (chunks, to) = (Chunks::new(rows), Output::new(y));
-        let work = |me: Me| {
-            let part = chunks.part(&me, by_rows.grain());
-            // SAFETY: parts of members are disjoint.
-            by_rows.multiply_rows(part.clone(), x, unsafe { to.slice(part.start, part.len()) });
-        };
-        team.run(work, work)
+    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()> {
+        let (from, rows, by) = (x.len(), y.len(), a.by(transposed));
+        let parts = &mut self.parts[usize::from(transposed)];
+        make_parts(parts, by, from, rows)?;
+        let team = team_for(&mut self.team, from.max(rows), threads)?;
+        let (chunks, to) = (Chunks::new(rows), Output::new(&mut *y));
+        match (by, parts) {
+            (By::Rows(by_rows), _) if team.members() > 1 => {
+                let work = |me: Me| {
+                    let part = chunks.part(&me, by_rows.grain());
+                    // SAFETY: parts of members are disjoint.
+                    by_rows.multiply_rows(part.clone(), x, unsafe { to.slice(part.start, part.len()) });
+                };
+                team.run(work, work)
+            }
+            (By::Parts(by_parts), Some(parts)) => {
+                let work = |me: Me| {
+                    // SAFETY: members write columns of their own.
+                    parts.multiply(by_parts, &me, x, |own| unsafe { to.slice(own.start, own.len()) });
+                };
+                team.run(work, work)
+            }
+            _ if transposed => Ok(a.multiply_transposed(x, y)),
+            _ => Ok(a.multiply(x, y)),
+        }
+    }
+
+    fn renew(&mut self) {
+        self.parts = [None, None];
     }
 
     fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
@@ -145,7 +180,7 @@ impl SparseBackend for Cpu {
     }
 
     fn bytes(&self) -> usize {
-        self.state.as_ref().map_or(0, State::bytes)
+        self.state.as_ref().map_or(0, State::bytes) + self.parts.iter().flatten().map(Parts::bytes).sum::<usize>()
     }
 
     fn threads(&self) -> usize {
