@@ -892,10 +892,10 @@ rrb_status sparse_create_from(int32_t format,
  * symmetric or skew-symmetric), Harwell-Boeing or Rutherford-Boeing (assembled, real, integer or pattern), as it is or
  * in gz; what it is, its first bytes say. Of a triangle the whole matrix is made. Right-hand sides, guesses and
  * solutions of a Harwell-Boeing file are kept for `sparse_get_vector`; right-hand sides in a Rutherford-Boeing file of
- * their own are a matrix with a column for each. A text of a megabyte and more is read by as many threads as `threads
- * = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`, `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_UNSUPPORTED`
- * (complex, elemental), `RRB_ERR_MEMORY`; the sentence has the path, the line and the reason. Memory: at most 32 times
- * the text, and 1 MB, and 8 bytes a row.
+ * their own are a matrix with a column for each. A text of a megabyte and more is read, and its entries sorted, by as
+ * many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`, `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`,
+ * `RRB_ERR_UNSUPPORTED` (complex, elemental), `RRB_ERR_MEMORY`; the sentence has the path, the line and the reason.
+ * Memory: at most 32 times the text, and 1 MB, and 8 bytes a row.
  *
  * Required:
  * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -997,12 +997,12 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 
 /**
- * y = A x, with x of as many values as columns and y of as many as rows, by the threads of `threads` where a format
- * has its rows one by one (not coo, csc, jds, tjds, skyline). The first product, and the first after new values or
- * another `format`, makes the format; `sparse_factorize` does, too. x must not overlap y. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT` (overlap; an entry that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle),
- * `RRB_ERR_NOT_FINITE` (x, with `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what
- * `RRB_INFO_BYTES_PER_NONZERO` tells of memory traffic, 2 flops a stored value.
+ * y = A x, with x of as many values as columns and y of as many as rows, by the threads of `threads` (coo, jds, tjds
+ * and skyline: by one). The first product, and the first after new values or another `format`, makes the format;
+ * `sparse_factorize` does, too. x must not overlap y. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an entry
+ * that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_NOT_FINITE` (x, with
+ * `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what `RRB_INFO_BYTES_PER_NONZERO` tells of memory
+ * traffic, 2 flops a stored value.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.

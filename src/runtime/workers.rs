@@ -98,12 +98,11 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
+/// A range, and the part of each lane in it.
+pub type Across<'a, T> = (Range<usize>, Vec<&'a mut [T]>);
+
 /// Of lanes of `len` values that lie one behind another the part in each of these ranges, which follow one another.
-pub fn across<T>(
-    array: &mut [T],
-    len: usize,
-    cuts: impl Iterator<Item = Range<usize>>,
-) -> Result<Vec<(Range<usize>, Vec<&mut [T]>)>> {
+pub fn across<T>(array: &mut [T], len: usize, cuts: impl Iterator<Item = Range<usize>>) -> Result<Vec<Across<'_, T>>> {
     let mut lanes = collected(array.chunks_mut(len.max(1)).map(Parts), PIECES)?;
     let mut all = Vec::new();
     for cut in cuts {

@@ -70,35 +70,35 @@ impl<I: Index> Csr<I> {
         accumulate(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
         // Each piece looks at all rows: no more of them than threads.
-        let cut = cut_lanes(&ptr, workers.threads(size_of_val(&*col) + size_of_val(&*val)));
-        let (mut cols, mut vals) = (Parts(&mut col), Parts(&mut val));
-        let pieces = cut.map(|lanes| {
-            let entries = ptr[lanes.end] - ptr[lanes.start];
-            (lanes, cols.next(entries), vals.next(entries))
+        let threads = workers.threads(size_of_val(&*col) + size_of_val(&*val));
+        let cut = cut_lanes(&ptr, threads).map(|lanes| (ptr[lanes.start]..ptr[lanes.end], lanes));
+        let cut = collected(cut, TRANSPOSED)?;
+        let (mut next, mut cols, mut vals) = (Parts(&mut ptr), Parts(&mut col), Parts(&mut val));
+        let pieces = cut.into_iter().map(|(entries, lanes)| {
+            let count = entries.len();
+            (lanes.start, next.next(lanes.len()), entries.start, cols.next(count), vals.next(count))
         });
-        let filled = workers.map(pieces, |(lanes, col, val)| self.fill_columns(lanes, &ptr, col, val))?;
-        filled.into_iter().collect::<Result<()>>()?;
+        workers.each(pieces, |(lane, next, first, col, val)| self.fill_columns(lane, next, first, col, val))?;
+        restart(&mut ptr);
         Ok(Self { cols: self.rows(), ptr, col, val })
     }
 
-    /// Rows and values of these columns, column by column; `ptr` says where columns begin.
-    fn fill_columns(&self, lanes: Range<usize>, ptr: &[usize], row: &mut [I], val: &mut [f64]) -> Result<()> {
-        let first = ptr[lanes.start];
-        let mut next = collected(ptr[lanes.clone()].iter().map(|at| at - first), TRANSPOSED)?;
+    /// Rows and values of columns from `lane` on, of which `next` says where they begin, and then where they end;
+    /// `first`: where the first does.
+    fn fill_columns(&self, lane: usize, next: &mut [usize], first: usize, row: &mut [I], val: &mut [f64]) {
         for i in 0..self.rows() {
             let (col, values) = self.slices(i);
             let (mut start, mut end) = (0, col.len());
-            if lanes.len() < self.cols {
-                start = col.partition_point(|j| j.at() < lanes.start);
-                end = start + col[start..].partition_point(|j| j.at() < lanes.end);
+            if next.len() < self.cols {
+                start = col.partition_point(|j| j.at() < lane);
+                end = start + col[start..].partition_point(|j| j.at() < lane + next.len());
             }
             for (j, a) in col[start..end].iter().zip(&values[start..end]) {
-                let k = &mut next[j.at() - lanes.start];
-                (row[*k], val[*k]) = (I::of(i), *a);
-                *k += 1;
+                let k = next[j.at() - lane] - first;
+                (row[k], val[k]) = (I::of(i), *a);
+                next[j.at() - lane] += 1;
             }
         }
-        Ok(())
     }
 
     /// Whether A = A' to the last bit, entry by entry.
@@ -133,8 +133,7 @@ impl<I: Index> ByRows for Csr<I> {
 
 impl<I: Index> ByParts for Csr<I> {
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        let ends = |i| self.slices(i).0.first().into_iter().chain(self.slices(i).0.last());
-        span(rows.flat_map(ends).map(|j| j.at()))
+        span(&self.col[self.ptr[rows.start]..self.ptr[rows.end]])
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {

@@ -1,5 +1,6 @@
 //! A matrix in a storage format: its products, each by its own arrays, and these arrays for a caller.
 
+use super::index::Index;
 use std::ops::Range;
 
 /// A matrix in a format.
@@ -8,6 +9,10 @@ pub trait Stored: Send + Sync {
     fn multiply(&self, x: &[f64], y: &mut [f64]);
     /// y = A' x
     fn multiply_transposed(&self, x: &[f64], y: &mut [f64]);
+    /// Either of them.
+    fn multiply_by(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
+        if transposed { self.multiply_transposed(x, y) } else { self.multiply(x, y) }
+    }
     /// How several threads make one of these products.
     fn by(&self, transposed: bool) -> By<'_> {
         _ = transposed;
@@ -53,9 +58,17 @@ pub trait ByParts: Sync {
 }
 
 /// The least range with all of these places.
-pub fn span(places: impl Iterator<Item = usize>) -> Range<usize> {
-    let joined = |all: Range<usize>, j: usize| all.start.min(j)..all.end.max(j + 1);
-    places.fold(None, |all: Option<Range<usize>>, j| Some(all.map_or(j..j + 1, |all| joined(all, j)))).unwrap_or(0..0)
+pub fn span<I: Index>(places: &[I]) -> Range<usize> {
+    let Some(first) = places.first() else { return 0..0 };
+    let ends = |(least, most): (I, I), &place: &I| (least.min(place), most.max(place));
+    let (least, most) = places.iter().fold((*first, *first), ends);
+    least.at()..most.at() + 1
+}
+
+/// The least range with all of these.
+pub fn joined(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
+    let join = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
+    ranges.filter(|range| !range.is_empty()).reduce(join).unwrap_or(0..0)
 }
 
 /// Arrays of a caller that are written.

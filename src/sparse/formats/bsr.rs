@@ -153,7 +153,7 @@ impl<I: Index> ByParts for Bsr<I> {
 
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
         let blocks = self.ptr[rows.start / self.b]..self.ptr[rows.end.div_ceil(self.b)];
-        let blocks = span(self.col[blocks].iter().map(|j| j.at()));
+        let blocks = span(&self.col[blocks]);
         blocks.start * self.b..self.cols.min(blocks.end * self.b)
     }
 

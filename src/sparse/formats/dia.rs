@@ -5,7 +5,7 @@ use crate::isa::for_each_isa;
 use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -149,8 +149,7 @@ impl ByRows for Dia {
 
 impl ByParts for Dia {
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        let of_diagonal = |d| self.columns_of(d, &self.part(d, rows.clone()).0);
-        span((0..self.offset.len()).map(of_diagonal).filter(|c| !c.is_empty()).flat_map(|c| [c.start, c.end - 1]))
+        joined((0..self.offset.len()).map(|d| self.columns_of(d, &self.part(d, rows.clone()).0)))
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {

@@ -5,7 +5,7 @@ use crate::error::{Result, zeroed};
 use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, span};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, joined, span};
 use std::ops::Range;
 
 /// For errors.
@@ -65,7 +65,7 @@ impl<I: Index> ByRows for Ell<I> {
 
 impl<I: Index> ByParts for Ell<I> {
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        span(self.slots().flat_map(|(col, _)| &col[rows.clone()]).map(|j| j.at()))
+        joined(self.slots().map(|(col, _)| span(&col[rows.clone()])))
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {

@@ -9,7 +9,7 @@ use crate::options::MOST_SLICE;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined, span};
 use std::ops::Range;
 
 /// Rows of a slice, where they are chosen: a vector register of the widest instruction set.
@@ -231,8 +231,8 @@ impl<I: Index> ByParts for Sell<I> {
 
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
         let of_slices = self.offset[rows.start / self.slice]..self.offset[rows.end.div_ceil(self.slice)];
-        let apart = self.apart_in(&rows).flat_map(|(k, _)| self.apart.1.row(k)).map(|(j, _)| j);
-        span(self.col[of_slices].iter().map(|j| j.at()).chain(apart))
+        let apart = self.apart_in(&rows).map(|(k, _)| span(self.apart.1.slices(k).0));
+        joined(apart.chain([span(&self.col[of_slices])]))
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {

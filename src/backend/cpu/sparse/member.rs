@@ -134,8 +134,7 @@ impl<'a> Member<'a> {
             }
             _ => self.alone(|| {
                 // SAFETY: the others wait at the barrier of `alone`.
-                let to = unsafe { to.slice_mut(0, rows) };
-                if transposed { a.multiply_transposed(from, to) } else { a.multiply(from, to) }
+                a.multiply_by(transposed, from, unsafe { to.slice_mut(0, rows) });
             }),
         }
     }

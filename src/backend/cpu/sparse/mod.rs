@@ -1,8 +1,8 @@
 //! General sparse matrices by a team of threads.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `parts` (of products that are sums), `stages` (rows that wait for one another), `levels` (of
-//! the natural order), `values`, `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (what members share),
-//! `member` (the steps), `ends` (a solve around them).
+//! Each may use those before it: `chunks` (rows of a member), `parts` (of products that are sums), `stages` (rows that
+//! wait for one another), `levels` (of the natural order), `values`, `loops`, `precondition` (M^-1), `relaxation`
+//! (sweeps), `state` (what members share), `member` (the steps), `ends` (a solve around them).
 
 mod chunks;
 mod ends;
@@ -166,8 +166,10 @@ impl SparseBackend for Cpu {
                 };
                 team.run(work, work)
             }
-            _ if transposed => Ok(a.multiply_transposed(x, y)),
-            _ => Ok(a.multiply(x, y)),
+            _ => {
+                a.multiply_by(transposed, x, y);
+                Ok(())
+            }
         }
     }
 
