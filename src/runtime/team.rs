@@ -103,6 +103,11 @@ impl Me<'_> {
         }
     }
 
+    /// This member as a team of its own, for what it does while the others wait.
+    pub fn alone(&self) -> Self {
+        Self { index: 0, members: 1, ..*self }
+    }
+
     /// The part of 0..n that is this member's: contiguous, the same in every step.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         share(n, self.index, self.members)

@@ -2,8 +2,10 @@
 //! d_i = e_i + sum over j of a_ij = s_ii. Sums of e stay exact where d is large beside it. Where off-diagonals of S are
 //! positive e may be negative.
 
-use crate::error::{Result, reserve, zeroed};
+use crate::error::{Result, extend, push, reserve, zeroed};
+use crate::runtime::workers::{Workers, cut_lanes};
 use crate::sparse::{Csr, Index};
+use std::ops::Range;
 
 /// For errors.
 pub const WHAT: &str = "an aggregation hierarchy";
@@ -103,13 +105,34 @@ impl Couplings {
 
     /// P' S P of the aggregates that `of` names, `count` of them: sums of couplings and of excess; couplings to what is
     /// in none (`NONE`) are excess of those who have them.
-    pub fn galerkin(&self, of: &[u32], count: usize) -> Result<Self> {
+    pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
         let (starts, members) = members(of, count)?;
-        let mut coarse = Self::with_room(count, self.col.len())?;
+        // Each piece has room for all coarse columns: no more of them than threads.
+        let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
+        let made = workers.map(pieces, |rows| self.coarse_rows(of, count, (&starts, &members), rows))?;
+        let mut made = made.into_iter();
+        let mut coarse = made.next().unwrap_or_else(|| Self::with_room(0, 0))?;
+        for part in made {
+            coarse.append(&part?)?;
+        }
+        Ok(coarse)
+    }
+
+    /// Rows of P' S P.
+    fn coarse_rows(
+        &self,
+        of: &[u32],
+        count: usize,
+        (starts, members): (&[usize], &[u32]),
+        rows: Range<usize>,
+    ) -> Result<Self> {
+        let fine = &members[starts[rows.start]..starts[rows.end]];
+        let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
+        let mut coarse = Self::with_room(rows.len(), entries)?;
         // Where in the row to come the coupling to an aggregate is, plus 1.
-        let mut place: Vec<usize> = zeroed(count, WHAT)?;
+        let mut place: Vec<u32> = zeroed(count, WHAT)?;
         let mut row: Vec<(u32, f64)> = Vec::new();
-        for k in 0..count {
+        for k in rows {
             row.clear();
             let mut excess = 0.0;
             for &i in &members[starts[k]..starts[k + 1]] {
@@ -118,11 +141,10 @@ impl Couplings {
                     match of[j] {
                         NONE => excess += a,
                         to if to as usize == k => {}
-                        to if place[to as usize] > 0 => row[place[to as usize] - 1].1 += a,
+                        to if place[to as usize] > 0 => row[place[to as usize] as usize - 1].1 += a,
                         to => {
-                            reserve(&mut row, 1, WHAT)?;
-                            row.push((to, a));
-                            place[to as usize] = row.len();
+                            push(&mut row, (to, a), WHAT)?;
+                            place[to as usize] = row.len() as u32;
                         }
                     }
                 }
@@ -133,6 +155,16 @@ impl Couplings {
             coarse.end_row(excess);
         }
         Ok(coarse)
+    }
+
+    /// The rows of another behind these.
+    fn append(&mut self, other: &Self) -> Result<()> {
+        let end = self.col.len();
+        extend(&mut self.ptr, other.ptr[1..].iter().map(|at| end + at), WHAT)?;
+        extend(&mut self.col, other.col.iter().copied(), WHAT)?;
+        extend(&mut self.a, other.a.iter().copied(), WHAT)?;
+        extend(&mut self.excess, other.excess.iter().copied(), WHAT)?;
+        extend(&mut self.diagonal, other.diagonal.iter().copied(), WHAT)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The levels of a matrix.
 
+use super::aggregates::{Rules, aggregates};
 use super::couplings::{Couplings, WHAT};
-use super::pairs::{Rules, aggregates};
 use crate::error::{Result, push};
 use crate::runtime::number::power_of_two_below;
+use crate::runtime::workers::Workers;
 use crate::sparse::{Csr, Index};
 
 /// A level at most this part of the one before is worth its cycle.
@@ -29,13 +30,13 @@ pub struct Hierarchy {
 
 impl Hierarchy {
     /// Aggregates the rows of a symmetric matrix until `coarsest` or fewer are left.
-    pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize) -> Result<Self> {
+    pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize, workers: &mut Workers) -> Result<Self> {
         let largest = (0..a.rows()).filter_map(|i| a.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
         let mut rules = *rules;
         let (mut levels, mut matrix) = (Vec::new(), Couplings::of(a, scale)?);
         while matrix.rows() > coarsest {
-            let made = aggregates(&matrix, &rules)?;
+            let made = aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > WORTH * matrix.rows() as f64 {
                 // Too few pairs: once more with a weaker bound where the rest cannot be inverted.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
@@ -45,16 +46,16 @@ impl Hierarchy {
                 rules = weaker;
                 continue;
             }
-            let coarse = matrix.galerkin(&made.of, made.count)?;
+            let coarse = matrix.galerkin(&made.of, made.count, workers)?;
             push(&mut levels, Level { matrix, aggregate: made.of }, WHAT)?;
             matrix = coarse;
         }
         Ok(Self { scale, levels, coarsest: matrix })
     }
 
-    /// The matrix as given.
-    pub fn finest(&self) -> &Couplings {
-        self.levels.first().map_or(&self.coarsest, |level| &level.matrix)
+    /// The matrices of all levels, from that which was given to the coarsest.
+    pub fn matrices(&self) -> impl Iterator<Item = &Couplings> {
+        self.levels.iter().map(|level| &level.matrix).chain([&self.coarsest])
     }
 }
 

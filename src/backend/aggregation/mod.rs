@@ -1,19 +1,26 @@
-//! Multigrid by aggregation (Napov and Notay 2012): a hierarchy over a general symmetric matrix, for any family, and
-//! its cycle. Any order of the unknowns is taken; positive off-diagonals keep their sign but make no pairs.
+//! Multigrid by aggregation (Napov and Notay 2012): a hierarchy over a general symmetric matrix, for any family. Any
+//! order of the unknowns is taken; positive off-diagonals keep their sign but make no pairs. The cycle is a backend's.
 //!
-//! Each may use those before it: `couplings` (the matrix of a level), `quality` (of a union), `pairs` (aggregates),
-//! `hierarchy`, `singular` (means), `smoother` (Gauss-Seidel, the coarsest solve), `cycle`.
+//! Each may use those before it: `couplings` (the matrix of a level), `quality` (of a union), `pairs`, `aggregates`,
+//! `hierarchy`, `singular` (means), `factor` (of the coarsest), `order` (of sweeps), `choices` (of a cycle).
 
+mod aggregates;
+mod choices;
 mod couplings;
-mod cycle;
+mod factor;
 mod hierarchy;
+mod order;
 mod pairs;
 mod quality;
 mod singular;
-mod smoother;
-#[cfg(test)]
-mod tests;
 
-pub use cycle::Cycle;
-pub use hierarchy::Hierarchy;
-pub use pairs::Rules;
+pub use aggregates::Rules;
+pub use choices::Choices;
+pub use couplings::{Couplings, NONE, WHAT, members};
+pub use factor::Factor;
+pub use hierarchy::{Hierarchy, MOST_INVERTED};
+#[cfg(test)]
+pub use order::Order;
+pub use order::Ordered;
+pub use pairs::Matching;
+pub use singular::Means;

@@ -60,6 +60,12 @@ impl Means {
         Ok(Self { component, sizes, sums: zeroed(self.sizes.len(), WHAT)? })
     }
 
+    /// The same with the rows in another order.
+    pub fn in_order(self, rows: &[u32]) -> Result<Self> {
+        let component = collected(rows.iter().map(|&i| self.component[i as usize]), WHAT)?;
+        Ok(Self { component, ..self })
+    }
+
     /// r without them.
     pub fn remove<V: Real>(&mut self, r: &mut [V]) {
         let Self { component, sizes, sums } = self;

@@ -1,5 +1,6 @@
 //! A team of threads, a folder per family; `caller`: the caller's arrays in a run.
 
+mod aggregation;
 mod caller;
 pub mod dpcg;
 pub mod rrb;

@@ -1,32 +1,32 @@
 //! Multigrid by aggregation.
 
 use super::apply::Apply;
-use crate::backend::aggregation::{Cycle, Hierarchy, Rules};
+use crate::backend::aggregation::{Choices, Hierarchy, Rules};
+use crate::backend::cpu::aggregation::Cycle;
 use crate::error::{Error, Result};
 use crate::runtime::number::Real;
-use crate::runtime::shared::Shared;
+use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
+use crate::runtime::workers::Workers;
 use crate::sparse::{Csr, Index};
-use std::sync::{Mutex, PoisonError};
 
 /// Rows that are factorized, not aggregated.
 const COARSEST: usize = 128;
 
-/// A cycle, which member 0 goes through alone.
-pub struct Aggregated<V> {
-    cycle: Mutex<Cycle<V>>,
-    bytes: usize,
+/// A cycle.
+pub struct Aggregated<V: Number> {
+    cycle: Cycle<V>,
 }
 
-impl<V: Real> Aggregated<V> {
-    pub fn new<I: Index>(a: &Csr<I>) -> Result<Self> {
+impl<V: Real + Number> Aggregated<V> {
+    pub fn new<I: Index>(a: &Csr<I>, threads: usize) -> Result<Self> {
         if a.rows() > u32::MAX as usize - 1 {
             let sentence = format!("preconditioner=amg takes fewer than 2^32 rows, got {}", a.rows());
             return Err(Error::Unsupported(sentence));
         }
-        let hierarchy = Hierarchy::new(a, &rules(a), COARSEST)?;
-        let cycle = Cycle::new(&hierarchy)?;
-        Ok(Self { bytes: cycle.bytes(), cycle: Mutex::new(cycle) })
+        let workers = &mut Workers::new(threads);
+        let hierarchy = Hierarchy::new(a, &rules(a), COARSEST, workers)?;
+        Ok(Self { cycle: Cycle::new(&hierarchy, &Choices::PARALLEL, workers)? })
     }
 }
 
@@ -38,16 +38,9 @@ fn rules<I: Index>(a: &Csr<I>) -> Rules {
     Rules { kappa: 12.0, passes: if mean < MANY { 2 } else { 3 } }
 }
 
-impl<V: Real + Send> Apply for Aggregated<V> {
+impl<V: Real + Number> Apply for Aggregated<V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
-        if me.index == 0 {
-            let mut cycle = self.cycle.lock().unwrap_or_else(PoisonError::into_inner);
-            let rows = cycle.rows();
-            // SAFETY: nobody writes `from`, and the others use `to` behind the barrier alone.
-            let (from, to) = unsafe { (from.slice(0, rows), to.slice_mut(0, rows)) };
-            cycle.apply(from, to);
-        }
-        me.barrier();
+        self.cycle.apply(me, from, to);
     }
 
     fn is_linear(&self) -> bool {
@@ -55,6 +48,6 @@ impl<V: Real + Send> Apply for Aggregated<V> {
     }
 
     fn bytes(&self) -> usize {
-        self.bytes
+        self.cycle.bytes()
     }
 }

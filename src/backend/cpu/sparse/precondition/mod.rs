@@ -21,7 +21,7 @@ use crate::backend::cpu::sparse::levels::by_levels;
 use crate::error::{Error, Result};
 use crate::runtime::heap::{Counted, boxed};
 use crate::runtime::number::Real;
-use crate::runtime::shared::Shared;
+use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::{Me, Team};
 use crate::sparse::{Csr, Index};
 use aggregated::Aggregated;
@@ -89,7 +89,7 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, team: &mut
 }
 
 /// The same with entries of M as V holds them.
-fn make_of<I: Index, V: Real + Send + Sync + 'static>(
+fn make_of<I: Index, V: Real + Number>(
     a: &Csr<I>,
     wanted: &Wanted,
     purpose: &Purpose,
@@ -111,7 +111,7 @@ fn make_of<I: Index, V: Real + Send + Sync + 'static>(
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
             Made::of(make(split)?, transposed)
         }
-        Wanted::Aggregation => Made::of(Aggregated::<V>::new(a)?, None),
+        Wanted::Aggregation => Made::of(Aggregated::<V>::new(a, team.members())?, None),
         Wanted::Chebyshev { degree } => {
             let own = Chebyshev::<I, V>::new(a, degree, purpose.symmetric)?;
             let transposed: Option<Box<dyn Apply>> = match purpose.transposes && !purpose.symmetric {
@@ -124,7 +124,7 @@ fn make_of<I: Index, V: Real + Send + Sync + 'static>(
 }
 
 /// M as two triangles that are solved.
-fn solved<I: Index, V: Real + Send + Sync + 'static>(
+fn solved<I: Index, V: Real + Number>(
     a: &Csr<I>,
     purpose: &Purpose,
     symmetric: bool,

@@ -1,0 +1,193 @@
+//! The cycle: z = B r, about A^-1 r (Notay 2010). One sweep of Gauss-Seidel before the coarser level and its mirror
+//! image after it; the coarse system by two steps of flexible CG at most (K-cycle) on the upper levels, by the cycle
+//! alone (V) below and where a level has more than half the couplings of the one before, and exactly on the coarsest.
+
+use super::level::{Level, Run};
+use crate::backend::aggregation::{Choices, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT};
+use crate::error::{Result, collected, push, zeroed};
+use crate::runtime::number::Real;
+use crate::runtime::reduce::{Noted, max_abs};
+use crate::runtime::shared::{Number, Shared};
+use crate::runtime::team::Me;
+use crate::runtime::workers::Workers;
+use std::sync::{Mutex, PoisonError};
+
+/// The first step of a coarse solve is enough where it leaves at most this part of the residual.
+const ENOUGH: f64 = 0.25;
+/// Couplings of a level, beside half of those before it, with which its system is solved by two cycles.
+const SMALL: usize = 1000;
+/// Below this many rows a level and those below it are left to member 0: barriers cost more than the work.
+const WORTH_A_TEAM: usize = 4096;
+/// Rows of a chunk of the first level's vectors.
+const CHUNK: usize = 2048;
+
+/// What ends the levels.
+enum Last<V> {
+    /// With room for a vector that is spent.
+    Exact(Mutex<(Factor<V>, Vec<V>)>),
+    /// Too large to be factorized: Gauss-Seidel, forwards and backwards.
+    Smoothed,
+}
+
+/// The cycle of a matrix, with its memory.
+pub struct Cycle<V: Number> {
+    levels: Vec<Level<V>>,
+    last: Last<V>,
+    /// Rows of the matrix in the order of the first level.
+    row: Vec<u32>,
+    largest: Noted,
+    /// Of the hierarchy.
+    scale: f64,
+}
+
+impl<V: Real + Number> Cycle<V> {
+    pub fn new(hierarchy: &Hierarchy, choices: &Choices, workers: &mut Workers) -> Result<Self> {
+        let coarsest = &hierarchy.coarsest;
+        let is_exact = coarsest.rows() <= MOST_INVERTED;
+        let matrices = collected(hierarchy.matrices(), WHAT)?;
+        let order_of = |k: usize| match k + 1 == matrices.len() && is_exact {
+            true => Ordered::natural(coarsest.rows()),
+            false => Ordered::of(matrices[k], choices.order),
+        };
+        let (mut means, mut order) = (Means::of(matrices[0])?, order_of(0)?);
+        let row = collected(order.row.iter().copied(), WHAT)?;
+        let mut levels: Vec<Level<V>> = Vec::new();
+        for (k, matrix) in matrices.iter().enumerate() {
+            let few = levels.last().is_none_or(|before| matrix.col.len() <= before.rows.couplings() / 2 + SMALL);
+            let twice = k > 0 && few && choices.is_solved_twice(k, matrix.rows());
+            let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregate[..]);
+            let (coarser, next) = match aggregate {
+                Some(of) => (means.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
+                None => (None, Ordered::natural(0)?),
+            };
+            let own = std::mem::replace(&mut means, coarser).map(|m| m.in_order(&order.row)).transpose()?;
+            let aggregate = aggregate.map(|of| (of, &next.place[..]));
+            push(&mut levels, Level::new(matrix, &order, aggregate, own, twice, workers)?, WHAT)?;
+            order = next;
+        }
+        let last = match is_exact {
+            true => Last::Exact(Mutex::new((Factor::of(coarsest)?, zeroed(coarsest.rows(), WHAT)?))),
+            false => Last::Smoothed,
+        };
+        let largest = Noted::once(row.len().div_ceil(CHUNK), 1)?;
+        Ok(Self { levels, last, row, largest, scale: hierarchy.scale })
+    }
+
+    /// Rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.row.len()
+    }
+
+    /// to = B from, scaled so that the squares of large and small vectors fit. All members of a team call it together.
+    /// A barrier stands before it and at its end; meanwhile nobody writes `from`, or uses `to`.
+    pub fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+        let (n, own) = (self.rows(), me.share(self.rows()));
+        // SAFETY: nobody writes it meanwhile.
+        let from = unsafe { from.slice(0, n) };
+        let noted = self.largest.reduce(0, self.largest.rows());
+        for chunk in me.share(self.largest.rows()) {
+            let part = &from[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
+            // SAFETY: a chunk of this member, noted once.
+            unsafe { noted.note(chunk, [max_abs(part)]) };
+        }
+        let [all] = noted.all(Some(*me));
+        let largest = max_abs(all);
+        let (first, rows) = (&self.levels[0], &self.row[own.clone()]);
+        let value = |z: V| largest * (self.scale * z.wide());
+        if largest > 0.0 && largest.is_finite() {
+            // SAFETY: rows of this member.
+            let r = unsafe { first.r.slice_mut(own.start, own.len()) };
+            r.iter_mut().zip(rows).for_each(|(r, &i)| *r = V::narrow(from[i as usize] / largest));
+            me.barrier();
+            self.cycle(0, &mut Run::new(*me), &first.z);
+            // SAFETY: nobody writes z until the next cycle; each row of `to` is that of one row of the first level.
+            let z = unsafe { first.z.slice(own.start, own.len()) };
+            for (&i, &z) in rows.iter().zip(z) {
+                // SAFETY: as above.
+                let to = unsafe { to.slice_mut(i as usize, 1) };
+                to[0] = value(z);
+            }
+        } else {
+            // SAFETY: rows of this member.
+            unsafe { to.slice_mut(own.start, own.len()) }.fill(largest);
+        }
+        me.barrier();
+    }
+
+    /// z = B r on level k. Barriers stand before it and at its end.
+    fn cycle(&self, k: usize, run: &mut Run, z: &Shared<V>) {
+        let own = &self.levels[k];
+        let Some(coarser) = self.levels.get(k + 1) else { return self.coarsest(&run.me, z) };
+        own.forwards(&run.me, z);
+        own.restrict(&run.me, z, &coarser.r);
+        self.solve(k + 1, run);
+        own.prolong(&run.me, z, &coarser.z);
+        own.backwards(&run.me, z);
+    }
+
+    fn coarsest(&self, me: &Me, z: &Shared<V>) {
+        let own = &self.levels[self.levels.len() - 1];
+        match &self.last {
+            Last::Exact(factor) => {
+                if me.index == 0 {
+                    let (factor, spent) = &mut *factor.lock().unwrap_or_else(PoisonError::into_inner);
+                    // SAFETY: the others wait at the barrier.
+                    let (r, z) = unsafe { (own.r.slice(0, own.len()), z.slice_mut(0, own.len())) };
+                    spent.copy_from_slice(r);
+                    factor.solve(spent, z);
+                }
+                me.barrier();
+            }
+            Last::Smoothed => {
+                own.forwards(me, z);
+                own.backwards(me, z);
+            }
+        }
+    }
+
+    /// z, about A^-1 r on level k; r is spent. With c = B r, v = A c and r' = r - (c'r / c'v) v, then d = B r', z
+    /// minimises the energy of the error over c and d (Notay 2008). Barriers stand before it and at its end.
+    fn solve(&self, k: usize, run: &mut Run) {
+        let own = &self.levels[k];
+        if run.me.members > 1 && own.len() < WORTH_A_TEAM {
+            if run.me.index == 0 {
+                self.solve(k, &mut Run::new(run.me.alone()));
+            }
+            return run.me.barrier();
+        }
+        own.remove_means(&run.me);
+        let is_exact = k + 1 == self.levels.len() && matches!(self.last, Last::Exact(_));
+        if !own.twice || is_exact {
+            return self.cycle(k, run, &own.z);
+        }
+        let before = own.norm2(run);
+        self.cycle(k, run, &own.c);
+        let [rho, residual] = own.multiply(run, &own.c);
+        let is_direction = rho > 0.0;
+        let first = if is_direction { residual / rho } else { 1.0 };
+        let after = own.subtract(run, first);
+        if !is_direction || after <= ENOUGH * ENOUGH * before {
+            return own.combine(&run.me, first, 0.0);
+        }
+        own.remove_means(&run.me);
+        self.cycle(k, run, &own.z);
+        let gamma = own.with_direction(run);
+        // v has served.
+        let [energy, residual] = own.multiply(run, &own.z);
+        let beta = energy - gamma * gamma / rho;
+        let second = if beta > 0.0 { residual / beta } else { 0.0 };
+        own.combine(&run.me, first - gamma * second / rho, second);
+    }
+
+    pub fn bytes(&self) -> usize {
+        let of_last = match &self.last {
+            Last::Exact(factor) => {
+                let (factor, spent) = &*factor.lock().unwrap_or_else(PoisonError::into_inner);
+                factor.bytes() + size_of_val(&**spent)
+            }
+            Last::Smoothed => 0,
+        };
+        let tables = size_of_val(&*self.row) + self.largest.bytes();
+        self.levels.iter().map(Level::bytes).sum::<usize>() + of_last + tables
+    }
+}

@@ -1,0 +1,255 @@
+//! A level of the cycle with its vectors, and what members of a team do on it.
+//!
+//! A member writes rows of its own share of a group, a chunk or the coarser rows alone, and reads what others wrote
+//! before a barrier: that is what the unsafe blocks rest on.
+
+use super::rows::Rows;
+use crate::backend::aggregation::{Couplings, Means, NONE, Ordered, WHAT, members};
+use crate::error::{Result, collected};
+use crate::runtime::number::Real;
+use crate::runtime::reduce::{Noted, dot};
+use crate::runtime::shared::{Number, Shared};
+use crate::runtime::team::Me;
+use crate::runtime::workers::Workers;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Rows of a chunk, over which sums are noted.
+const CHUNK: usize = 2048;
+
+/// A level.
+pub struct Level<V: Number> {
+    pub rows: Rows<V>,
+    /// Where groups of rows begin that do not wait for each other, and the end.
+    groups: Vec<usize>,
+    /// The row of the coarser level that each row belongs to; `NONE`: the smoother alone does it. Empty: the last one.
+    aggregate: Vec<u32>,
+    /// Where the rows of each coarser row begin, and all of them.
+    fine: (Vec<usize>, Vec<u32>),
+    /// Two cycles solve its system.
+    pub twice: bool,
+    means: Option<Mutex<Means>>,
+    noted: Noted,
+    pub r: Shared<V>,
+    pub z: Shared<V>,
+    /// What a sweep leaves.
+    left: Shared<V>,
+    /// The first direction of the coarse solve and A times it.
+    pub c: Shared<V>,
+    pub v: Shared<V>,
+}
+
+/// A member in a cycle.
+pub struct Run<'a> {
+    pub me: Me<'a>,
+    /// Counts reductions.
+    turn: usize,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(me: Me<'a>) -> Self {
+        Self { me, turn: 0 }
+    }
+}
+
+impl<V: Real + Number> Level<V> {
+    /// Of a matrix in this order; `aggregate`: by its rows, with the place of each row of the coarser one.
+    pub fn new(
+        c: &Couplings,
+        order: &Ordered,
+        aggregate: Option<(&[u32], &[u32])>,
+        means: Option<Means>,
+        twice: bool,
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let n = c.rows();
+        let coarser = |i: &u32| match aggregate {
+            Some((of, place)) if of[*i as usize] != NONE => place[of[*i as usize] as usize],
+            _ => NONE,
+        };
+        let of = if aggregate.is_some() { n } else { 0 };
+        let aggregate_of = collected(order.row[..of].iter().map(coarser), WHAT)?;
+        let count = aggregate.map_or(0, |(_, place)| place.len());
+        let room = |is: bool| Shared::zeroed(if is { n } else { 0 });
+        Ok(Self {
+            rows: Rows::of(c, order, workers)?,
+            groups: collected(order.groups.iter().copied(), WHAT)?,
+            fine: members(&aggregate_of, count)?,
+            means: means.map(Mutex::new),
+            noted: Noted::new(n.div_ceil(CHUNK), 2)?,
+            r: room(true)?,
+            z: room(true)?,
+            left: room(aggregate.is_some())?,
+            c: room(twice)?,
+            v: room(twice)?,
+            aggregate: aggregate_of,
+            twice,
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// This member's rows of a group.
+    fn share(&self, me: &Me, group: &[usize]) -> Range<usize> {
+        let share = me.share(group[1] - group[0]);
+        group[0] + share.start..group[0] + share.end
+    }
+
+    /// This member's chunks.
+    fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>)> + use<V> {
+        let n = self.len();
+        me.share(n.div_ceil(CHUNK)).map(move |chunk| (chunk, chunk * CHUNK..n.min((chunk + 1) * CHUNK)))
+    }
+
+    /// Sums of what `of` gives for all chunks. A barrier stands in it.
+    pub fn sums<const N: usize>(&self, run: &mut Run, mut of: impl FnMut(Range<usize>) -> [f64; N]) -> [f64; N] {
+        run.turn += 1;
+        let noted = self.noted.reduce(run.turn, self.noted.rows());
+        for (chunk, rows) in self.chunks(&run.me) {
+            // SAFETY: a chunk of this member, noted once.
+            unsafe { noted.note(chunk, of(rows)) };
+        }
+        noted.sum(Some(run.me))
+    }
+
+    /// z = a sweep of Gauss-Seidel from 0.
+    pub fn forwards(&self, me: &Me, z: &Shared<V>) {
+        for group in self.groups.windows(2) {
+            let own = self.share(me, group);
+            // SAFETY: rows of this member, and rows of groups before the last barrier.
+            let (before, r, z) = unsafe {
+                let r = self.r.slice(own.start, own.len());
+                (z.slice(0, group[0]), r, z.slice_mut(own.start, own.len()))
+            };
+            self.rows.forwards(own, before, r, z);
+            me.barrier();
+        }
+    }
+
+    /// The same in the opposite order, from z.
+    pub fn backwards(&self, me: &Me, z: &Shared<V>) {
+        for group in self.groups.windows(2).rev() {
+            let own = self.share(me, group);
+            // SAFETY: as above; rows of other groups are not written until the next barrier.
+            let (before, after, r, z) = unsafe {
+                let (before, after) = (z.slice(0, group[0]), z.slice(group[1], self.len() - group[1]));
+                (before, after, self.r.slice(own.start, own.len()), z.slice_mut(own.start, own.len()))
+            };
+            self.rows.backwards(own, (before, after), group[1], r, z);
+            me.barrier();
+        }
+    }
+
+    /// What the sweep forwards left, summed up to the rows of the coarser level. A barrier stands at its end.
+    pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
+        let n = self.len();
+        for (_, rows) in self.chunks(me) {
+            // SAFETY: rows of this member; nobody writes z until the next barrier.
+            let (z, left) = unsafe { (z.slice(0, n), self.left.slice_mut(rows.start, rows.len())) };
+            self.rows.left(rows, z, left);
+        }
+        me.barrier();
+        let (starts, fine) = &self.fine;
+        let own = me.share(starts.len() - 1);
+        // SAFETY: coarser rows of this member; nobody writes `left` until the next barrier.
+        let (left, coarse) = unsafe { (self.left.slice(0, n), coarse.slice_mut(own.start, own.len())) };
+        for (sum, ends) in coarse.iter_mut().zip(starts[own.start..=own.end].windows(2)) {
+            *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + left[i as usize]);
+        }
+        me.barrier();
+    }
+
+    /// z = z + what was found on the coarser level, but for rows of the last group, which the sweep backwards does not
+    /// read. A barrier stands at its end.
+    pub fn prolong(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
+        let end = self.groups[self.groups.len().saturating_sub(2)];
+        let own = me.share(end);
+        // SAFETY: rows of this member; nobody writes the coarser level until the next barrier.
+        let (z, coarse) = unsafe { (z.slice_mut(own.start, own.len()), coarse.slice(0, coarse.len())) };
+        for (z, &k) in z.iter_mut().zip(&self.aggregate[own]).filter(|(_, k)| **k != NONE) {
+            *z += coarse[k as usize];
+        }
+        me.barrier();
+    }
+
+    /// r without its means on singular components. Barriers stand before it and at its end.
+    pub fn remove_means(&self, me: &Me) {
+        let Some(means) = &self.means else { return };
+        if me.index == 0 {
+            let mut means = means.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the others wait at the barrier.
+            means.remove(unsafe { self.r.slice_mut(0, self.len()) });
+        }
+        me.barrier();
+    }
+
+    /// <r, r>. A barrier stands in it.
+    pub fn norm2(&self, run: &mut Run) -> f64 {
+        let [norm2] = self.sums(run, |rows| {
+            // SAFETY: nobody writes r in this step.
+            let r = unsafe { self.r.slice(rows.start, rows.len()) };
+            [dot(r, r)]
+        });
+        norm2
+    }
+
+    /// v = A x, <x, v> and <x, r>. A barrier stands in it.
+    pub fn multiply(&self, run: &mut Run, x: &Shared<V>) -> [f64; 2] {
+        self.sums(run, |rows| {
+            // SAFETY: nobody writes x or r in this step; rows of v are this member's.
+            let (all, r, v) = unsafe {
+                let r = self.r.slice(rows.start, rows.len());
+                (x.slice(0, self.len()), r, self.v.slice_mut(rows.start, rows.len()))
+            };
+            self.rows.multiply(rows.clone(), all, v);
+            [dot(&all[rows.clone()], v), dot(&all[rows], r)]
+        })
+    }
+
+    /// <z, v>. A barrier stands in it.
+    pub fn with_direction(&self, run: &mut Run) -> f64 {
+        let [product] = self.sums(run, |rows| {
+            // SAFETY: nobody writes either in this step.
+            let (z, v) = unsafe { (self.z.slice(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
+            [dot(z, v)]
+        });
+        product
+    }
+
+    /// r = r - factor v, and <r, r>. A barrier stands in it.
+    pub fn subtract(&self, run: &mut Run, factor: f64) -> f64 {
+        let factor = V::narrow(factor);
+        let [norm2] = self.sums(run, |rows| {
+            // SAFETY: rows of this member.
+            let (r, v) = unsafe { (self.r.slice_mut(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
+            r.iter_mut().zip(v).for_each(|(r, &v)| *r -= factor * v);
+            [dot(r, r)]
+        });
+        norm2
+    }
+
+    /// z = first c + second z. A barrier stands at its end.
+    pub fn combine(&self, me: &Me, first: f64, second: f64) {
+        let own = me.share(self.len());
+        let first = V::narrow(first);
+        // SAFETY: rows of this member.
+        let (z, c) = unsafe { (self.z.slice_mut(own.start, own.len()), self.c.slice(own.start, own.len())) };
+        if second == 0.0 {
+            z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c);
+        } else {
+            let second = V::narrow(second);
+            z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c + second * *z);
+        }
+        me.barrier();
+    }
+
+    pub fn bytes(&self) -> usize {
+        let vectors = [&self.r, &self.z, &self.left, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
+        let means = self.means.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
+        let tables = size_of_val(&*self.groups) + size_of_val(&*self.aggregate);
+        let fine = size_of_val(&*self.fine.0) + size_of_val(&*self.fine.1);
+        self.rows.bytes() + tables + fine + vectors + means + 2 * self.noted.bytes()
+    }
+}

@@ -1,0 +1,11 @@
+//! Multigrid by aggregation (`backend/aggregation`) by a team of threads.
+//!
+//! Each may use those before it: `rows` (the matrix of a level), `level` (with its vectors), `cycle`.
+
+mod cycle;
+mod level;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use cycle::Cycle;
