@@ -1,10 +1,10 @@
 //! Aggregates by passes of pairs.
 
 use super::couplings::{Couplings, NONE, WHAT, members};
-use super::pairs::{Matching, Pairing};
+use super::pairs::pairs;
 use super::quality::{MOST, accepts};
 use crate::error::{Result, collected, zeroed};
-use crate::runtime::workers::Workers;
+use crate::runtime::workers::{Parts, Workers, cut};
 
 /// How aggregates are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +13,6 @@ pub struct Rules {
     pub kappa: f64,
     /// Passes of pairs: aggregates have 2^passes nodes at most.
     pub passes: usize,
-    pub matching: Matching,
 }
 
 /// Aggregates of a level.
@@ -31,43 +30,44 @@ fn is_left_out(c: &Couplings, i: usize, kappa: f64) -> bool {
 
 /// Aggregates of the rows of a matrix.
 pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result<Aggregates> {
-    let mut of: Vec<u32> = collected(std::iter::repeat_n(NONE, c.rows()), WHAT)?;
-    let mut count = 0;
-    for (i, of) in of.iter_mut().enumerate() {
-        if !is_left_out(c, i, rules.kappa) {
-            *of = count;
-            count += 1;
-        }
-    }
-    let mut all = Aggregates { of, count: count as usize };
-    for pass in 0..rules.passes {
-        let (starts, nodes) = members(&all.of, all.count)?;
+    // Rows as aggregates of one; those that are left out are their own partners from the start.
+    let mut partner: Vec<u32> = zeroed(c.rows(), WHAT)?;
+    let mut left = Parts(&mut partner);
+    let pieces = cut(c.rows(), workers.pieces(size_of_val(&*c.a)));
+    workers.each(pieces.map(|rows| (rows.clone(), left.next(rows.len()))), |(rows, partner)| {
+        let free = |i: usize| if is_left_out(c, i, rules.kappa) { i as u32 } else { NONE };
+        rows.zip(partner).for_each(|(i, partner)| *partner = free(i));
+    })?;
+    let kept = collected(partner.iter().map(|&p| p == NONE), WHAT)?;
+    pairs(c, rules.kappa, |_, _| true, &mut partner)?;
+    let (number, mut count) = numbered(&partner, |i| kept[i])?;
+    let mut of = number;
+    for _ in 1..rules.passes {
+        let (starts, nodes) = members(&of, count)?;
         let nodes_of = |k: usize| &nodes[starts[k]..starts[k + 1]];
         let suits = |k: usize, l: usize| {
-            if pass == 0 {
-                return true;
-            }
             let mut union = [0; MOST];
             let (a, b) = (nodes_of(k), nodes_of(l));
             union[..a.len()].copy_from_slice(a);
             union[a.len()..a.len() + b.len()].copy_from_slice(b);
             accepts(c, &union[..a.len() + b.len()], rules.kappa)
         };
-        let paired = if pass == 0 { c.among(&all.of, all.count)? } else { c.galerkin(&all.of, all.count, workers)? };
-        let node = collected(starts[..all.count].iter().map(|&first| nodes[first]), WHAT)?;
-        let name = |k: usize| if pass == 0 { node[k] as usize } else { k };
-        let partner =
-            Pairing { c: &paired, name, node: &node, kappa: rules.kappa, suits }.partners(rules.matching, workers)?;
-        // Numbered by their first member.
-        let mut number: Vec<u32> = zeroed(all.count, WHAT)?;
-        let mut count = 0;
-        for k in 0..all.count {
-            let other = partner[k] as usize;
-            number[k] = if other < k { number[other] } else { count };
-            count += u32::from(other >= k);
-        }
-        all.of.iter_mut().filter(|k| **k != NONE).for_each(|k| *k = number[*k as usize]);
-        all.count = count as usize;
+        let mut partner = collected(std::iter::repeat_n(NONE, count), WHAT)?;
+        pairs(&c.galerkin(&of, count, workers)?, rules.kappa, suits, &mut partner)?;
+        let (number, fewer) = numbered(&partner, |_| true)?;
+        of.iter_mut().filter(|k| **k != NONE).for_each(|k| *k = number[*k as usize]);
+        count = fewer;
     }
-    Ok(all)
+    Ok(Aggregates { of, count })
+}
+
+/// Pairs by their numbers, in the order of their first members, and how many there are; `NONE`: not `kept`.
+fn numbered(partner: &[u32], kept: impl Fn(usize) -> bool) -> Result<(Vec<u32>, usize)> {
+    let mut number: Vec<u32> = collected(std::iter::repeat_n(NONE, partner.len()), WHAT)?;
+    let mut count = 0;
+    for (k, &other) in partner.iter().enumerate().filter(|(k, _)| kept(*k)) {
+        number[k] = if (other as usize) < k { number[other as usize] } else { count };
+        count += u32::from(other as usize >= k);
+    }
+    Ok((number, count as usize))
 }

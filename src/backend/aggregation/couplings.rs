@@ -30,20 +30,23 @@ pub struct Couplings {
 
 impl Couplings {
     /// Of `scale` times a symmetric matrix with fewer than 2^32 rows.
-    pub fn of<I: Index>(s: &Csr<I>, scale: f64) -> Result<Self> {
-        let rows = s.rows();
-        let mut c = Self::with_room(rows, s.col.len())?;
-        for i in 0..rows {
-            let mut excess = 0.0;
-            for (j, value) in s.row(i) {
-                excess += scale * value;
-                if j != i && value != 0.0 {
-                    c.push(j, -scale * value);
+    pub fn of<I: Index>(s: &Csr<I>, scale: f64, workers: &mut Workers) -> Result<Self> {
+        let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
+        let made = workers.map(pieces, |rows| {
+            let mut c = Self::with_room(rows.len(), s.ptr[rows.end] - s.ptr[rows.start])?;
+            for i in rows {
+                let mut excess = 0.0;
+                for (j, value) in s.row(i) {
+                    excess += scale * value;
+                    if j != i && value != 0.0 {
+                        c.push(j, -scale * value);
+                    }
                 }
+                c.end_row(excess);
             }
-            c.end_row(excess);
-        }
-        Ok(c)
+            Ok(c)
+        })?;
+        Self::joined(made)
     }
 
     /// No row, and room.
@@ -90,19 +93,6 @@ impl Couplings {
         self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
     }
 
-    /// The couplings among rows that `of` numbers, `count` of them in their order, with the rows' own excess and
-    /// diagonal: couplings to the others are in the diagonal alone.
-    pub fn among(&self, of: &[u32], count: usize) -> Result<Self> {
-        let mut kept = Self::with_room(count, self.col.len())?;
-        for i in (0..self.rows()).filter(|&i| of[i] != NONE) {
-            self.row(i).filter(|&(j, _)| of[j] != NONE).for_each(|(j, a)| kept.push(of[j] as usize, a));
-            kept.ptr.push(kept.col.len());
-            kept.excess.push(self.excess[i]);
-            kept.diagonal.push(self.diagonal[i]);
-        }
-        Ok(kept)
-    }
-
     /// P' S P of the aggregates that `of` names, `count` of them: sums of couplings and of excess; couplings to what is
     /// in none (`NONE`) are excess of those who have them.
     pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
@@ -110,12 +100,7 @@ impl Couplings {
         // Each piece has room for all coarse columns: no more of them than threads.
         let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
         let made = workers.map(pieces, |rows| self.coarse_rows(of, count, (&starts, &members), rows))?;
-        let mut made = made.into_iter();
-        let mut coarse = made.next().unwrap_or_else(|| Self::with_room(0, 0))?;
-        for part in made {
-            coarse.append(&part?)?;
-        }
-        Ok(coarse)
+        Self::joined(made)
     }
 
     /// Rows of P' S P.
@@ -157,14 +142,19 @@ impl Couplings {
         Ok(coarse)
     }
 
-    /// The rows of another behind these.
-    fn append(&mut self, other: &Self) -> Result<()> {
-        let end = self.col.len();
-        extend(&mut self.ptr, other.ptr[1..].iter().map(|at| end + at), WHAT)?;
-        extend(&mut self.col, other.col.iter().copied(), WHAT)?;
-        extend(&mut self.a, other.a.iter().copied(), WHAT)?;
-        extend(&mut self.excess, other.excess.iter().copied(), WHAT)?;
-        extend(&mut self.diagonal, other.diagonal.iter().copied(), WHAT)
+    /// The rows of all parts, one behind another.
+    fn joined(parts: Vec<Result<Self>>) -> Result<Self> {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_else(|| Self::with_room(0, 0))?;
+        for part in parts {
+            let (part, end) = (part?, all.col.len());
+            extend(&mut all.ptr, part.ptr[1..].iter().map(|at| end + at), WHAT)?;
+            extend(&mut all.col, part.col.iter().copied(), WHAT)?;
+            extend(&mut all.a, part.a.iter().copied(), WHAT)?;
+            extend(&mut all.excess, part.excess.iter().copied(), WHAT)?;
+            extend(&mut all.diagonal, part.diagonal.iter().copied(), WHAT)?;
+        }
+        Ok(all)
     }
 }
 

@@ -34,7 +34,7 @@ impl Hierarchy {
         let largest = (0..a.rows()).filter_map(|i| a.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
         let mut rules = *rules;
-        let (mut levels, mut matrix) = (Vec::new(), Couplings::of(a, scale)?);
+        let (mut levels, mut matrix) = (Vec::new(), Couplings::of(a, scale, workers)?);
         while matrix.rows() > coarsest {
             let made = aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > WORTH * matrix.rows() as f64 {

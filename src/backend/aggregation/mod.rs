@@ -22,5 +22,4 @@ pub use hierarchy::{Hierarchy, MOST_INVERTED};
 #[cfg(test)]
 pub use order::Order;
 pub use order::Ordered;
-pub use pairs::Matching;
 pub use singular::Means;

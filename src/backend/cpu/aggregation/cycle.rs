@@ -49,7 +49,10 @@ impl<V: Real + Number> Cycle<V> {
             true => Ordered::natural(coarsest.rows()),
             false => Ordered::of(matrices[k], choices.order),
         };
-        let (mut means, mut order) = (Means::of(matrices[0])?, order_of(0)?);
+        // A component is singular where the coarsest level says so, too, and that has few rows.
+        let may_be = Means::of(coarsest)?.is_some();
+        let mut means = if may_be { Means::of(matrices[0])? } else { None };
+        let mut order = order_of(0)?;
         let row = collected(order.row.iter().copied(), WHAT)?;
         let mut levels: Vec<Level<V>> = Vec::new();
         for (k, matrix) in matrices.iter().enumerate() {
