@@ -116,10 +116,11 @@
 #define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where
                                               most off-diagonals are negative; of minres jacobi, else ilu0, jacobi
                                               where that has no pivot, none where a row has no diagonal); amg:
-                                              aggregation, for cg; neumann: a truncated Neumann series of order; ic0,
-                                              ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of
-                                              sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in
-                                              D^-1 A of degree (also sparse_) */
+                                              multigrid by aggregation, on the CPU (sparse_: for cg); neumann: a
+                                              truncated Neumann series of order; ic0, ric (relaxed): incomplete
+                                              Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete
+                                              LU without fill; chebyshev: a polynomial in D^-1 A of degree (also
+                                              sparse_) */
 #define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi (also
                                               sparse_) */
 #define RRB_OPT_RIC_OMEGA             402  /* of ric: the part of dropped fill that is subtracted from the diagonal;
@@ -462,12 +463,13 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  * takes by the matrix what is the same for any backend and number of threads; results such as
  * `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in
  * use, and why. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells,
- * more than 65,535 deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or
- * `ric`, or `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not
+ * more than 65,535 deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0`, `ric`
+ * or `amg`, or `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not
  * positive, a lost pivot, such as that of `ric_omega=1` on a singular matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`.
  * A second call reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370, for
  * deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for truncated Neumann series; Dendy, J.
- * Comput. Phys. 48 (1982), 366-386, for multigrid.
+ * Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay, SIAM J. Sci. Comput. 34 (2012), A1079-A1109, for
+ * amg.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
@@ -498,9 +500,9 @@ rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 /**
  * z = M^-1 r, for a foreign Krylov loop; with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, P = I - A Z E^-1 Z^T. A fixed
  * symmetric positive definite matrix (on the complement of the null space where singular: r and z are projected), to
- * the rounding of `precision` and, with `coarse_solver=cg`, to `coarse_tol`. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a
- * double).
+ * the rounding of `precision` and, with `coarse_solver=cg`, to `coarse_tol`; with amg it changes with r: take a
+ * flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
  *
  * Required:
  * As for `dpcg_solve`.

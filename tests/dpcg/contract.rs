@@ -46,6 +46,30 @@ fn all_methods_solve() {
     }
 }
 
+/// Aggregation with every kind of deflation, singular systems and regular ones; where it is not offered, that is said.
+#[test]
+fn aggregation_solves() {
+    for (a, singular) in systems().iter().zip([1, 0]) {
+        let b = a.rhs("rand");
+        for deflation in DEFLATIONS {
+            for precision in ["auto", "f64"] {
+                let options = format!("preconditioner=amg deflation={deflation} precision={precision} rel_tol=1e-8");
+                let solver = Solver::of(a, &format!("backend=cpu threads=2 {options}"));
+                let (x, result) = solver.solve_from_zero(&b);
+                assert_eq!(result, status::OK, "{options}");
+                let residual = a.relative_residual(&b, &x);
+                assert!(residual <= 1.001e-8, "{options}: {residual:e}");
+                assert_eq!(solver.int(key::INFO_PRECONDITIONER), 7);
+                assert_eq!(solver.int(common_key::INFO_SINGULAR_COMPONENTS), singular);
+                assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS) == 0, deflation == "none", "{options}");
+            }
+        }
+    }
+    let [a, _] = systems();
+    let failure = Solver::new(a.size, "backend=reference preconditioner=amg").factorize(&a).unwrap_err();
+    failure.expect(status::UNSUPPORTED, &["preconditioner=amg has no plain form", "backend=cpu", "multigrid"]);
+}
+
 /// Orders, numbers of boxes, solvers of the coarse matrix, kept vectors: all are answers to the same question.
 #[test]
 fn variants_of_methods_solve() {

@@ -549,6 +549,7 @@ fn not_on_a_device() {
     for (options, words) in [
         ("preconditioner=ic0", ["neumann", "multigrid"]),
         ("preconditioner=ric", ["neumann", "multigrid"]),
+        ("preconditioner=amg", ["on the CPU", "multigrid"]),
         ("coarse_solver=cg", ["inverse", "cholesky"]),
     ] {
         let failure = Solver::new(a.size, &format!("backend=cuda {options}")).factorize(&a).unwrap_err();

@@ -200,6 +200,21 @@ fn multigrid() {
     check(rows(GMG).into_iter().filter(|row| ours(row) && (all() || quick(row))));
 }
 
+/// Aggregation, where multigrid loses bubbles: 22 iterations at most, with vectors for the bubbles no more than that.
+#[test]
+fn aggregation() {
+    for (set, n) in [("r200", 64), ("spray", 64), ("sheet", 64), ("27", 48), ("9;asp=4", 32), ("dam;dir=top", 32)] {
+        let a = TwoPhase::new(set, [n; 3], 1e-6);
+        for deflation in ["auto", "levelset"] {
+            let options = format!("backend=cpu preconditioner=amg deflation={deflation}");
+            let (iterations, vectors, _) = solve(&a, &a.rhs("rand"), &options).unwrap();
+            println!("{set} {n}^3 {options}: {iterations} iterations, {vectors} vectors");
+            assert!(iterations <= 22, "{set} {options}: {iterations}");
+            assert!(deflation == "levelset" || vectors == 0, "{set}: nothing is deflated unless asked for");
+        }
+    }
+}
+
 /// Geometries, sizes and right-hand sides that `auto` has to solve.
 const GEOMETRIES: [(&str, [usize; 3], &str); 21] = [
     ("1", [64; 3], "rand"),

@@ -138,10 +138,11 @@ fn centers(r: &mut Random, a: &mut TwoPhase) {
 }
 
 impl Case {
-    /// It asks for what no device has (docs/dpcg.md).
-    fn is_not_for_devices(&self) -> bool {
+    /// It asks for what the backend does not have (docs/dpcg.md).
+    fn is_not_offered(&self) -> bool {
         let asks = |word: &&str| self.options.contains(*word);
-        asks(&"backend=cuda") && ["preconditioner=ic0", "preconditioner=ric", "coarse_solver=cg"].iter().any(asks)
+        let of_the_host = ["preconditioner=ic0", "preconditioner=ric", "coarse_solver=cg"].iter().any(asks);
+        asks(&"backend=cuda") && of_the_host || asks(&"preconditioner=amg") && !asks(&"backend=cpu")
     }
 }
 
@@ -163,7 +164,7 @@ fn extents(r: &mut Random, backend: &str) -> [usize; 3] {
 fn options(r: &mut Random, case: &mut Case, backend: &str) {
     let size = case.a.size;
     let preconditioner =
-        r.among(&["auto", "auto", "none", "jacobi", "neumann", "ic0", "ric", "multigrid", "multigrid"]);
+        r.among(&["auto", "auto", "none", "jacobi", "neumann", "ic0", "ric", "multigrid", "multigrid", "amg"]);
     let deflation = r.among(&["auto", "none", "subdomain", "levelset", "levelset_subdomain"]);
     let mut words = vec![format!("preconditioner={preconditioner} deflation={deflation}")];
     for (name, n) in ["subdomains_x", "subdomains_y", "subdomains_z"].into_iter().zip(size) {
@@ -330,7 +331,7 @@ impl<'c> Judge<'c> {
         let null_space = self.case.null_space;
         let justified = match failure.status {
             status::UNSUPPORTED => {
-                self.case.is_not_for_devices() || null_space == "constant" && self.system.singular.contains(&false)
+                self.case.is_not_offered() || null_space == "constant" && self.system.singular.contains(&false)
             }
             status::INCOMPATIBLE => self.case.checks_compatibility && self.incompatibility() > 0.99e-10,
             // The last pivot of a singular component may be zero, and one of contrasts nothing but rounding.
@@ -405,7 +406,7 @@ impl<'c> Judge<'c> {
 }
 
 /// How cases end that ask a device for what none has.
-const NOT_FOR_DEVICES: &str = "factorize: not for devices";
+const NOT_OFFERED: &str = "factorize: not offered";
 
 /// What the case ended with.
 fn run(case: &Case) -> Result<String, String> {
@@ -414,14 +415,14 @@ fn run(case: &Case) -> Result<String, String> {
     solver.regions(case.labels.as_deref()).expect("labels");
     if let Err(failure) = solver.factorize(&case.a) {
         judge.refused("factorize", &failure)?;
-        return Ok(if case.is_not_for_devices() {
-            NOT_FOR_DEVICES.to_owned()
+        return Ok(if case.is_not_offered() {
+            NOT_OFFERED.to_owned()
         } else {
             format!("factorize: {}", failure.status)
         });
     }
-    if case.is_not_for_devices() {
-        return Err("factorized on a device with what none has".to_owned());
+    if case.is_not_offered() {
+        return Err("factorized with what the backend does not have".to_owned());
     }
     let counted = |key: i32| solver.int(key) as usize;
     let components = [counted(common::key::INFO_COMPONENTS), counted(common::key::INFO_SINGULAR_COMPONENTS)];
@@ -486,6 +487,6 @@ fn random_systems() {
         wrong[..wrong.len().min(20)].join("\n")
     );
     let good: u64 = endings.iter().filter(|(name, _)| name.starts_with("solve: 0")).map(|(_, n)| n).sum();
-    let could = cases - endings.get(NOT_FOR_DEVICES).copied().unwrap_or(0);
+    let could = cases - endings.get(NOT_OFFERED).copied().unwrap_or(0);
     assert!(alone.is_some() || 2 * good > could, "{good} of {could} cases converge");
 }

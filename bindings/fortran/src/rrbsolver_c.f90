@@ -130,9 +130,10 @@ module rrbsolver_constants
    ! order of copies and kernels for patches that live on the host while a device relaxes them
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
    ! auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where most off-diagonals are negative; of minres
-   ! jacobi, else ilu0, jacobi where that has no pivot, none where a row has no diagonal); amg: aggregation, for cg;
-   ! neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky without fill, on the CPU;
-   ! ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree (also sparse_)
+   ! jacobi, else ilu0, jacobi where that has no pivot, none where a row has no diagonal); amg: multigrid by
+   ! aggregation, on the CPU (sparse_: for cg); neumann: a truncated Neumann series of order; ic0, ric (relaxed):
+   ! incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a
+   ! polynomial in D^-1 A of degree (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
    ! terms of the Neumann series beside the first; 0: as jacobi (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t

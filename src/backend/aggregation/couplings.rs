@@ -2,7 +2,8 @@
 //! d_i = e_i + sum over j of a_ij = s_ii. Sums of e stay exact where d is large beside it. Where off-diagonals of S are
 //! positive e may be negative.
 
-use crate::error::{Result, extend, push, reserve, zeroed};
+use crate::error::{Error, Result, extend, push, reserve, zeroed};
+use crate::grid::cells::SevenPoints;
 use crate::runtime::workers::{Workers, cut_lanes};
 use crate::sparse::{Csr, Index};
 use std::ops::Range;
@@ -47,6 +48,27 @@ impl Couplings {
             Ok(c)
         })?;
         Self::joined(made)
+    }
+
+    /// Of `scale` times the matrix of a box of cells.
+    pub fn of_cells(a: &SevenPoints, scale: f64) -> Result<Self> {
+        let (n, steps) = (a.cells.count(), a.cells.steps());
+        if n > u32::MAX as usize - 1 {
+            return Err(Error::Unsupported(format!("preconditioner=amg takes fewer than 2^32 cells, got {n}")));
+        }
+        let mut c = Self::with_room(n, 6 * n)?;
+        for i in 0..n {
+            let mut excess = scale * a.center[i];
+            // Entries that leave the box are zero.
+            let below = (0..3).rev().filter(|&d| i >= steps[d]).map(|d| (i - steps[d], a.forward[d][i - steps[d]]));
+            let above = (0..3).map(|d| (i + steps[d], a.forward[d][i]));
+            for (j, value) in below.chain(above).filter(|(_, value)| *value != 0.0) {
+                excess += scale * value;
+                c.push(j, -scale * value);
+            }
+            c.end_row(excess);
+        }
+        Ok(c)
     }
 
     /// No row, and room.

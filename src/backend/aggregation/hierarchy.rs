@@ -33,8 +33,19 @@ impl Hierarchy {
     pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize, workers: &mut Workers) -> Result<Self> {
         let largest = (0..a.rows()).filter_map(|i| a.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
+        Self::of(Couplings::of(a, scale, workers)?, scale, rules, coarsest, workers)
+    }
+
+    /// The same of couplings that are `scale` times those of the matrix.
+    pub fn of(
+        mut matrix: Couplings,
+        scale: f64,
+        rules: &Rules,
+        coarsest: usize,
+        workers: &mut Workers,
+    ) -> Result<Self> {
         let mut rules = *rules;
-        let (mut levels, mut matrix) = (Vec::new(), Couplings::of(a, scale, workers)?);
+        let mut levels = Vec::new();
         while matrix.rows() > coarsest {
             let made = aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > WORTH * matrix.rows() as f64 {

@@ -37,6 +37,13 @@ pub enum Preconditioner {
         /// Cells of the coarsest grid at most, of pairs of cells.
         coarsest: usize,
     },
+    /// A cycle over aggregates, which is not linear.
+    Aggregation {
+        /// Passes of pairs: aggregates have 2^passes cells at most.
+        passes: usize,
+        /// The cycle is in single precision.
+        single: bool,
+    },
 }
 
 /// Cells of the coarsest grid where cells are paired. The published method has 4 x 4 x 4, too coarse to see a bubble,

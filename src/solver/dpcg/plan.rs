@@ -8,7 +8,8 @@ use crate::grid::cells::Cells;
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::regions::{Choice, Kind};
 use crate::options::{
-    AutoReason, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner, opt,
+    AutoReason, Backend, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner,
+    opt,
 };
 use crate::solver::machine::Machine;
 use crate::solver::solve::check_all_singular;
@@ -45,6 +46,9 @@ pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) ->
 fn refused_on_device(options: &Options) -> Option<&'static str> {
     if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
         return Some("ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid");
+    }
+    if options.is(opt::PRECONDITIONER, Preconditioner::Amg) {
+        return Some("preconditioner=amg runs on the CPU: on a device take multigrid");
     }
     if options.is(opt::COARSE_SOLVER, CoarseSolver::Cg) {
         return Some("coarse_solver=cg runs on the CPU: on a device take inverse or cholesky");
@@ -117,6 +121,7 @@ pub struct Plan<'a> {
     cells: Cells,
     preconditioner: Preconditioner,
     coarsening: Coarsening,
+    passes: usize,
     deflation: Deflation,
     reason: AutoReason,
 }
@@ -131,6 +136,10 @@ impl<'a> Plan<'a> {
         if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
             return Err(Error::Unsupported(why.to_owned()));
         }
+        if preconditioner == Preconditioner::Amg && machine.backend == Backend::Reference {
+            let sentence = "preconditioner=amg has no plain form: take backend=cpu, or multigrid";
+            return Err(Error::Unsupported(sentence.to_owned()));
+        }
         check_boxes(options, cells)?;
         let (coarsening, flat) = match preconditioner {
             Preconditioner::Multigrid => choose_coarsening(cells, options, survey),
@@ -140,11 +149,17 @@ impl<'a> Plan<'a> {
             Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
                 beside_multigrid(survey, coarsening, labelled)
             }
+            // Aggregates see bubbles of any kind.
+            Deflation::Auto if preconditioner == Preconditioner::Amg && !labelled => {
+                (Deflation::None, AutoReason::Plain)
+            }
+            Deflation::Auto if preconditioner == Preconditioner::Amg => (Deflation::Levelset, AutoReason::Labels),
             Deflation::Auto => beside_others(survey, labelled),
             asked => (asked, AutoReason::Asked),
         };
         let reason = first_reason([flat, worth, left]);
-        Ok(Self { options, cells, preconditioner, coarsening, deflation, reason })
+        let passes = passes(cells, survey);
+        Ok(Self { options, cells, preconditioner, coarsening, passes, deflation, reason })
     }
 
     /// Regions; none where nothing is deflated.
@@ -177,6 +192,10 @@ impl<'a> Plan<'a> {
                 Preconditioner::Neumann => dpcg::Preconditioner::Neumann { order: options.int(opt::ORDER) as usize },
                 Preconditioner::Ic0 => dpcg::Preconditioner::Incomplete { omega: 0.0 },
                 Preconditioner::Ric => dpcg::Preconditioner::Incomplete { omega: options.real(opt::RIC_OMEGA) },
+                Preconditioner::Amg => dpcg::Preconditioner::Aggregation {
+                    passes: self.passes,
+                    single: self.precision() == Precision::F32,
+                },
                 _ => dpcg::Preconditioner::Multigrid {
                     vertex: self.coarsening == Coarsening::Vertex,
                     sweeps: match options.int(opt::SWEEPS) {
@@ -207,7 +226,8 @@ impl<'a> Plan<'a> {
 
     fn precision(&self) -> Precision {
         match self.options.choice(opt::PRECISION) {
-            Precision::Auto | Precision::F32 if self.preconditioner == Preconditioner::Multigrid => Precision::F32,
+            Precision::F64 => Precision::F64,
+            _ if [Preconditioner::Multigrid, Preconditioner::Amg].contains(&self.preconditioner) => Precision::F32,
             _ => Precision::F64,
         }
     }
@@ -251,6 +271,12 @@ fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Passes of pairs: aggregates of eight cells in space, of four in a plane and where cells are flat.
+fn passes(cells: Cells, survey: &Survey) -> usize {
+    let coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened[*d];
+    if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
 }
 
 fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {

@@ -10,6 +10,7 @@ use crate::runtime::reduce::{Noted, max_abs};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// The first step of a coarse solve is enough where it leaves at most this part of the residual.
@@ -81,12 +82,10 @@ impl<V: Real + Number> Cycle<V> {
         self.row.len()
     }
 
-    /// to = B from, scaled so that the squares of large and small vectors fit. All members of a team call it together.
-    /// A barrier stands before it and at its end; meanwhile nobody writes `from`, or uses `to`.
-    pub fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+    /// to = B from, scaled so that the squares of large and small vectors fit; `to` gives some of its values to write.
+    /// All members of a team call it together. Barriers stand before it and at its end.
+    pub fn apply<'t>(&self, me: &Me, from: &[f64], to: impl Fn(Range<usize>) -> &'t mut [f64]) {
         let (n, own) = (self.rows(), me.share(self.rows()));
-        // SAFETY: nobody writes it meanwhile.
-        let from = unsafe { from.slice(0, n) };
         let noted = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
             let part = &from[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
@@ -103,16 +102,13 @@ impl<V: Real + Number> Cycle<V> {
             r.iter_mut().zip(rows).for_each(|(r, &i)| *r = V::narrow(from[i as usize] / largest));
             me.barrier();
             self.cycle(0, &mut Run::new(*me), &first.z);
-            // SAFETY: nobody writes z until the next cycle; each row of `to` is that of one row of the first level.
+            // SAFETY: nobody writes z until the next cycle.
             let z = unsafe { first.z.slice(own.start, own.len()) };
             for (&i, &z) in rows.iter().zip(z) {
-                // SAFETY: as above.
-                let to = unsafe { to.slice_mut(i as usize, 1) };
-                to[0] = value(z);
+                to(i as usize..i as usize + 1)[0] = value(z);
             }
         } else {
-            // SAFETY: rows of this member.
-            unsafe { to.slice_mut(own.start, own.len()) }.fill(largest);
+            to(own).fill(largest);
         }
         me.barrier();
     }

@@ -45,7 +45,7 @@ impl<V: Real + Send + Sync> Rows<V> {
             col,
             a,
             excess: collected(order.row.iter().map(|i| V::narrow(c.excess[of(i)])), WHAT)?,
-            inverse: collected(order.row.iter().map(|i| V::narrow(1.0 / c.diagonal[of(i)])), WHAT)?,
+            inverse: collected(order.row.iter().map(|i| inverse(c.diagonal[of(i)])), WHAT)?,
         })
     }
 
@@ -104,6 +104,11 @@ impl<V: Real + Send + Sync> Rows<V> {
             + size_of_val(&*self.excess)
             + size_of_val(&*self.inverse)
     }
+}
+
+/// 1 / d; 0 of a singular component that is one row: its unknown is 0.
+fn inverse<V: Real>(d: f64) -> V {
+    V::narrow(if d == 0.0 { 0.0 } else { 1.0 / d })
 }
 
 /// Couplings of these rows, ascending in the order of the sweeps; `ends` has where each begins, and gets where later

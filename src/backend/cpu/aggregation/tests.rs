@@ -61,7 +61,11 @@ impl<V: Real + Number> Applied<V> {
         let Self { cycle, team, from, to } = self;
         // SAFETY: this thread alone uses it.
         unsafe { from.slice_mut(0, r.len()) }.copy_from_slice(r);
-        let work = |me: Me| cycle.apply(&me, from, to);
+        // SAFETY: nobody writes `from`; members write rows of `to` of their own.
+        let work = |me: Me| unsafe {
+            let n = cycle.rows();
+            cycle.apply(&me, from.slice(0, n), |rows| to.slice_mut(rows.start, rows.len()));
+        };
         team.run(work, work).unwrap();
         // SAFETY: as above.
         z.copy_from_slice(unsafe { to.slice(0, z.len()) });
@@ -150,6 +154,29 @@ fn any_team() {
         });
         assert!(made[1..].iter().all(|z| *z == made[0]));
     }
+}
+
+/// Singular components that become a row each before the coarsest level: 300 pairs, beside a cube.
+#[test]
+fn singular_rows() {
+    let mut a = cube(10, true);
+    let first = a.cols;
+    a.cols += 600;
+    for i in first..a.cols {
+        let other = if (i - first).is_multiple_of(2) { i + 1 } else { i - 1 };
+        for j in [i.min(other), i.max(other)] {
+            a.col.push(j as u32);
+            a.val.push(if i == j { 1.0 } else { -1.0 });
+        }
+        a.ptr.push(a.col.len());
+    }
+    let hierarchy = Hierarchy::new(&a, &TWO, 128, &mut Workers::eager(2)).unwrap();
+    assert!(hierarchy.matrices().any(|c| c.diagonal.contains(&0.0)));
+    let x: Vec<f64> = (0..a.cols).map(|k| ((k * 7919) % 101) as f64).collect();
+    let mut b = vec![0.0; a.cols];
+    a.multiply(&x, &mut b);
+    let found = iterations(&a, &b, &mut Applied::new(&hierarchy, &Choices::PARALLEL, 2));
+    assert!(found.is_some_and(|found| found <= 15), "{found:?}");
 }
 
 /// Two cubes that nothing holds, one of them a millionfold: two singular components, b without means on both. The last

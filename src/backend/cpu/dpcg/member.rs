@@ -34,12 +34,14 @@ pub struct Member<'a> {
     pub(super) rho: f64,
     /// <r, r>, where M is applied as a whole.
     pub(super) norm2: f64,
+    /// The last step, with which r became r - alpha q.
+    alpha: f64,
     turns: Turns<'a>,
 }
 
 impl<'a> Member<'a> {
     pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: Turns::new(me) }
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, alpha: 0.0, turns: Turns::new(me) }
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
@@ -224,7 +226,9 @@ impl PcgSteps for Member<'_> {
                 let Vectors { q, s, .. } = self.vectors();
                 let Ok(()) = series(&mut Series(self), order, [q, s], z);
             }
-            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => {
+            Preconditioner::Incomplete { .. }
+            | Preconditioner::Multigrid { .. }
+            | Preconditioner::Aggregation { .. } => {
                 if let Some(rho) = self.apply_whole() {
                     return rho;
                 }
@@ -272,6 +276,7 @@ impl PcgSteps for Member<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        self.alpha = alpha.unwrap_or(0.0);
         match (self.order(), alpha) {
             (Some(order), _) if self.k.fused => self.fused_descend(alpha, order),
             (None, Some(alpha)) if self.k.fused => self.fused_update(alpha),
@@ -285,6 +290,16 @@ impl PcgSteps for Member<'_> {
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         if self.k.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { self.textbook_ascend(step) }
+    }
+
+    /// With an M that is not linear <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q: q is P A p of the last
+    /// direction (Notay 2000).
+    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
+        if !matches!(self.k.preconditioner, Preconditioner::Aggregation { .. }) {
+            return rho / rho_old;
+        }
+        let Vectors { q, z, .. } = self.vectors();
+        -self.alpha * self.dot(z, q) / rho_old
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {

@@ -4,10 +4,15 @@ use super::cell::{CellCentred, Walker};
 use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::Vertex;
+use crate::backend::aggregation::{Choices, Couplings, Hierarchy, Rules};
+use crate::backend::cpu::aggregation::Cycle;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::error::Result;
 use crate::grid::cells::{Cells, SevenPoints};
+use crate::runtime::number::{Real, power_of_two_below};
+use crate::runtime::shared::Number;
 use crate::runtime::team::{Me, Team};
+use crate::runtime::workers::Workers;
 
 /// One of them.
 pub enum Whole {
@@ -21,6 +26,10 @@ pub enum Whole {
     Cell32(CellCentred<f32>),
     /// The same in double precision.
     Cell64(CellCentred<f64>),
+    /// Multigrid by aggregation.
+    Aggregates32(Cycle<f32>),
+    /// The same in double precision.
+    Aggregates64(Cycle<f64>),
 }
 
 /// What a member of a run counts from one application to the next.
@@ -53,6 +62,8 @@ impl Whole {
                 Self::Cell32(CellCentred::new(a, sweeps, coarsest)?)
             }
             Preconditioner::Multigrid { sweeps, coarsest, .. } => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
+            Preconditioner::Aggregation { passes, single: true } => Self::Aggregates32(aggregated(a, passes, team)?),
+            Preconditioner::Aggregation { passes, .. } => Self::Aggregates64(aggregated(a, passes, team)?),
             _ => return Ok(None),
         }))
     }
@@ -84,6 +95,8 @@ impl Whole {
                 Self::Incomplete(incomplete) => incomplete.apply(me, turn, a, r, z),
                 Self::Cell32(grids) => grids.apply(&turns.walker, a, r, z, norm),
                 Self::Cell64(grids) => grids.apply(&turns.walker, a, r, z, norm),
+                Self::Aggregates32(cycle) => cycle.apply(&me, r.range(&all), |cells| z.range_mut(&cells)),
+                Self::Aggregates64(cycle) => cycle.apply(&me, r.range(&all), |cells| z.range_mut(&cells)),
             }
         }
         None
@@ -97,8 +110,21 @@ impl Whole {
             Self::Vertex64(grids) => grids.bytes(),
             Self::Cell32(grids) => grids.bytes(),
             Self::Cell64(grids) => grids.bytes(),
+            Self::Aggregates32(cycle) => cycle.bytes(),
+            Self::Aggregates64(cycle) => cycle.bytes(),
         }
     }
+}
+
+/// Cells that are factorized, not aggregated.
+const COARSEST: usize = 128;
+
+fn aggregated<V: Real + Number>(a: &SevenPoints, passes: usize, team: &Team) -> Result<Cycle<V>> {
+    let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
+    let workers = &mut Workers::new(team.members());
+    let couplings = Couplings::of_cells(a, scale)?;
+    let hierarchy = Hierarchy::of(couplings, scale, &Rules { kappa: 12.0, passes }, COARSEST, workers)?;
+    Cycle::new(&hierarchy, &Choices::PARALLEL, workers)
 }
 
 fn vertex(

@@ -96,8 +96,8 @@ impl State {
             Preconditioner::Jacobi => self.neumann(stream, source, 0, sum).map(|()| true),
             Preconditioner::Neumann { order } => self.neumann(stream, source, order, sum).map(|()| true),
             Preconditioner::Multigrid { .. } => self.cycle(stream, source, sum),
-            Preconditioner::Incomplete { .. } => {
-                Err(Error::Internal("a device has no incomplete factorization".to_owned()))
+            Preconditioner::Incomplete { .. } | Preconditioner::Aggregation { .. } => {
+                Err(Error::Internal("a device has no incomplete factorization, and no aggregates".to_owned()))
             }
         };
         if summed? {

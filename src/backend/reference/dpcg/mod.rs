@@ -11,7 +11,7 @@ pub mod vertex;
 pub use solve::Reference;
 
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::cells::SevenPoints;
 use cell::CellCentred;
 use incomplete::Incomplete;
@@ -42,6 +42,9 @@ impl Applied {
                 (false, true) => Self::Cell32(CellCentred::new(a, sweeps, coarsest)?),
                 (false, false) => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
             },
+            Preconditioner::Aggregation { .. } => {
+                return Err(Error::Internal("aggregation has no plain form".to_owned()));
+            }
             _ => return Ok(None),
         }))
     }

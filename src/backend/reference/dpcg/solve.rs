@@ -368,7 +368,9 @@ impl PcgSteps for Run<'_, '_> {
             Preconditioner::None => s.z.copy_from_slice(&s.r),
             Preconditioner::Jacobi => s.neumann(a, 0),
             Preconditioner::Neumann { order } => s.neumann(a, order),
-            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => {
+            Preconditioner::Incomplete { .. }
+            | Preconditioner::Multigrid { .. }
+            | Preconditioner::Aggregation { .. } => {
                 if let Some(applied) = &mut s.applied {
                     applied.apply(a, &s.r, &mut s.z);
                 }

@@ -40,7 +40,11 @@ fn rules<I: Index>(a: &Csr<I>) -> Rules {
 
 impl<V: Real + Number> Apply for Aggregated<V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
-        self.cycle.apply(me, from, to);
+        // SAFETY: nobody writes `from` meanwhile, and the cycle asks for each row of `to` once (`Apply::apply`).
+        unsafe {
+            let from = from.slice(0, self.cycle.rows());
+            self.cycle.apply(me, from, |rows| to.slice_mut(rows.start, rows.len()));
+        }
     }
 
     fn is_linear(&self) -> bool {
