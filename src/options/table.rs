@@ -344,8 +344,8 @@ options! {
         "auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where most off-diagonals are negative; \
          of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row has no diagonal); \
          amg: multigrid by aggregation, on the CPU (sparse_: for cg); neumann: a truncated Neumann series of \
-         order; ic0, ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a \
-         polynomial in D^-1 A of degree";
+         order; ic0, ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: \
+         incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
         "terms of the Neumann series beside the first; 0: as jacobi";
     RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
