@@ -817,10 +817,10 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  * column `col[k]` with the value `values[k]`. Pointers and columns are integers of 4 or 8 bytes (`index_bytes`) that
  * count from `base`, 0 or 1. Any order within a row is taken; values given at one place are added, in the order given;
  * zeros stay, as entries of the pattern. 0 rows or columns are legal. All is copied: 12 bytes an entry and 8 a row (16
- * an entry where rows or columns are 2^31 and more), and 8 an entry where the order is another. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (pointers that do not begin with base, ascend, and end with nnz + base, a column
- * that is not in the matrix, by its place; `index_bytes`, `base`), `RRB_ERR_DIMENSION`, `RRB_ERR_NOT_FINITE`,
- * `RRB_ERR_MEMORY`.
+ * an entry where rows or columns are 2^31 and more), and 8 an entry where the order is another: a megabyte and more of
+ * that is sorted by as many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (pointers that
+ * do not begin with base, ascend, and end with nnz + base, a column that is not in the matrix, by its place;
+ * `index_bytes`, `base`), `RRB_ERR_DIMENSION`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`.
  *
  * Required:
  * `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
@@ -989,9 +989,9 @@ rrb_status sparse_factorize(sparse_handle *h);
 rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 
 /**
- * z = M^-1 r with the preconditioner of `sparse_factorize`, for a foreign Krylov loop. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT` (as for `sparse_solve`), `RRB_ERR_STATE`, `RRB_ERR_UNSUPPORTED` (a `solver` that sweeps),
- * `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+ * z = M^-1 r with the preconditioner of `sparse_factorize`, for a foreign Krylov loop; that of amg changes with r:
+ * take a flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `sparse_solve`), `RRB_ERR_STATE`,
+ * `RRB_ERR_UNSUPPORTED` (a `solver` that sweeps), `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
  *
  * Required:
  * As for `sparse_solve`.
@@ -1012,7 +1012,8 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
 
 /**
- * y = A' x, with x of as many values as rows and y of as many as columns; else as `sparse_multiply`.
+ * y = A' x, with x of as many values as rows and y of as many as columns; else as `sparse_multiply`. Beside it up to
+ * 64 bytes a column, kept (docs/sparse.md).
  *
  * Required:
  * As for `sparse_multiply`.

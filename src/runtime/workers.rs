@@ -9,20 +9,34 @@ const PIECES_OF_A_THREAD: usize = 4;
 /// Bytes of work from which on threads are started: to start one takes about as long as to read 20 kB of text, or to
 /// move 200 kB.
 const WORTH_A_TEAM: usize = 1 << 20;
+/// Values of a part of a lane at least.
+const LEAST_ACROSS: usize = 1024;
 /// For errors.
 const PIECES: &str = "pieces of work";
 
 /// Threads at most, and those that were started.
 pub struct Workers {
-    threads: usize,
+    threads: Threads,
     worth: usize,
     team: Option<Team>,
+}
+
+/// How many, or who says it where that matters.
+#[derive(Clone, Copy)]
+enum Threads {
+    Known(usize),
+    Asked(fn() -> usize),
 }
 
 impl Workers {
     /// This thread and so many others that all are `threads`.
     pub fn new(threads: usize) -> Self {
-        Self { threads, worth: WORTH_A_TEAM, team: None }
+        Self { threads: Threads::Known(threads), worth: WORTH_A_TEAM, team: None }
+    }
+
+    /// As many as `ask` says when there is work for them.
+    pub fn asked(ask: fn() -> usize) -> Self {
+        Self { threads: Threads::Asked(ask), worth: WORTH_A_TEAM, team: None }
     }
 
     /// The calling thread.
@@ -37,7 +51,14 @@ impl Workers {
 
     /// Threads for work on so many bytes.
     pub fn threads(&self, bytes: usize) -> usize {
-        if bytes < self.worth { 1 } else { self.threads.max(1) }
+        if bytes < self.worth { 1 } else { self.most() }
+    }
+
+    fn most(&self) -> usize {
+        match self.threads {
+            Threads::Known(threads) => threads.max(1),
+            Threads::Asked(ask) => ask().max(1),
+        }
     }
 
     /// In how many pieces such work is done.
@@ -48,6 +69,11 @@ impl Workers {
         }
     }
 
+    /// The same of `n` lanes that are cut across, each of whose parts takes room: none is short.
+    pub fn pieces_across(&self, n: usize, bytes: usize) -> usize {
+        self.pieces(bytes).min(n / LEAST_ACROSS).max(1)
+    }
+
     /// What `work` gives of each piece, in their order. Where threads cannot be started this one does all.
     pub fn map<T: Send, R: Send>(
         &mut self,
@@ -55,12 +81,12 @@ impl Workers {
         work: impl Fn(T) -> R + Sync,
     ) -> Result<Vec<R>> {
         let pieces = collected(pieces, PIECES)?;
-        if self.threads <= 1 || pieces.len() <= 1 {
+        if pieces.len() <= 1 || self.most() == 1 {
             return collected(pieces.into_iter().map(work), PIECES);
         }
         let team = match self.team.take() {
             Some(team) => team,
-            None => Team::new(self.threads).or_else(|_| Team::new(1))?,
+            None => Team::new(self.most()).or_else(|_| Team::new(1))?,
         };
         self.team.insert(team).map(pieces, work)
     }

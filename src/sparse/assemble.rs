@@ -91,11 +91,6 @@ impl<I: Index> Assembled<I> {
             + of(col.capacity(), size_of::<I>())
             + of(val.capacity(), size_of::<f64>())
     }
-
-    /// The matrix alone.
-    pub fn without_slots(self) -> Self {
-        Self::of_csr(self.csr)
-    }
 }
 
 /// Sorts the entries of each row; `ptr` are then the rows without duplicates, and the answer is where each entry is.
@@ -135,7 +130,7 @@ fn sorted<I: Index>(
 }
 
 /// Sorts columns and numbers of each row. Numbers are distinct: the order is that of a stable sort by columns.
-fn sort_rows<I: Index>(ptr: &[usize], entries: &mut [(I, usize)], workers: &mut Workers) -> Result<()> {
+fn sort_rows<T: Ord + Send>(ptr: &[usize], entries: &mut [T], workers: &mut Workers) -> Result<()> {
     let cut = cut_lanes(ptr, workers.pieces(size_of_val(entries)));
     let mut left = Parts(entries);
     let pieces = cut.map(|rows| {
@@ -202,7 +197,7 @@ impl<I: Index> Triplets<I> {
         self.values.push(value);
     }
 
-    /// The matrix of these entries.
+    /// The matrix of these entries, whose values may be set again.
     pub fn assembled(&self, rows: usize, cols: usize, workers: &mut Workers) -> Result<Assembled<I>> {
         let visit = |see: &mut dyn FnMut(usize, usize)| {
             self.rows.iter().zip(&self.cols).for_each(|(i, j)| see(i.at(), j.at()));
@@ -211,4 +206,113 @@ impl<I: Index> Triplets<I> {
         matrix.set_values(self.values.iter().copied())?;
         Ok(matrix)
     }
+
+    /// The matrix of these entries and, `mirrored` times, of their mirrors beside the diagonal. What is not needed any
+    /// more is given back on the way: a text of few bytes an entry makes no more than its part of memory.
+    pub fn matrix(
+        self,
+        rows: usize,
+        cols: usize,
+        mirrored: Option<f64>,
+        workers: &mut Workers,
+    ) -> std::result::Result<Csr<I>, Unfit> {
+        // Each number has a bit more for the mirror.
+        if self.values.len() < 1 << 31 {
+            self.summed::<u32>(rows, cols, mirrored, workers)
+        } else {
+            self.summed::<u64>(rows, cols, mirrored, workers)
+        }
+    }
+
+    fn summed<N: Index>(
+        self,
+        rows: usize,
+        cols: usize,
+        mirrored: Option<f64>,
+        workers: &mut Workers,
+    ) -> std::result::Result<Csr<I>, Unfit> {
+        let Self { rows: of_row, cols: of_col, values } = self;
+        let visit = |see: &mut dyn FnMut(usize, usize, usize)| {
+            for (k, (i, j)) in of_row.iter().zip(&of_col).enumerate() {
+                see(i.at(), j.at(), 2 * k);
+                if mirrored.is_some() && i != j {
+                    see(j.at(), i.at(), 2 * k + 1);
+                }
+            }
+        };
+        check_there((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
+        let mut ptr: Vec<usize> = zeroed(rows + 1, ROW_POINTERS)?;
+        let (mut last, mut ascending) = (None, true);
+        visit(&mut |i, j, _| {
+            ptr[i + 1] += 1;
+            ascending &= last < Some((i, j));
+            last = Some((i, j));
+        });
+        accumulate(&mut ptr);
+        if ascending {
+            return Ok(Csr { cols, ptr, col: of_col, val: values });
+        }
+        let mut entries: Vec<(I, N)> = zeroed(ptr[rows], PLACES)?;
+        visit(&mut |i, j, number| {
+            entries[ptr[i]] = (I::of(j), N::of(number));
+            ptr[i] += 1;
+        });
+        drop((of_row, of_col));
+        restart(&mut ptr);
+        sort_rows(&ptr, &mut entries, workers)?;
+        sums(cols, ptr, &entries, &values, mirrored.unwrap_or(1.0))
+    }
+}
+
+/// Why entries make no matrix.
+pub enum Unfit {
+    Library(Error),
+    /// Values given at one place, the last of them by its number, add up to no number.
+    Sum {
+        last: usize,
+        place: [usize; 2],
+        sum: f64,
+    },
+}
+
+impl From<Error> for Unfit {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+/// Sums of the entries at each place, which lie in order: columns, and numbers times two, odd ones of mirrors.
+fn sums<I: Index, N: Index>(
+    cols: usize,
+    mut ptr: Vec<usize>,
+    entries: &[(I, N)],
+    values: &[f64],
+    mirrored: f64,
+) -> std::result::Result<Csr<I>, Unfit> {
+    let (mut col, mut val) = (Vec::new(), Vec::new());
+    reserve(&mut col, entries.len(), PLACES)?;
+    reserve(&mut val, entries.len(), VALUES)?;
+    let factor = |number: N| if number.at().is_multiple_of(2) { 1.0 } else { mirrored };
+    let mut start = 0;
+    for i in 0..ptr.len() - 1 {
+        let row = &entries[start..ptr[i + 1]];
+        start = ptr[i + 1];
+        ptr[i] = col.len();
+        for place in row.chunk_by(|a, b| a.0 == b.0) {
+            // -0 + v is v for every v, -0 too.
+            let sum = place.iter().fold(-0.0, |sum, &(_, n)| sum + factor(n) * values[n.at() / 2]);
+            let (j, last) = place[place.len() - 1];
+            if !sum.is_finite() {
+                // As it was given.
+                let place = if last.at().is_multiple_of(2) { [i, j.at()] } else { [j.at(), i] };
+                return Err(Unfit::Sum { last: last.at() / 2, place, sum: factor(last) * sum });
+            }
+            col.push(j);
+            val.push(sum);
+        }
+    }
+    if let Some(end) = ptr.last_mut() {
+        *end = col.len();
+    }
+    Ok(Csr { cols, ptr, col, val })
 }

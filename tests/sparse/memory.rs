@@ -80,6 +80,13 @@ fn of_the_text() {
     };
     fields(&mut cards, (0..=n).map(|j| 1 + j * per_column).collect(), 6, 12);
     fields(&mut cards, (0..entries).map(|k| 1 + k % per_column).collect(), 3, 26);
+    // A character an entry, of a triangle: rows 1 to 9 of all columns behind them.
+    let (many, mut symmetric) = (99_999, String::new());
+    let entries = 9 * (many - 9);
+    let _ = writeln!(symmetric, "t\n 1 {} {} 0 0", cards_of(many + 1, 13), cards_of(entries, 80));
+    let _ = writeln!(symmetric, "PSA {many} {many} {entries} 0\n(13I6)          (80I1)");
+    fields(&mut symmetric, (0..=many).map(|j| 1 + 9 * j.saturating_sub(9)).collect(), 6, 13);
+    fields(&mut symmetric, (0..entries).map(|k| 1 + k % 9).collect(), 1, 80);
     let samples = [
         (
             "short lines",
@@ -102,10 +109,15 @@ fn of_the_text() {
             "%%MatrixMarket matrix array real symmetric\n900 900\n".to_owned() + &"1\n".repeat(900 * 901 / 2),
         ),
         ("cards", cards),
+        ("cards of a triangle", symmetric),
     ];
     for (name, text) in &samples {
         let (most, nonzeros) = most(&folder, text.as_bytes());
-        let rows = if *name == "an array" { count } else { 1000 };
+        let rows = match *name {
+            "an array" => count,
+            "cards of a triangle" => many,
+            _ => 1000,
+        };
         assert!(nonzeros.is_some(), "{name} is read");
         assert!(
             most <= 32 * text.len() + (1 << 20) + 8 * rows,

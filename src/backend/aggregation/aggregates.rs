@@ -15,6 +15,16 @@ pub struct Rules {
     pub passes: usize,
 }
 
+/// The bound of mu that is chosen.
+pub const KAPPA: f64 = 12.0;
+
+impl Rules {
+    /// So many passes with the chosen bound.
+    pub const fn passes(passes: usize) -> Self {
+        Self { kappa: KAPPA, passes }
+    }
+}
+
 /// Aggregates of a level.
 pub struct Aggregates {
     /// Of each node; `NONE`: the smoother alone does it.

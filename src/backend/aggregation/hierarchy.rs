@@ -1,6 +1,6 @@
 //! The levels of a matrix.
 
-use super::aggregates::{Rules, aggregates};
+use super::aggregates::{KAPPA, Rules, aggregates};
 use super::couplings::{Couplings, WHAT};
 use crate::error::{Result, push};
 use crate::runtime::number::power_of_two_below;
@@ -11,6 +11,9 @@ use crate::sparse::{Csr, Index};
 const WORTH: f64 = 0.9;
 /// Unknowns whose inverse is not made.
 pub const MOST_INVERTED: usize = 1500;
+
+/// Rows that are factorized, not aggregated.
+pub const COARSEST: usize = 128;
 
 /// A level but the coarsest.
 pub struct Level {
@@ -70,5 +73,5 @@ impl Hierarchy {
     }
 }
 
-/// Bounds of mu in use: 8 and 12.
-const MOST_KAPPA: f64 = 12.0;
+/// Bounds of mu that hierarchies begin with at most.
+const MOST_KAPPA: f64 = KAPPA;

@@ -75,7 +75,7 @@ impl Matter {
 
 /// The threads of `threads = 0`, for what comes before the options of a handle.
 pub(super) fn workers() -> Workers {
-    Workers::new(environment::threads(0))
+    Workers::asked(|| environment::threads(0))
 }
 
 /// A format by its number.
@@ -227,7 +227,9 @@ impl sparse_handle {
 
     /// The same for work in pieces.
     fn workers(&self) -> Workers {
-        Workers::new(environment::threads(self.base.options.int(opt::THREADS) as usize))
+        let asked = self.base.options.int(opt::THREADS);
+        let known = self.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
+        Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
     }
 
     /// Threads that the options ask for, looked up where those have changed.

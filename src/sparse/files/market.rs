@@ -233,7 +233,7 @@ impl Read<'_> {
             (to.rows[k], to.cols[k], to.values[k]) = (I::of(i), I::of(j), value);
             Ok(())
         })?;
-        matrix(&mut entries, symmetry, [self.rows, self.cols], |k| self.line_of(k), workers)
+        matrix(entries, symmetry, [self.rows, self.cols], |k| self.line_of(k), workers)
     }
 
     /// By columns; of a triangle the lower one, without the diagonal where it is skew.

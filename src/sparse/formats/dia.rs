@@ -53,7 +53,7 @@ impl Dia {
     pub fn of<I: Index>(a: &Csr<I>, offset: Vec<i64>, workers: &mut Workers) -> Result<Self> {
         let rows = a.rows();
         let mut val = zeroed(offset.len() * rows, DIA)?;
-        let cut = cut(rows, workers.pieces(size_of_val(&*val)));
+        let cut = cut(rows, workers.pieces_across(rows, size_of_val(&*val)));
         workers.each(across(&mut val, rows, cut)?, |(part, mut diagonals)| {
             for i in part.clone() {
                 let mut places = offset.iter().zip(&mut diagonals);

@@ -24,24 +24,32 @@ pub fn size<I: Index>(a: &Csr<I>) -> Size {
     size
 }
 
+/// The slots of these rows.
+fn fill<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item = (&'s mut [I], &'s mut [f64])>) {
+    for (slot, (col, val)) in slots.enumerate() {
+        for (i, (col, val)) in rows.clone().zip(col.iter_mut().zip(val)) {
+            if slot < a.len(i) {
+                (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
+            } else {
+                *col = I::of(i.min(a.cols - 1));
+            }
+        }
+    }
+}
+
 impl<I: Index> Ell<I> {
     pub fn of(a: &Csr<I>, workers: &mut Workers) -> Result<Self> {
         let (rows, width) = (a.rows(), a.longest_row());
         let (mut col, mut val) = (zeroed(rows * width, ELL)?, zeroed(rows * width, ELL)?);
-        let pieces = workers.pieces(size_of_val(&*val));
-        let of_col = across(&mut col, rows, cut(rows, pieces))?;
-        let of_val = across(&mut val, rows, cut(rows, pieces))?;
-        workers.each(of_col.into_iter().zip(of_val), |((part, col), (_, val))| {
-            for (slot, (col, val)) in col.into_iter().zip(val).enumerate() {
-                for (i, (col, val)) in part.clone().zip(col.iter_mut().zip(val)) {
-                    if slot < a.len(i) {
-                        (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
-                    } else {
-                        *col = I::of(i.min(a.cols - 1));
-                    }
-                }
-            }
-        })?;
+        let pieces = workers.pieces_across(rows, size_of_val(&*val));
+        if pieces == 1 {
+            fill(a, 0..rows, col.chunks_mut(rows.max(1)).zip(val.chunks_mut(rows.max(1))));
+        } else {
+            let of_col = across(&mut col, rows, cut(rows, pieces))?;
+            let of_val = across(&mut val, rows, cut(rows, pieces))?;
+            let parts = of_col.into_iter().zip(of_val);
+            workers.each(parts, |((part, col), (_, val))| fill(a, part, col.into_iter().zip(val)))?;
+        }
         Ok(Self { rows, col, val })
     }
 

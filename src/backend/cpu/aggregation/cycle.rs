@@ -2,8 +2,8 @@
 //! image after it; the coarse system by two steps of flexible CG at most (K-cycle) on the upper levels, by the cycle
 //! alone (V) below and where a level has more than half the couplings of the one before, and exactly on the coarsest.
 
-use super::level::{Level, Run};
-use crate::backend::aggregation::{Choices, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT};
+use super::level::{CHUNK, Level, Run};
+use crate::backend::aggregation::{Choices, Couplings, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT};
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::{Noted, max_abs};
@@ -19,8 +19,6 @@ const ENOUGH: f64 = 0.25;
 const SMALL: usize = 1000;
 /// Below this many rows a level and those below it are left to member 0: barriers cost more than the work.
 const WORTH_A_TEAM: usize = 4096;
-/// Rows of a chunk of the first level's vectors.
-const CHUNK: usize = 2048;
 
 /// What ends the levels.
 enum Last<V> {
@@ -50,8 +48,9 @@ impl<V: Real + Number> Cycle<V> {
             true => Ordered::natural(coarsest.rows()),
             false => Ordered::of(matrices[k], choices.order),
         };
-        // A component is singular where the coarsest level says so, too, and that has few rows.
-        let may_be = Means::of(coarsest)?.is_some();
+        // A singular component is one on the coarsest level, too, or becomes a single row before.
+        let is_one_row = |c: &&Couplings| c.diagonal.contains(&0.0);
+        let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest)?.is_some();
         let mut means = if may_be { Means::of(matrices[0])? } else { None };
         let mut order = order_of(0)?;
         let row = collected(order.row.iter().copied(), WHAT)?;

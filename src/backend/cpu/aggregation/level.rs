@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Rows of a chunk, over which sums are noted.
-const CHUNK: usize = 2048;
+pub const CHUNK: usize = 2048;
 
 /// A level.
 pub struct Level<V: Number> {

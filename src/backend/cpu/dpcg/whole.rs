@@ -4,7 +4,7 @@ use super::cell::{CellCentred, Walker};
 use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::Vertex;
-use crate::backend::aggregation::{Choices, Couplings, Hierarchy, Rules};
+use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Rules};
 use crate::backend::cpu::aggregation::Cycle;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::error::Result;
@@ -53,6 +53,14 @@ impl Whole {
         a: &SevenPoints,
         team: &mut Team,
     ) -> Result<Option<Self>> {
+        let previous = match preconditioner {
+            Preconditioner::Multigrid { vertex: true, .. } => previous,
+            // Its memory first.
+            _ => {
+                drop(previous);
+                None
+            }
+        };
         Ok(Some(match preconditioner {
             Preconditioner::Incomplete { omega } => Self::Incomplete(Incomplete::factorize(a, omega)?),
             Preconditioner::Multigrid { vertex: true, sweeps, single, .. } => {
@@ -116,14 +124,11 @@ impl Whole {
     }
 }
 
-/// Cells that are factorized, not aggregated.
-const COARSEST: usize = 128;
-
 fn aggregated<V: Real + Number>(a: &SevenPoints, passes: usize, team: &Team) -> Result<Cycle<V>> {
     let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
     let workers = &mut Workers::new(team.members());
     let couplings = Couplings::of_cells(a, scale)?;
-    let hierarchy = Hierarchy::of(couplings, scale, &Rules { kappa: 12.0, passes }, COARSEST, workers)?;
+    let hierarchy = Hierarchy::of(couplings, scale, &Rules::passes(passes), COARSEST, workers)?;
     Cycle::new(&hierarchy, &Choices::PARALLEL, workers)
 }
 

@@ -69,7 +69,7 @@ impl<'a, 'w> Data<'a, 'w> {
                 format!("the diagonal of a skew-symmetric matrix is 0, got {}", entries.values[k]),
             ));
         }
-        let matrix = matrix(&mut entries, symmetry, [rows, cols], line_of, self.workers)?;
+        let matrix = matrix(entries, symmetry, [rows, cols], line_of, self.workers)?;
         Ok(Loaded { matrix: boxed(matrix, "a matrix")?, vectors })
     }
 
@@ -156,6 +156,7 @@ impl<'a, 'w> Data<'a, 'w> {
         self.read(&fields, &mut numbers, |field, card, line| {
             field.whole(card).ok_or_else(|| at(line, format!("{} is no pointer", shown(field.of(card)))))
         })?;
+        // All were read before any is looked at: a number that is none is told first.
         let mut least = 1;
         for (k, &number) in numbers.iter().enumerate() {
             let wrong = |reason| Err(at(first + k / fields.len(), reason));

@@ -1,7 +1,7 @@
 //! Multigrid by aggregation.
 
 use super::apply::Apply;
-use crate::backend::aggregation::{Choices, Hierarchy, Rules};
+use crate::backend::aggregation::{COARSEST, Choices, Hierarchy, Rules};
 use crate::backend::cpu::aggregation::Cycle;
 use crate::error::{Error, Result};
 use crate::runtime::number::Real;
@@ -9,9 +9,6 @@ use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
 use crate::sparse::{Csr, Index};
-
-/// Rows that are factorized, not aggregated.
-const COARSEST: usize = 128;
 
 /// A cycle.
 pub struct Aggregated<V: Number> {
@@ -35,7 +32,7 @@ fn rules<I: Index>(a: &Csr<I>) -> Rules {
     /// Entries of a row on average, from which on three passes of pairs are made: those of 7 points in space.
     const MANY: f64 = 6.5;
     let mean = a.col.len() as f64 / a.rows().max(1) as f64;
-    Rules { kappa: 12.0, passes: if mean < MANY { 2 } else { 3 } }
+    Rules::passes(if mean < MANY { 2 } else { 3 })
 }
 
 impl<V: Real + Number> Apply for Aggregated<V> {
