@@ -148,13 +148,14 @@ fn auto_takes_what_fits_the_matrix() {
     }
 }
 
-/// Aggregation from 100,000 rows on, where most off-diagonals are negative; here those of two directions are not.
+/// Aggregation from 100,000 rows on, where most off-diagonals are negative; here those of two directions are not. In the
+/// order of the rows a sweep makes it 11 iterations, by colours, as a team has it, 12.
 #[test]
 fn auto_takes_aggregation_for_large_matrices() {
     let large = named("poisson3d_47");
     let mut signs = named("poisson3d_47");
     signs.entries.iter_mut().filter(|e| [1, 47].contains(&e.0.abs_diff(e.1))).for_each(|e| e.2 = 1.0);
-    for (a, wanted, most) in [(large, AMG, 11), (signs, IC0, 60)] {
+    for (a, wanted, most) in [(large, AMG, 12), (signs, IC0, 60)] {
         let (solver, b) = (a.solver(), rhs(a.rows));
         let mut x = vec![0.0; a.rows];
         solver.factorize().unwrap();
