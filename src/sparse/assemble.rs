@@ -249,7 +249,7 @@ impl<I: Index> Triplets<I> {
             last = Some((i, j));
         });
         accumulate(&mut ptr);
-        if ascending {
+        if ascending && ptr[rows] == values.len() {
             return Ok(Csr { cols, ptr, col: of_col, val: values });
         }
         let mut entries: Vec<(I, N)> = zeroed(ptr[rows], PLACES)?;

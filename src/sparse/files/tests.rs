@@ -138,3 +138,14 @@ fn a_team_reads_cards_as_one_thread_does() {
     let short = &all[..all.len() - 2];
     assert!(same_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
 }
+
+/// An upper triangle whose entries and mirrors, in turn, ascend.
+#[test]
+fn mirrors_that_ascend() {
+    let bits = |values: [f64; 3]| values.map(f64::to_bits);
+    for (head, values) in [("symmetric", [3.0, 4.0, 4.0]), ("skew-symmetric", [0.0, 4.0, -4.0])] {
+        let head = format!("%%MatrixMarket matrix coordinate real {head}");
+        let lines = [head, "2 2 2".to_owned(), format!("1 1 {}", values[0]), "1 2 4".to_owned()];
+        assert_eq!(same_for_any_threads(&lines), format!("[0, 2, 3] [0, 1, 0] {:?}", bits(values)));
+    }
+}
