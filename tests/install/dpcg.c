@@ -183,7 +183,8 @@ static void misuse(problem *p) {
     CHECK(dpcg_set_regions(NULL, p->labels) == RRB_ERR_NULL && dpcg_solve(NULL, p->b, p->x) == RRB_ERR_NULL);
     CHECK(dpcg_create(NX, NY, NZ, &h) == RRB_OK && dpcg_solve(h, p->b, p->x) == RRB_ERR_STATE);
     CHECK(dpcg_set_options(h, "levels=3") == RRB_ERR_OPTION && contains("it is one of rrb_"));
-    CHECK(dpcg_set_int(h, RRB_OPT_PRECONDITIONER, RRB_PRECONDITIONER_SSOR) == RRB_ERR_ARGUMENT && contains("7 (amg), got 8"));
+    CHECK(dpcg_set_int(h, RRB_OPT_PRECONDITIONER, RRB_PRECONDITIONER_SSOR) == RRB_ERR_ARGUMENT);
+    CHECK(contains("7 (amg), got 8"));
     CHECK(dpcg_set_int(h, RRB_OPT_LEADING_PLANE, NX * NY - 1) == RRB_ERR_ARGUMENT && contains("leading_plane"));
     p->labels[2 * NX * NY + NX + 3] = -2;
     CHECK(dpcg_set_regions(h, p->labels) == RRB_ERR_ARGUMENT && contains("got -2 at (3, 1, 2)"));
