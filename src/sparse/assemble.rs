@@ -26,16 +26,7 @@ impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
 impl<I: Index> Assembled<I> {
     /// The pattern of `given` entries; values are zero.
     pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit, workers: &mut Workers) -> Result<Self> {
-        let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
-        check_there(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
-        let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
-        let (mut last, mut ascending) = (None, true);
-        visit(&mut |i, j| {
-            ptr[i + 1] += 1;
-            ascending &= last < Some((i, j));
-            last = Some((i, j));
-        });
-        accumulate(&mut ptr);
+        let (mut ptr, ascending) = counted(rows, &visit)?;
         let mut col = Vec::new();
         reserve(&mut col, given, PLACES)?;
         let slots = if ascending {
@@ -91,6 +82,21 @@ impl<I: Index> Assembled<I> {
             + of(col.capacity(), size_of::<I>())
             + of(val.capacity(), size_of::<f64>())
     }
+}
+
+/// Where rows begin, and the end; whether entries ascend, row by row.
+fn counted(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
+    let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
+    check_there(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
+    let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
+    let (mut last, mut ascending) = (None, true);
+    visit(&mut |i, j| {
+        ptr[i + 1] += 1;
+        ascending &= last < Some((i, j));
+        last = Some((i, j));
+    });
+    accumulate(&mut ptr);
+    Ok((ptr, ascending))
 }
 
 /// Sorts the entries of each row; `ptr` are then the rows without duplicates, and the answer is where each entry is.
@@ -240,15 +246,7 @@ impl<I: Index> Triplets<I> {
                 }
             }
         };
-        check_there((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
-        let mut ptr: Vec<usize> = zeroed(rows + 1, ROW_POINTERS)?;
-        let (mut last, mut ascending) = (None, true);
-        visit(&mut |i, j, _| {
-            ptr[i + 1] += 1;
-            ascending &= last < Some((i, j));
-            last = Some((i, j));
-        });
-        accumulate(&mut ptr);
+        let (mut ptr, ascending) = counted(rows, |see| visit(&mut |i, j, _| see(i, j)))?;
         if ascending && ptr[rows] == values.len() {
             return Ok(Csr { cols, ptr, col: of_col, val: values });
         }
