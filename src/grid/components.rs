@@ -35,6 +35,11 @@ impl Components {
         if self.projected { self.size.len() } else { 0 }
     }
 
+    /// The first node of a singular component that nobody projects.
+    pub fn refused(&self) -> Option<&(usize, usize)> {
+        self.first_node.first().filter(|_| !self.projected)
+    }
+
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
         self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()

@@ -72,7 +72,7 @@ choices! {
     /// How numbers of a preconditioner are stored.
     Precision { Auto = 0 "auto", F64 = 1 "f64", F32 = 2 "f32", Bf16 = 3 "bf16", Mixed = 4 "mixed", }
     /// How levels are visited.
-    Cycle { Auto = 0 "auto", V = 1 "v", Amli = 2 "amli", K = 3 "k", }
+    Cycle { Auto = 0 "auto", V = 1 "v", Amli = 2 "amli", K = 3 "k", Aggregation = 4 "aggregation", }
     /// Which block waits for which.
     Method {
         ColouredGaussSeidel = 0 "coloured_gauss_seidel",

@@ -313,7 +313,8 @@ options! {
         "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
         "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
-    CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES); "v: the papers' RRB; amli, k: recursive";
+    CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
+        "v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB, on the CPU";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64); "recursion every so many levels; 0: chosen";
     CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations of a recursion";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
@@ -430,9 +431,9 @@ results! {
     CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
         "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
-    LEVELS = 1100 "levels" RRB false &[], "red eliminations in use";
+    LEVELS = 1100 "levels" RRB false &[], "red eliminations in use; with cycle=aggregation its coarse levels";
     PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "the one in use";
-    CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; amli and v are fixed linear M, k is not";
+    CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; with k and aggregation M changes with r in a solve";
     COMPONENTS = 1103 "components" STENCILS false &[], "connected components of two nodes or more";
     SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "of those, singular ones";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[],

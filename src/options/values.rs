@@ -398,7 +398,7 @@ mod tests {
         );
         assert_eq!(
             sentence(o.set_int(opt::CYCLE, 9).unwrap_err()),
-            "cycle must be one of 0 (auto), 1 (v), 2 (amli), 3 (k), got 9"
+            "cycle must be one of 0 (auto), 1 (v), 2 (amli), 3 (k), 4 (aggregation), got 9"
         );
         assert_eq!(
             sentence(o.set_text("backend=cdua").unwrap_err()),

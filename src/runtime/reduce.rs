@@ -85,8 +85,14 @@ pub fn pairwise(a: &[f64]) -> f64 {
 /// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top.
 #[inline(always)]
 pub fn max_abs(a: &[f64]) -> f64 {
+    largest(a.iter().copied())
+}
+
+/// The same of what an iterator gives.
+#[inline(always)]
+pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
     const MAGNITUDE: u64 = !(1 << 63);
-    f64::from_bits(a.iter().fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
+    f64::from_bits(a.fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
 }
 
 /// Room for what the members of a team note of rows, or of other things that are one member's each.

@@ -33,7 +33,7 @@ impl Couplings {
     /// Of `scale` times a symmetric matrix with fewer than 2^32 rows.
     pub fn of<I: Index>(s: &Csr<I>, scale: f64, workers: &mut Workers) -> Result<Self> {
         let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
-        let made = workers.map(pieces, |rows| {
+        Self::in_pieces(pieces, workers, |rows| {
             let mut c = Self::with_room(rows.len(), s.ptr[rows.end] - s.ptr[rows.start])?;
             for i in rows {
                 let mut excess = 0.0;
@@ -46,8 +46,7 @@ impl Couplings {
                 c.end_row(excess);
             }
             Ok(c)
-        })?;
-        Self::joined(made)
+        })
     }
 
     /// Of `scale` times the matrix of a box of cells.
@@ -121,8 +120,7 @@ impl Couplings {
         let (starts, members) = members(of, count)?;
         // Each piece has room for all coarse columns: no more of them than threads.
         let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
-        let made = workers.map(pieces, |rows| self.coarse_rows(of, count, (&starts, &members), rows))?;
-        Self::joined(made)
+        Self::in_pieces(pieces, workers, |rows| self.coarse_rows(of, count, (&starts, &members), rows))
     }
 
     /// Rows of P' S P.
@@ -164,9 +162,13 @@ impl Couplings {
         Ok(coarse)
     }
 
-    /// The rows of all parts, one behind another.
-    fn joined(parts: Vec<Result<Self>>) -> Result<Self> {
-        let mut parts = parts.into_iter();
+    /// The rows that `make` makes of all pieces, one behind another.
+    pub fn in_pieces<T: Send>(
+        pieces: impl IntoIterator<Item = T>,
+        workers: &mut Workers,
+        make: impl Fn(T) -> Result<Self> + Sync,
+    ) -> Result<Self> {
+        let mut parts = workers.map(pieces, make)?.into_iter();
         let mut all = parts.next().unwrap_or_else(|| Self::with_room(0, 0))?;
         for part in parts {
             let (part, end) = (part?, all.col.len());

@@ -51,6 +51,8 @@ pub struct Setup {
     pub unit: f64,
     /// Where M recurses.
     pub cycle: Cycle,
+    /// Aggregation in place of the levels; one of them is there for S1.
+    pub aggregates: bool,
 }
 
 impl Setup {
@@ -151,9 +153,13 @@ pub trait RrbBackend: Send {
     fn seconds_transfer(&self) -> f64 {
         0.0
     }
-    /// Red eliminations in use, of those of `setup`, which is the last.
+    /// Red eliminations in use, of those of `setup`, which is the last; with aggregation its coarse levels.
     fn levels(&self, setup: &Setup) -> usize {
         setup.levels
+    }
+    /// Aggregation stands in place of the levels.
+    fn aggregates(&self) -> bool {
+        false
     }
     /// r1/r2/b1/b2 grids in use.
     fn grids(&self) -> usize;
@@ -247,11 +253,7 @@ impl Pivot {
             return Ok(self);
         }
         if !node.may_float && self.d.is_finite() {
-            let reason = format!(
-                "pivot {:e} is not positive: rows sum to zero, and null_space=none leaves them singular",
-                self.d
-            );
-            return Err(Error::matrix(reason, node.level, node.i, node.j));
+            return Err(unprojected_pivot(self.d, node.level, node.i, node.j));
         }
         Err(refused_pivot(self.d, center, node.level, node.i, node.j))
     }
@@ -269,6 +271,12 @@ impl Pivot {
         }
         Ok(rounded)
     }
+}
+
+/// The sentence about the last pivot of a singular component that nobody projects.
+pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
+    let reason = format!("pivot {d:e} is not positive: rows sum to zero, and null_space=none leaves them singular");
+    Error::matrix(reason, level, i, j)
 }
 
 /// The sentence about a refused pivot at node (i, j) of the finest grid.

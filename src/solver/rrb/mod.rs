@@ -235,7 +235,7 @@ impl Rrb {
         around: Around,
     ) -> Result<Outcome> {
         let short = self.done.precision != Precision::F64;
-        let definite = self.backend.recursion().kind == Kind::V;
+        let definite = self.done.cycle == options::Cycle::V;
         let control = Control::new(options, seen(&self.inspection), short, definite, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
         self.done.cycle = cycle_in_use(&*self.backend);
@@ -307,6 +307,9 @@ impl Places for Components {
 }
 
 fn cycle_in_use(backend: &dyn RrbBackend) -> options::Cycle {
+    if backend.aggregates() {
+        return options::Cycle::Aggregation;
+    }
     match backend.recursion().kind {
         Kind::V => options::Cycle::V,
         Kind::Amli => options::Cycle::Amli,

@@ -21,7 +21,7 @@ const WORTH_A_DEVICE: usize = 10_000;
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
 /// the CPU.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && !wants_k(options))
+    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && wants_on_host(options).is_none())
 }
 
 /// What is asked about a matrix.
@@ -50,6 +50,8 @@ pub struct Plan<'a> {
     pub storage: Storage,
     /// The cycle, but where another turns out to be better.
     pub cycle: Cycle,
+    /// Aggregation in place of the levels.
+    aggregates: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -63,10 +65,9 @@ impl<'a> Plan<'a> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
         }
-        if machine.is_device() {
-            check_offered(options)?;
-        }
-        let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never);
+        check_offered(options, machine)?;
+        let aggregates = aggregates(options);
+        let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let singular = components.singular() > 0;
         Ok(Self {
             a,
@@ -79,6 +80,7 @@ impl<'a> Plan<'a> {
             largest: findings.center_max,
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular),
             cycle: choose_cycle(a.grid, options, singular)?,
+            aggregates,
         })
     }
 
@@ -95,9 +97,15 @@ impl<'a> Plan<'a> {
     /// How to factorize in this format with this cycle.
     pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
         let (a, options, block) = (self.a, self.options, self.look.block);
-        let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
-        check_cost(a.grid, &cycle, levels)?;
-        let grids = choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block);
+        let (levels, grids) = match self.aggregates {
+            // The level that leaves S1, and its grid.
+            true => (1, 1),
+            false => {
+                let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
+                check_cost(a.grid, &cycle, levels)?;
+                (levels, choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block))
+            }
+        };
         let amli = options.is(opt::CYCLE, options::Cycle::Amli);
         let mut setup = Setup {
             levels,
@@ -114,8 +122,9 @@ impl<'a> Plan<'a> {
             fused: options.is(opt::FUSION, options::Fusion::On),
             storage,
             single: false,
-            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(self.largest) },
+            unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
             cycle,
+            aggregates: self.aggregates,
         };
         // On S1 of a regular matrix, whose first grid is not the last, and on the CPU.
         let mixed = self.single && options.is(opt::PRECISION, Precision::Mixed);
@@ -124,19 +133,33 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn wants_k(options: &Options) -> bool {
-    options.is(opt::CYCLE, options::Cycle::K)
+fn aggregates(options: &Options) -> bool {
+    options.is(opt::CYCLE, options::Cycle::Aggregation)
 }
 
-/// What the device has not got.
-fn check_offered(options: &Options) -> Result<()> {
-    if wants_k(options) {
-        return Err(Error::Unsupported(
-            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu"
-                .to_owned(),
-        ));
+/// What is asked for that the device has not got, and why.
+fn wants_on_host(options: &Options) -> Option<&'static str> {
+    match options.choice(opt::CYCLE) {
+        options::Cycle::K => Some(
+            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu",
+        ),
+        options::Cycle::Aggregation => Some("cycle=aggregation is offered on the CPU alone: use backend=cpu, or auto"),
+        _ => None,
     }
-    Ok(())
+}
+
+/// Refuses what a backend has not got.
+fn check_offered(options: &Options, machine: Machine) -> Result<()> {
+    let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
+    let refused = match wants_on_host(options) {
+        sentence if machine.is_device() => sentence,
+        sentence if machine.backend == options::Backend::Reference && aggregates(options) => sentence,
+        _ if aggregates(options) && short => {
+            Some("cycle=aggregation keeps no number in bf16: use precision=f32 (auto) or f64")
+        }
+        _ => None,
+    };
+    refused.map_or(Ok(()), |sentence| Err(Error::Unsupported(sentence.to_owned())))
 }
 
 /// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by
@@ -154,6 +177,8 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
         Precision::F64 => Storage::F64,
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
+        // Both cycle and sums of CG are scaled, so that f32 takes as many iterations as f64 at any contrast.
+        Precision::Auto if aggregates(options) => Storage::F32,
         Precision::Auto => {
             let plain = papers_default(options) && grid.nodes() >= SMALL && !singular;
             if plain && high <= CONTRAST_FOR_SHORT * low { Storage::Bf16 } else { Storage::F64 }
@@ -184,6 +209,7 @@ fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> 
         options::Cycle::V => Some(Kind::V),
         options::Cycle::Amli => Some(Kind::Amli),
         options::Cycle::K => Some(Kind::K),
+        options::Cycle::Aggregation => Some(Kind::V),
         options::Cycle::Auto if singular || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
         options::Cycle::Auto => None,
     };

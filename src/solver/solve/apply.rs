@@ -21,6 +21,7 @@ pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     }
     s.reduce();
     s.residual_from_rhs();
+    s.be_linear();
     s.precondition();
     s.take_z();
     let mut largest = s.back_substitute();

@@ -1,16 +1,16 @@
 //! The cycle: z = B r, about A^-1 r (Notay 2010). One sweep of Gauss-Seidel before the coarser level and its mirror
 //! image after it; the coarse system by two steps of flexible CG at most (K-cycle) on the upper levels, by the cycle
 //! alone (V) below and where a level has more than half the couplings of the one before, and exactly on the coarsest.
+//! Where B is to be a linear map two Chebyshev steps with fixed bounds stand in place of CG on all levels (AMLI).
 
-use super::level::{CHUNK, Level, Run};
+use super::level::{CHUNK, Level, Run, Visits, Way};
 use crate::backend::aggregation::{Choices, Couplings, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT};
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::Real;
-use crate::runtime::reduce::{Noted, max_abs};
+use crate::runtime::reduce::{Noted, largest, max_abs};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// The first step of a coarse solve is enough where it leaves at most this part of the residual.
@@ -19,6 +19,12 @@ const ENOUGH: f64 = 0.25;
 const SMALL: usize = 1000;
 /// Below this many rows a level and those below it are left to member 0: barriers cost more than the work.
 const WORTH_A_TEAM: usize = 4096;
+
+/// Bounds of the eigenvalues of B A on every level. Below `HIGH` = 1 + 1 / T2((HIGH + LOW) / (HIGH - LOW)) they stay
+/// there, whatever those of the coarser level below `HIGH` are, and B is definite, since smoothing contracts in the norm
+/// of A; `LOW` is what the bound of mu leaves, with room.
+const LOW: f64 = 0.3;
+const HIGH: f64 = 1.225;
 
 /// What ends the levels.
 enum Last<V> {
@@ -57,7 +63,11 @@ impl<V: Real + Number> Cycle<V> {
         let mut levels: Vec<Level<V>> = Vec::new();
         for (k, matrix) in matrices.iter().enumerate() {
             let few = levels.last().is_none_or(|before| matrix.col.len() <= before.rows.couplings() / 2 + SMALL);
-            let twice = k > 0 && few && choices.is_solved_twice(k, matrix.rows());
+            let visits = match few && k > 0 {
+                true if choices.is_solved_twice(k, matrix.rows()) => Visits::Two,
+                true => Visits::TwoIfLinear,
+                false => Visits::One,
+            };
             let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregate[..]);
             let (coarser, next) = match aggregate {
                 Some(of) => (means.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
@@ -65,7 +75,7 @@ impl<V: Real + Number> Cycle<V> {
             };
             let own = std::mem::replace(&mut means, coarser).map(|m| m.in_order(&order.row)).transpose()?;
             let aggregate = aggregate.map(|of| (of, &next.place[..]));
-            push(&mut levels, Level::new(matrix, &order, aggregate, own, twice, workers)?, WHAT)?;
+            push(&mut levels, Level::new(matrix, &order, aggregate, own, visits, workers)?, WHAT)?;
             order = next;
         }
         let last = match is_exact {
@@ -81,33 +91,36 @@ impl<V: Real + Number> Cycle<V> {
         self.row.len()
     }
 
-    /// to = B from, scaled so that the squares of large and small vectors fit; `to` gives some of its values to write.
-    /// All members of a team call it together. Barriers stand before it and at its end.
-    pub fn apply<'t>(&self, me: &Me, from: &[f64], to: impl Fn(Range<usize>) -> &'t mut [f64]) {
+    /// Calls row i of the matrix by the place at which its values stand.
+    pub fn take_places(&mut self, place: impl Fn(usize) -> u32) {
+        self.row.iter_mut().for_each(|i| *i = place(*i as usize));
+    }
+
+    /// Tells `to` of z = B r row by row, with r `from` the same place and scaled so that the squares of large and small
+    /// vectors fit. All members of a team call it together, and each has rows of its own. Barriers stand before it and
+    /// at its end.
+    pub fn apply(&self, me: &Me, way: Way, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let noted = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
-            let part = &from[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
+            let part = &self.row[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
             // SAFETY: a chunk of this member, noted once.
-            unsafe { noted.note(chunk, [max_abs(part)]) };
+            unsafe { noted.note(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
         }
         let [all] = noted.all(Some(*me));
         let largest = max_abs(all);
         let (first, rows) = (&self.levels[0], &self.row[own.clone()]);
-        let value = |z: V| largest * (self.scale * z.wide());
         if largest > 0.0 && largest.is_finite() {
             // SAFETY: rows of this member.
             let r = unsafe { first.r.slice_mut(own.start, own.len()) };
-            r.iter_mut().zip(rows).for_each(|(r, &i)| *r = V::narrow(from[i as usize] / largest));
+            r.iter_mut().zip(rows).for_each(|(r, &i)| *r = V::narrow(from(i as usize) / largest));
             me.barrier();
-            self.cycle(0, &mut Run::new(*me), &first.z);
+            self.cycle(0, &mut Run::new(*me, way), &first.z);
             // SAFETY: nobody writes z until the next cycle.
             let z = unsafe { first.z.slice(own.start, own.len()) };
-            for (&i, &z) in rows.iter().zip(z) {
-                to(i as usize..i as usize + 1)[0] = value(z);
-            }
+            rows.iter().zip(z).for_each(|(&i, z)| to(i as usize, largest * (self.scale * z.wide())));
         } else {
-            to(own).fill(largest);
+            rows.iter().for_each(|&i| to(i as usize, largest));
         }
         me.barrier();
     }
@@ -143,21 +156,29 @@ impl<V: Real + Number> Cycle<V> {
         }
     }
 
-    /// z, about A^-1 r on level k; r is spent. With c = B r, v = A c and r' = r - (c'r / c'v) v, then d = B r', z
-    /// minimises the energy of the error over c and d (Notay 2008). Barriers stand before it and at its end.
+    /// z, about A^-1 r on level k; r is spent. Barriers stand before it and at its end.
     fn solve(&self, k: usize, run: &mut Run) {
         let own = &self.levels[k];
         if run.me.members > 1 && own.len() < WORTH_A_TEAM {
             if run.me.index == 0 {
-                self.solve(k, &mut Run::new(run.me.alone()));
+                self.solve(k, &mut Run::new(run.me.alone(), run.way));
             }
             return run.me.barrier();
         }
         own.remove_means(&run.me);
         let is_exact = k + 1 == self.levels.len() && matches!(self.last, Last::Exact(_));
-        if !own.twice || is_exact {
-            return self.cycle(k, run, &own.z);
+        match run.way {
+            _ if is_exact => self.cycle(k, run, &own.z),
+            Way::Flexible if own.visits == Visits::Two => self.solve_twice(k, run),
+            Way::Linear if own.visits != Visits::One => self.solve_by_bounds(k, run),
+            _ => self.cycle(k, run, &own.z),
         }
+    }
+
+    /// K: with c = B r, v = A c and r' = r - (c'r / c'v) v, then d = B r', z minimises the energy of the error over c
+    /// and d (Notay 2008).
+    fn solve_twice(&self, k: usize, run: &mut Run) {
+        let own = &self.levels[k];
         let before = own.norm2(run);
         self.cycle(k, run, &own.c);
         let [rho, residual] = own.multiply(run, &own.c);
@@ -175,6 +196,20 @@ impl<V: Real + Number> Cycle<V> {
         let beta = energy - gamma * gamma / rho;
         let second = if beta > 0.0 { residual / beta } else { 0.0 };
         own.combine(&run.me, first - gamma * second / rho, second);
+    }
+
+    /// AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`], with c = B r and d = B (r - A c / t).
+    fn solve_by_bounds(&self, k: usize, run: &mut Run) {
+        let own = &self.levels[k];
+        let (t, h) = (0.5 * (LOW + HIGH), 0.5 * (HIGH - LOW));
+        let q = h / t;
+        let p = 1.0 / (2.0 / q - q);
+        self.cycle(k, run, &own.c);
+        own.multiply(run, &own.c);
+        own.subtract(run, 1.0 / t);
+        own.remove_means(&run.me);
+        self.cycle(k, run, &own.z);
+        own.combine(&run.me, (1.0 + p * q) / t, 2.0 * p / h);
     }
 
     pub fn bytes(&self) -> usize {

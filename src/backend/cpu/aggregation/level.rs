@@ -26,8 +26,7 @@ pub struct Level<V: Number> {
     aggregate: Vec<u32>,
     /// Where the rows of each coarser row begin, and all of them.
     fine: (Vec<usize>, Vec<u32>),
-    /// Two cycles solve its system.
-    pub twice: bool,
+    pub visits: Visits,
     means: Option<Mutex<Means>>,
     noted: Noted,
     pub r: Shared<V>,
@@ -39,16 +38,35 @@ pub struct Level<V: Number> {
     pub v: Shared<V>,
 }
 
+/// What a coarse system is solved by, where it is solved by more than the cycle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// Flexible CG: the fewest iterations, and another B for every r.
+    Flexible,
+    /// Chebyshev steps: B is a symmetric positive definite matrix.
+    Linear,
+}
+
+/// Cycles that solve its system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Visits {
+    One,
+    /// Two where the whole is to be linear.
+    TwoIfLinear,
+    Two,
+}
+
 /// A member in a cycle.
 pub struct Run<'a> {
     pub me: Me<'a>,
+    pub way: Way,
     /// Counts reductions.
     turn: usize,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(me: Me<'a>) -> Self {
-        Self { me, turn: 0 }
+    pub fn new(me: Me<'a>, way: Way) -> Self {
+        Self { me, way, turn: 0 }
     }
 }
 
@@ -59,7 +77,7 @@ impl<V: Real + Number> Level<V> {
         order: &Ordered,
         aggregate: Option<(&[u32], &[u32])>,
         means: Option<Means>,
-        twice: bool,
+        visits: Visits,
         workers: &mut Workers,
     ) -> Result<Self> {
         let n = c.rows();
@@ -80,10 +98,10 @@ impl<V: Real + Number> Level<V> {
             r: room(true)?,
             z: room(true)?,
             left: room(aggregate.is_some())?,
-            c: room(twice)?,
-            v: room(twice)?,
+            c: room(visits != Visits::One)?,
+            v: room(visits != Visits::One)?,
             aggregate: aggregate_of,
-            twice,
+            visits,
         })
     }
 

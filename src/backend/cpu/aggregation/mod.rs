@@ -9,3 +9,4 @@ mod rows;
 mod tests;
 
 pub use cycle::Cycle;
+pub use level::Way;

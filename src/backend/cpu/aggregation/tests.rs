@@ -1,7 +1,7 @@
 //! Hierarchy and cycle beside those of an independent program (its variants of sequential pairs, natural order,
 //! K-cycle in f32), on matrices of the collections and of 7 points in a cube; and by colours.
 
-use super::cycle::Cycle;
+use super::{Cycle, Way};
 use crate::backend::aggregation::{Choices, Couplings, Hierarchy, Order, Rules};
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
@@ -63,8 +63,8 @@ impl<V: Real + Number> Applied<V> {
         unsafe { from.slice_mut(0, r.len()) }.copy_from_slice(r);
         // SAFETY: nobody writes `from`; members write rows of `to` of their own.
         let work = |me: Me| unsafe {
-            let n = cycle.rows();
-            cycle.apply(&me, from.slice(0, n), |rows| to.slice_mut(rows.start, rows.len()));
+            let from = from.slice(0, cycle.rows());
+            cycle.apply(&me, Way::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
         };
         team.run(work, work).unwrap();
         // SAFETY: as above.

@@ -5,7 +5,7 @@ use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::Vertex;
 use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Rules};
-use crate::backend::cpu::aggregation::Cycle;
+use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::error::Result;
 use crate::grid::cells::{Cells, SevenPoints};
@@ -103,8 +103,8 @@ impl Whole {
                 Self::Incomplete(incomplete) => incomplete.apply(me, turn, a, r, z),
                 Self::Cell32(grids) => grids.apply(&turns.walker, a, r, z, norm),
                 Self::Cell64(grids) => grids.apply(&turns.walker, a, r, z, norm),
-                Self::Aggregates32(cycle) => cycle.apply(&me, r.range(&all), |cells| z.range_mut(&cells)),
-                Self::Aggregates64(cycle) => cycle.apply(&me, r.range(&all), |cells| z.range_mut(&cells)),
+                Self::Aggregates32(cycle) => apply(cycle, &me, r.range(&all), z),
+                Self::Aggregates64(cycle) => apply(cycle, &me, r.range(&all), z),
             }
         }
         None
@@ -130,6 +130,16 @@ fn aggregated<V: Real + Number>(a: &SevenPoints, passes: usize, team: &Team) -> 
     let couplings = Couplings::of_cells(a, scale)?;
     let hierarchy = Hierarchy::of(couplings, scale, &Rules::passes(passes), COARSEST, workers)?;
     Cycle::new(&hierarchy, &Choices::PARALLEL, workers)
+}
+
+/// z = B r.
+///
+/// # Safety
+/// As for [`Whole::apply`].
+unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Field) {
+    // SAFETY: as the caller promised; the cycle gives each cell to one member.
+    let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };
+    cycle.apply(me, Way::Flexible, |i| r[i], to);
 }
 
 fn vertex(

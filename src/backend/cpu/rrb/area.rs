@@ -80,6 +80,29 @@ impl<T: Number> Area<T> {
         start as usize
     }
 
+    /// Where the value of (I, J) stands.
+    pub fn place(&self, row: usize, column: usize) -> usize {
+        self.start(row as isize, column as isize)
+    }
+
+    /// The value at a place.
+    ///
+    /// # Safety
+    /// Nobody may write it meanwhile.
+    pub unsafe fn at(&self, place: usize) -> T {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice(place, 1)[0] }
+    }
+
+    /// Writes the value at a place.
+    ///
+    /// # Safety
+    /// Nobody may use it meanwhile.
+    pub unsafe fn set(&self, place: usize, value: T) {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice_mut(place, 1)[0] = value };
+    }
+
     /// The cx values of row J from I = shift on.
     ///
     /// # Safety

@@ -108,13 +108,16 @@ impl<F: Format> PackedGrid<F> {
             Some(_) if shape.schur && F::SHORT => (Four::absent()?, Four::absent()?),
             Some(_) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
             Some(Vectors { x, p: Some(p), .. }) if F::SHORT => (Four::clone(x), Four::clone(p)),
+            Some(_) if shape.aggregates => (Four::absent()?, Four::absent()?),
             Some(Vectors { x, .. }) => (Four::clone(x), Four::eliminated(&layout, true)?),
             None => (all()?, if pivots { Four::eliminated(&layout, true)? } else { Four::absent()? }),
         };
         // Those of S1 in single precision are made in windows.
         let wide = !(first && shape.schur && F::SINGLE);
-        let straight_couplings = Straight::zeroed(&layout, own_reds && straight)?;
-        let black_diagonal = Diagonal::zeroed(&layout, wide && straight)?;
+        // Aggregation has S1 here, where CG runs on that.
+        let levels = !shape.aggregates;
+        let straight_couplings = Straight::zeroed(&layout, own_reds && straight && levels)?;
+        let black_diagonal = Diagonal::zeroed(&layout, wide && straight && (levels || shape.schur))?;
         let sweep = match (of_type(&straight_couplings), of_type(&black_diagonal), of_type(&inverse)) {
             (Some(straight), Some(diagonal), Some(pivot)) => Sweep {
                 straight: Straight::clone(straight),
@@ -138,10 +141,10 @@ impl<F: Format> PackedGrid<F> {
             excess,
             straight: straight_couplings,
             corners,
-            red_diagonal: Diagonal::zeroed(&layout, corners && reds)?,
+            red_diagonal: Diagonal::zeroed(&layout, corners && reds && levels)?,
             black_diagonal,
-            b1_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
-            b2_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
+            b1_distant: Distant::zeroed(&layout, wide && passing.is_none() && (levels || shape.schur))?,
+            b2_distant: Distant::zeroed(&layout, wide && passing.is_none() && (levels || shape.schur))?,
             passing,
             z,
             layout,

@@ -2,10 +2,13 @@
 //!
 //! Each may use those before it: `number` (formats of M), `area` (arrays that a team shares) and `neighbours` (geometry
 //! of the four colours), `loops` and `loops_setup` (over a row), `spread` (natural rows to colours), `system` (A and
-//! S1), `windows` (arrays of rows in work), `levels` (grids and their sweeps), `making`, `projection`, `packed` (the
-//! data of a factorization), `sweeps` (fused), `cycle`; then `factor` (a factorization) and `iteration` (a solve).
+//! S1), `couplings` (of these, for aggregation), `windows` (arrays of rows in work), `levels` (grids and their sweeps),
+//! `making`, `projection`, `packed` (the data of a factorization) with `aggregated` (M in place of the levels), `sweeps`
+//! (fused), `cycle`; then `factor` (a factorization) and `iteration` (a solve).
 
+mod aggregated;
 mod area;
+mod couplings;
 mod cycle;
 mod factor;
 mod iteration;
@@ -36,6 +39,7 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
+use aggregated::Aggregated;
 use factor::Watch;
 use iteration::member::{Caller, Member};
 use number::{Brain, Double, Format, Mixed, Single};
@@ -69,6 +73,13 @@ impl Cpu {
     /// Uses at most `threads`; the team is made when a matrix is large enough for it.
     pub fn new(threads: usize) -> Self {
         Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None }
+    }
+
+    fn aggregated(&self) -> Option<&Aggregated> {
+        match &self.solver {
+            Solver::Packed(packed) => packed.aggregated(),
+            _ => None,
+        }
     }
 
     fn make_team(&mut self, members: usize) -> Result<()> {
@@ -127,6 +138,8 @@ impl RrbBackend for Cpu {
                 }
                 match (fitting, setup.storage) {
                     (Some(fitting), _) => fitting,
+                    // The cycle has its own format.
+                    (None, _) if setup.aggregates => packed::<Double>(shape)?,
                     (None, Storage::F64) => packed::<Double>(shape)?,
                     (None, Storage::F32) => packed::<Single>(shape)?,
                     (None, Storage::Bf16) if setup.single => packed::<Mixed>(shape)?,
@@ -189,6 +202,14 @@ impl RrbBackend for Cpu {
         }
     }
 
+    fn levels(&self, setup: &Setup) -> usize {
+        self.aggregated().map_or(setup.levels, |aggregated| aggregated.levels)
+    }
+
+    fn aggregates(&self) -> bool {
+        self.aggregated().is_some()
+    }
+
     fn grids(&self) -> usize {
         match &self.solver {
             Solver::Packed(packed) => packed.shape().grids,
@@ -226,6 +247,7 @@ trait PackedSolver: Send {
         program: Program,
     ) -> Result<Outcome>;
     fn recursion(&self) -> Recursion;
+    fn aggregated(&self) -> Option<&Aggregated>;
     fn bytes(&self) -> usize;
 }
 
@@ -236,6 +258,8 @@ impl<F: Format> PackedSolver for Packed<F> {
 
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         self.prepare(setup, components, team.members())?;
+        // Its memory first.
+        self.aggregated = None;
         let context = PivotContext { a, components };
         let shared = &*self;
         let result = team.run(
@@ -243,7 +267,11 @@ impl<F: Format> PackedSolver for Packed<F> {
             |member| shared.factorize_share(member, setup, &context, None),
         )?;
         self.fresh = false;
-        result
+        result?;
+        if setup.aggregates {
+            self.aggregated = Some(Aggregated::new(self, setup, components, team.members())?);
+        }
+        Ok(())
     }
 
     fn factorize_again(
@@ -255,7 +283,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         inspection: &mut Inspection,
     ) -> Result<bool> {
         // Members need the singular components of A while they factorize it: hoped to be none.
-        if self.fresh || !self.projection.is_empty() {
+        if self.fresh || self.aggregated.is_some() || !self.projection.is_empty() {
             return Ok(false);
         }
         inspection.start(team.members())?;
@@ -298,6 +326,10 @@ impl<F: Format> PackedSolver for Packed<F> {
 
     fn recursion(&self) -> Recursion {
         Self::recursion(self)
+    }
+
+    fn aggregated(&self) -> Option<&Aggregated> {
+        self.aggregated.as_ref()
     }
 
     fn bytes(&self) -> usize {

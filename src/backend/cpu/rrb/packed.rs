@@ -1,6 +1,7 @@
 //! What the `cpu` backend keeps: the matrix, the levels on r1/r2/b1/b2 grids, the natural levels below them,
 //! and the vectors.
 
+use super::aggregated::Aggregated;
 use super::area::{Area, Four, of_type};
 use super::levels::{Buffers, PackedGrid, Vectors};
 use super::making::{Making, WORTH_WINDOWS};
@@ -16,7 +17,7 @@ use crate::backend::steps::solve::Inputs;
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
-use crate::grid::levels::Embedding;
+use crate::grid::levels::{Embedding, Grid};
 use crate::runtime::reduce::Noted;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,9 +34,9 @@ const SCRATCH_ROWS: usize = 11;
 /// `precondition`; that fills z, which `first_direction`, `next_direction` and `take_z` read before the next
 /// `multiply`. In these steps members touch rows of their own; others read their rows of z in sweeps alone, for whose
 /// end the sum of `precondition` waits. Padding and border of both are zero, and estimates sweep coarser grids. Fused
-/// stages of an iteration, which are for S1, need both at once.
+/// stages of an iteration, which are for S1, need both at once; so does the flexible beta of aggregation.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
-    if shape.schur { None } else { of_type(q).cloned() }
+    if shape.schur || shape.aggregates { None } else { of_type(q).cloned() }
 }
 
 /// For errors.
@@ -57,6 +58,8 @@ pub struct Packed<F: Format> {
     pub unit: f64,
     /// Not factorized yet.
     pub fresh: bool,
+    /// In place of the levels, where they are not made.
+    pub aggregated: Option<Aggregated>,
     /// Levels below the packed grids; member 0 alone works on them.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
@@ -111,6 +114,10 @@ impl<F: Format> Packed<F> {
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
+        if shape.aggregates {
+            // No level follows the first one.
+            grid = Grid { nx: 1, ny: 1 };
+        }
         let (mut rho_start, mut rows) = (collected([0], "sums of stages")?, 0);
         for grid in &grids {
             rows += grid.layout.cy;
@@ -126,6 +133,7 @@ impl<F: Format> Packed<F> {
                 nine_points: shape.nine_points,
             },
             making: None,
+            aggregated: None,
             schur: Schur::new(
                 &first,
                 &grids[0].black_diagonal,
@@ -136,7 +144,7 @@ impl<F: Format> Packed<F> {
                 grid,
                 embedding,
                 2 * shape.grids,
-                shape.levels,
+                shape.levels.max(2 * shape.grids),
                 &shape.cycle,
                 false,
             )?),
@@ -198,9 +206,14 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
 
-    /// Stages are fused where CG runs on S1 of a regular system.
-    pub fn fused(&self) -> bool {
+    /// Stages that begin and end a solve are fused where CG runs on S1 of a regular system.
+    pub fn fuses_ends(&self) -> bool {
         self.shape.fused && self.shape.schur && self.projection.is_empty()
+    }
+
+    /// Those of an iteration, too, where M has levels.
+    pub fn fused(&self) -> bool {
+        self.fuses_ends() && self.aggregated.is_none()
     }
 
     /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single
@@ -341,6 +354,7 @@ impl<F: Format> Packed<F> {
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
             - self.vectors_in_the_first_grid()
             + self.natural().bytes()
+            + self.aggregated.as_ref().map_or(0, Aggregated::bytes)
             + self.projection.bytes()
     }
 }

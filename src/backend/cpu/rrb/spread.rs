@@ -115,7 +115,11 @@ pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, 
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: as the caller promised.
-    let (even, odd) = unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) };
+    join(layout, unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) }, values);
+}
+
+/// The natural row that even and odd columns make.
+pub fn join<R: Real>(layout: &Layout, (even, odd): (&[R], &[R]), values: &mut [R]) {
     if layout.shift_x == 1 {
         // A single column: it is the odd one.
         values[0] = odd[0];

@@ -32,6 +32,8 @@ pub struct Shape {
     /// CG in single precision.
     single: bool,
     pub cycle: Cycle,
+    /// Aggregation in place of the levels.
+    pub aggregates: bool,
 }
 
 impl Shape {
@@ -47,6 +49,7 @@ impl Shape {
             storage: setup.storage,
             single: setup.single,
             cycle: setup.cycle,
+            aggregates: setup.aggregates,
         }
     }
 

@@ -100,6 +100,10 @@ impl<F: Format> Packed<F> {
         for q in 0..self.grids.len() {
             let watch = watch.filter(|_| q == 0);
             let levels = Levels::new(self, q, setup, context);
+            if setup.aggregates {
+                levels.form_system(me, &mut scratch);
+                break;
+            }
             match self.grids[q].part(me.index) {
                 Some(done) => levels.form_rest(me, done, &mut scratch),
                 None => levels.form(me, &mut scratch, watch),
@@ -112,7 +116,7 @@ impl<F: Format> Packed<F> {
             }
         }
         let over = watch.is_some_and(Watch::is_over);
-        if !over {
+        if !over && !setup.aggregates {
             self.share_natural(me, setup, context, &mut scratch);
         }
         drop(scratch);
@@ -125,7 +129,7 @@ impl<F: Format> Packed<F> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        if !over {
+        if !over && !setup.aggregates {
             self.prepare_cycle(me, setup);
         }
         Ok(())
@@ -274,6 +278,22 @@ impl<'a, F: Format> Levels<'a, F> {
         if let Some(making) = self.exact {
             // SAFETY: as the caller promised.
             unsafe { making.finish(self.grid, &self.k.matrix, &self.k.schur, self.k.unit.recip(), row) };
+        }
+    }
+
+    /// A, and S1 where CG runs on that: no level.
+    fn form_system(&self, me: Me, scratch: &mut [f64]) {
+        let (grid, rows) = (self.grid, self.grid.rows(me));
+        // SAFETY: rows are this member's, and a barrier stands between what members make and others read.
+        unsafe {
+            rows.clone().for_each(|row| self.spread(row, None));
+            grid.barrier(me);
+            if self.exact.is_some() {
+                rows.clone().for_each(|row| self.reds(row, scratch));
+                grid.barrier(me);
+                rows.for_each(|row| self.skew(row, scratch));
+                grid.barrier(me);
+            }
         }
     }
 

@@ -29,6 +29,7 @@ pub(in crate::backend::cpu) fn setup(storage: Storage, omega: f64, unit: f64) ->
         single: false,
         unit,
         cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2 },
+        aggregates: false,
     }
 }
 

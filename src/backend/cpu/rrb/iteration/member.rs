@@ -1,5 +1,6 @@
 //! One member of a run, and the caller's arrays.
 
+use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::cycle::Sections;
 use crate::backend::cpu::rrb::levels::PackedGrid;
@@ -79,6 +80,10 @@ pub struct Member<'a, F: Format> {
     /// rho of the last fused descend.
     pub(super) rho: f64,
     pub(super) left_out: Option<LeftOut>,
+    /// Of the last step.
+    pub(super) alpha: f64,
+    /// Of aggregation.
+    pub(super) way: Way,
 }
 
 /// A step of a pass over black rows, each of which has four red rows around it.
@@ -91,7 +96,18 @@ pub(super) enum ThroughReds<'a> {
 
 impl<'a, F: Format> Member<'a, F> {
     pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: Cell::new(0), rho: 0.0, left_out: None }
+        Self {
+            k,
+            me,
+            sections: Sections::new(k, me),
+            caller,
+            observer,
+            turn: Cell::new(0),
+            rho: 0.0,
+            left_out: None,
+            alpha: 0.0,
+            way: Way::Flexible,
+        }
     }
 
     pub(super) fn first(&self) -> &'a PackedGrid<F> {

@@ -4,6 +4,7 @@
 //! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
 
 use super::member::{Member, ThroughReds};
+use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
     add_direction, add_scaled, begin, convert, direct, dot, dot_mixed, largest_in, narrow, over_center, scale_row,
@@ -69,7 +70,11 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         });
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
         self.refresh(&self.first().z);
-        apply_section(&mut self.sections, 0, &k.recursion());
+        match &k.aggregated {
+            // SAFETY: all members are past the rows of z that they wrote, and wait for all of it at the end.
+            Some(aggregated) => unsafe { aggregated.apply(&me, self.way, &self.first().z) },
+            None => apply_section(&mut self.sections, 0, &k.recursion()),
+        }
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
         let z = &self.first().z;
         // SAFETY: rows of this member, which only it writes.
@@ -111,6 +116,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn advance_residual(&mut self, alpha: f64) {
+        self.alpha = alpha;
         self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
             let (r, q) = unsafe { (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0)) };
@@ -147,6 +153,18 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         self.textbook_ascend(step)
     }
 
+    /// By aggregation M is not linear: <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q and q is A p of the
+    /// last direction (Notay 2000).
+    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
+        if self.k.aggregated.is_none() {
+            return rho / rho_old;
+        }
+        let (q, z) = (&self.k.q, &self.first().z);
+        // SAFETY: rows of this member, which only it writes.
+        let product = self.sum(self.k.system(), |c, row| unsafe { dot_mixed::<F>(q[c].row(row, 0), z[c].row(row, 0)) });
+        -self.alpha * product / self.k.unit / rho_old
+    }
+
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
         let k = self.k;
         if let Some(observer) = self.observer.as_mut() {
@@ -181,6 +199,10 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         }
         self.me.barrier();
         changes
+    }
+
+    fn be_linear(&mut self) {
+        self.way = Way::Linear;
     }
 
     fn time_grids(&mut self) {
@@ -238,11 +260,11 @@ impl<F: Format> SolveSteps for Member<'_, F> {
     }
 
     fn begin(&mut self, scale: f64, guess: bool) -> Begun {
-        if self.k.fused() { self.fused_begin(scale, guess) } else { self.textbook_begin(scale, guess) }
+        if self.k.fuses_ends() { self.fused_begin(scale, guess) } else { self.textbook_begin(scale, guess) }
     }
 
     fn complete(&mut self, scale: f64) -> (f64, f64) {
-        if self.k.fused() { self.fused_complete(scale) } else { self.textbook_complete(scale) }
+        if self.k.fuses_ends() { self.fused_complete(scale) } else { self.textbook_complete(scale) }
     }
 
     fn load_rhs(&mut self, scale: f64) {

@@ -2,7 +2,7 @@
 
 use super::apply::Apply;
 use crate::backend::aggregation::{COARSEST, Choices, Hierarchy, Rules};
-use crate::backend::cpu::aggregation::Cycle;
+use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::error::{Error, Result};
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
@@ -40,7 +40,7 @@ impl<V: Real + Number> Apply for Aggregated<V> {
         // SAFETY: nobody writes `from` meanwhile, and the cycle asks for each row of `to` once (`Apply::apply`).
         unsafe {
             let from = from.slice(0, self.cycle.rows());
-            self.cycle.apply(me, from, |rows| to.slice_mut(rows.start, rows.len()));
+            self.cycle.apply(me, Way::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
         }
     }
 

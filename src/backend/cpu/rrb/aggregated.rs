@@ -1,0 +1,127 @@
+//! M by aggregation (`backend/aggregation`), in place of the levels.
+
+use super::area::Four;
+use super::couplings::{Numbers, Source};
+use super::packed::Packed;
+use super::spread::colours_of_row;
+use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Rules, WHAT};
+use crate::backend::cpu::aggregation::{Cycle, Way};
+use crate::backend::cpu::rrb::number::Format;
+use crate::backend::steps::rrb::{Setup, refused_pivot, unprojected_pivot};
+use crate::backend::storage::Storage;
+use crate::error::{Error, Result, collected};
+use crate::grid::components::Components;
+use crate::grid::layout::Colour;
+use crate::runtime::number::{Real, power_of_two_below};
+use crate::runtime::reduce::max_abs;
+use crate::runtime::shared::Number;
+use crate::runtime::team::Me;
+use crate::runtime::workers::Workers;
+
+/// Passes of pairs: aggregates of four nodes. With 9 points aggregates of eight would do no worse, but for strong
+/// couplings along a line.
+const RULES: Rules = Rules::passes(2);
+
+/// The cycle, whose rows are called by their places in arrays by colour.
+pub struct Aggregated {
+    cycle: Precise,
+    /// Levels that are coarser than the grid.
+    pub levels: usize,
+}
+
+/// In the precision of M.
+enum Precise {
+    Single(Cycle<f32>),
+    Double(Cycle<f64>),
+}
+
+impl Aggregated {
+    /// Of the matrix that CG runs on.
+    pub fn new<F: Format>(k: &Packed<F>, setup: &Setup, components: &Components, members: usize) -> Result<Self> {
+        let layout = &k.grids[0].layout;
+        let rows = || (0..layout.cy).flat_map(|row| Colour::ALL.map(|colour| (colour, row)));
+        // SAFETY: no run is on, and nobody factorizes.
+        let center = |(colour, row): (Colour, usize)| unsafe { k.matrix.center[colour].row(row, 0) };
+        let scale = power_of_two_below(rows().map(|at| max_abs(center(at))).fold(0.0, f64::max)).recip();
+        let source =
+            Source { matrix: &k.matrix, layout, schur: k.shape.schur, zero_row_sum: setup.zero_row_sum, scale };
+        let workers = &mut Workers::new(members);
+        // SAFETY: as above.
+        let couplings = unsafe { source.couplings(workers)? };
+        let numbers = Numbers::new(layout.grid, k.shape.schur);
+        check(&couplings, numbers, components, scale)?;
+        let hierarchy = Hierarchy::of(couplings, scale, &RULES, COARSEST, workers)?;
+        let places = places(k, numbers)?;
+        let cycle = match setup.storage {
+            Storage::F64 => Precise::Double(cycle(&hierarchy, &places, workers)?),
+            _ => Precise::Single(cycle(&hierarchy, &places, workers)?),
+        };
+        Ok(Self { cycle, levels: hierarchy.levels.len() })
+    }
+
+    /// z = B z. Members write rows of their own before it; barriers stand before it and at its end.
+    ///
+    /// # Safety
+    /// Nobody else uses z meanwhile.
+    pub unsafe fn apply<R: Real + Number>(&self, me: &Me, way: Way, z: &Four<R>) {
+        let at = |place: usize| (&z[Colour::ALL[place >> COLOUR]], place & ((1 << COLOUR) - 1));
+        // SAFETY: as the caller promised; the cycle reads all rows before it gives any, and each to one member.
+        let from = |place: usize| unsafe {
+            let (area, place) = at(place);
+            area.at(place).wide()
+        };
+        // SAFETY: as above.
+        let to = |place: usize, value: f64| unsafe {
+            let (area, place) = at(place);
+            area.set(place, R::narrow(value));
+        };
+        match &self.cycle {
+            Precise::Single(cycle) => cycle.apply(me, way, from, to),
+            Precise::Double(cycle) => cycle.apply(me, way, from, to),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        match &self.cycle {
+            Precise::Single(cycle) => cycle.bytes(),
+            Precise::Double(cycle) => cycle.bytes(),
+        }
+    }
+}
+
+/// Where the colour of a place begins: below are places in its array.
+const COLOUR: u32 = 30;
+
+/// The cycle in one precision, with the places of the rows.
+fn cycle<V: Real + Number>(hierarchy: &Hierarchy, places: &[u32], workers: &mut Workers) -> Result<Cycle<V>> {
+    let mut cycle = Cycle::new(hierarchy, &Choices::PARALLEL, workers)?;
+    cycle.take_places(|row| places[row]);
+    Ok(cycle)
+}
+
+/// Of each node that CG works on the place of its value.
+fn places<F: Format>(k: &Packed<F>, numbers: Numbers) -> Result<Vec<u32>> {
+    let (layout, z) = (&k.grids[0].layout, &k.grids[0].z);
+    if layout.len() >> COLOUR > 0 {
+        let sentence = format!("cycle=aggregation takes fewer than 2^31 nodes, got {}", layout.grid.nodes());
+        return Err(Error::Unsupported(sentence));
+    }
+    let place = |(i, j): (usize, usize)| {
+        let (row, (even, odd)) = ((j + layout.shift_y) / 2, colours_of_row(layout, j));
+        let colour = if (i + layout.shift_x) % 2 == 0 { even } else { odd };
+        ((colour as usize) << COLOUR | z[colour].place(row, (i + layout.shift_x) / 2)) as u32
+    };
+    collected(numbers.nodes().map(place), WHAT)
+}
+
+/// Refuses what is not definite, and singular components that nobody projects.
+fn check(c: &Couplings, numbers: Numbers, components: &Components, scale: f64) -> Result<()> {
+    if let Some(&(i, j)) = components.refused() {
+        return Err(unprojected_pivot(0.0, 0, i, j));
+    }
+    let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
+    match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {
+        Some((row, (i, j))) => Err(refused_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, 1, i, j)),
+        None => Ok(()),
+    }
+}

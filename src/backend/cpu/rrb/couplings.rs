@@ -1,0 +1,227 @@
+//! What CG runs on as couplings and excess, for aggregation: A, or S1 of a 5-point matrix, whose form stays: each red
+//! node r adds a_rp a_rq / d_r to the coupling of its neighbours p and q, and a_rp e_r / d_r to the excess of p. No
+//! difference is taken, so that small excesses keep their digits.
+
+use super::neighbours::{EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, WEST};
+use super::spread::{collect, colours_of_row, join};
+use super::system::Matrix;
+use crate::backend::aggregation::{Couplings, WHAT};
+use crate::error::{Result, zeroed};
+use crate::grid::layout::{Colour, Layout};
+use crate::grid::levels::Grid;
+use crate::runtime::workers::{Workers, cut};
+use std::ops::Range;
+
+/// Columns beside a row of values: neighbours' neighbours are read.
+const PAD: usize = 2;
+/// Where diagonal couplings follow the straight ones.
+const DIAGONAL: usize = 4;
+/// Bytes of a node of A.
+const BYTES: usize = 40;
+
+/// The nodes that CG works on, by rows of the grid: all, or black ones.
+#[derive(Clone, Copy)]
+pub struct Numbers {
+    grid: Grid,
+    /// Every `step`-th node of a row.
+    step: usize,
+    /// The first one in the first row.
+    first: usize,
+}
+
+impl Numbers {
+    pub fn new(grid: Grid, schur: bool) -> Self {
+        let (step, first) = if schur { (2, (grid.ox() + grid.oy()) % 2) } else { (1, 0) };
+        Self { grid, step, first }
+    }
+
+    /// The first column of row j.
+    fn start(&self, j: usize) -> usize {
+        (j + self.first) % self.step
+    }
+
+    /// Columns of row j.
+    pub fn columns(&self, j: usize) -> impl Iterator<Item = usize> + use<> {
+        (self.start(j)..self.grid.nx).step_by(self.step)
+    }
+
+    /// Nodes before row j.
+    fn before(&self, j: usize) -> usize {
+        let of_row = |j: usize| (self.grid.nx + self.step - 1 - self.start(j)) / self.step;
+        j / 2 * (of_row(0) + of_row(1)) + j % 2 * of_row(0)
+    }
+
+    /// The number of node (i, j).
+    fn of(&self, i: usize, j: usize) -> usize {
+        self.before(j) + i / self.step
+    }
+
+    /// Row j with its nodes, as they are numbered.
+    pub fn nodes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let all = *self;
+        (0..self.grid.ny).flat_map(move |j| all.columns(j).map(move |i| (i, j)))
+    }
+}
+
+/// `scale` times a row of A: column i at place i + `PAD`, zeros around.
+struct Row {
+    /// -a_ij to the west, east, south and north; with 9 points then to the southwest, southeast, northwest, northeast.
+    a: Vec<Vec<f64>>,
+    excess: Vec<f64>,
+    /// 1 / d.
+    inverse: Vec<f64>,
+}
+
+impl Row {
+    fn zeroed(nx: usize, couplings: usize) -> Result<Self> {
+        let row = || zeroed(nx + 2 * PAD, WHAT);
+        let a = (0..couplings).map(|_| row()).collect::<Result<_>>()?;
+        Ok(Self { a, excess: row()?, inverse: row()? })
+    }
+}
+
+/// A where it stands, and how it is read.
+pub struct Source<'a> {
+    pub matrix: &'a Matrix,
+    pub layout: &'a Layout,
+    pub schur: bool,
+    /// A row sum of at most this part of the center is zero.
+    pub zero_row_sum: f64,
+    pub scale: f64,
+}
+
+impl Source<'_> {
+    /// The couplings of what CG runs on.
+    ///
+    /// # Safety
+    /// Nobody may write A meanwhile.
+    pub unsafe fn couplings(&self, workers: &mut Workers) -> Result<Couplings> {
+        let grid = self.layout.grid;
+        let pieces = cut(grid.ny, workers.pieces(BYTES * grid.nodes()).min(grid.ny));
+        Couplings::in_pieces(pieces, workers, |rows| {
+            // SAFETY: as the caller promised.
+            unsafe { self.rows(rows) }
+        })
+    }
+
+    /// Those of rows of the grid.
+    ///
+    /// # Safety
+    /// As for `couplings`.
+    unsafe fn rows(&self, rows: Range<usize>) -> Result<Couplings> {
+        let numbers = Numbers::new(self.layout.grid, self.schur);
+        let count = numbers.before(rows.end) - numbers.before(rows.start);
+        let mut c = Couplings::with_room(count, 8 * count)?;
+        let row = || Row::zeroed(self.layout.grid.nx, if self.schur { 4 } else { 8 });
+        let (mut south, mut own, mut north) = (row()?, row()?, row()?);
+        // SAFETY: as the caller promised.
+        unsafe {
+            self.read(rows.start.checked_sub(1), &mut own);
+            self.read(Some(rows.start), &mut north);
+        }
+        for j in rows {
+            std::mem::swap(&mut south, &mut own);
+            std::mem::swap(&mut own, &mut north);
+            // SAFETY: as the caller promised.
+            unsafe { self.read(Some(j + 1), &mut north) };
+            match self.schur {
+                true => add_schur_row(&mut c, numbers, j, [&south, &own, &north]),
+                false => add_row(&mut c, numbers, j, &own),
+            }
+        }
+        Ok(c)
+    }
+
+    /// Natural row j; zeros where there is none.
+    ///
+    /// # Safety
+    /// As for `couplings`.
+    unsafe fn read(&self, j: Option<usize>, row: &mut Row) {
+        let Row { a, excess, inverse } = row;
+        let nx = self.layout.grid.nx;
+        let Some(j) = j.filter(|&j| j < self.layout.grid.ny) else {
+            a.iter_mut().chain([excess, inverse]).for_each(|values| values.fill(0.0));
+            return;
+        };
+        let row = (j + self.layout.shift_y) / 2;
+        let (even, odd) = colours_of_row(self.layout, j);
+        // SAFETY: as the caller promised.
+        let (straight, diagonal) = unsafe {
+            let of = |colour: Colour| self.matrix.straight.couplings(colour, row);
+            let corners = |colour: Colour| self.matrix.corners.couplings(colour, row);
+            ((of(even), of(odd)), (a.len() > DIAGONAL).then(|| (corners(even), corners(odd))))
+        };
+        for k in 0..DIAGONAL {
+            join(self.layout, (straight.0[k], straight.1[k]), &mut a[k][PAD..PAD + nx]);
+            if let Some(diagonal) = &diagonal {
+                join(self.layout, (diagonal.0[k], diagonal.1[k]), &mut a[DIAGONAL + k][PAD..PAD + nx]);
+            }
+        }
+        // SAFETY: as the caller promised.
+        unsafe { collect(self.layout, j, &self.matrix.center, &mut excess[PAD..PAD + nx]) };
+        for i in PAD..PAD + nx {
+            let center = excess[i];
+            let sum: f64 = a.iter().map(|a| a[i]).sum();
+            excess[i] += sum;
+            if excess[i].abs() <= self.zero_row_sum * center {
+                excess[i] = 0.0;
+            }
+            excess[i] *= self.scale;
+            a.iter_mut().for_each(|a| a[i] *= -self.scale);
+            inverse[i] = (excess[i] - self.scale * sum).recip();
+        }
+    }
+}
+
+/// Row j of A.
+fn add_row(c: &mut Couplings, numbers: Numbers, j: usize, own: &Row) {
+    const ORDER: [usize; 8] = [
+        DIAGONAL + SOUTHWEST,
+        SOUTH,
+        DIAGONAL + SOUTHEAST,
+        WEST,
+        EAST,
+        DIAGONAL + NORTHWEST,
+        NORTH,
+        DIAGONAL + NORTHEAST,
+    ];
+    for i in numbers.columns(j) {
+        let neighbours = [(-1, -1), (0, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (0, 1), (1, 1)];
+        for (k, offset) in ORDER.into_iter().zip(neighbours) {
+            push(c, numbers, (i, j), offset, own.a[k][i + PAD]);
+        }
+        c.end_row(own.excess[i + PAD]);
+    }
+}
+
+/// Black nodes of row j of S1.
+fn add_schur_row(c: &mut Couplings, numbers: Numbers, j: usize, [south, own, north]: [&Row; 3]) {
+    for i in numbers.columns(j) {
+        let p = i + PAD;
+        // a_rp / d_r of the four red nodes around.
+        let part = |k: usize, row: &Row, r: usize| own.a[k][p] * row.inverse[r];
+        let (w, e) = (part(WEST, own, p - 1), part(EAST, own, p + 1));
+        let (s, n) = (part(SOUTH, south, p), part(NORTH, north, p));
+        for (offset, a) in [
+            ((0, -2), s * south.a[SOUTH][p]),
+            ((-1, -1), w * own.a[SOUTH][p - 1] + s * south.a[WEST][p]),
+            ((1, -1), e * own.a[SOUTH][p + 1] + s * south.a[EAST][p]),
+            ((-2, 0), w * own.a[WEST][p - 1]),
+            ((2, 0), e * own.a[EAST][p + 1]),
+            ((-1, 1), w * own.a[NORTH][p - 1] + n * north.a[WEST][p]),
+            ((1, 1), e * own.a[NORTH][p + 1] + n * north.a[EAST][p]),
+            ((0, 2), n * north.a[NORTH][p]),
+        ] {
+            push(c, numbers, (i, j), offset, a);
+        }
+        let handed = w * own.excess[p - 1] + e * own.excess[p + 1] + s * south.excess[p] + n * north.excess[p];
+        c.end_row(own.excess[p] + handed);
+    }
+}
+
+/// The coupling of (i, j) to the node at an offset. Those that leave the grid are zero.
+fn push(c: &mut Couplings, numbers: Numbers, (i, j): (usize, usize), (east, north): (isize, isize), a: f64) {
+    if a != 0.0 {
+        c.push(numbers.of(i.wrapping_add_signed(east), j.wrapping_add_signed(north)), a);
+    }
+}
