@@ -7,7 +7,7 @@ use std::iter::repeat_n;
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
-    /// As the rows lie, each a group of its own: what the others are compared with.
+    /// As the rows lie: what the others are compared with. A group are rows that wait for no other of it.
     #[cfg(test)]
     Natural,
     /// By colours: rows with a coupling have different ones.
@@ -28,15 +28,31 @@ impl Ordered {
     pub fn of(c: &Couplings, order: Order) -> Result<Self> {
         match order {
             #[cfg(test)]
-            Order::Natural => Self::natural(c.rows()),
+            Order::Natural => Self::by_waits(c),
             Order::Colours => Self::by_colours(c),
         }
     }
 
-    /// As the rows lie, each a group of its own.
-    pub fn natural(rows: usize) -> Result<Self> {
+    /// As the rows lie, of a matrix that is not swept.
+    pub fn unswept(rows: usize) -> Result<Self> {
         let all = || collected(0..rows as u32, WHAT);
-        Ok(Self { row: all()?, place: all()?, groups: collected(0..=rows, WHAT)? })
+        Ok(Self { row: all()?, place: all()?, groups: collected([0, rows], WHAT)? })
+    }
+
+    /// Each row comes one group after the last of those before it that it has a coupling with.
+    #[cfg(test)]
+    fn by_waits(c: &Couplings) -> Result<Self> {
+        let mut group: Vec<u32> = zeroed(c.rows(), WHAT)?;
+        let mut sizes = Vec::new();
+        for i in 0..c.rows() {
+            let of = c.row(i).filter(|&(j, _)| j < i).map(|(j, _)| group[j] + 1).max().unwrap_or(0);
+            group[i] = of;
+            if of as usize == sizes.len() {
+                push(&mut sizes, 0, WHAT)?;
+            }
+            sizes[of as usize] += 1;
+        }
+        Self::by_groups(&group, sizes)
     }
 
     /// Each row takes the first colour that none of its couplings has, in the order of the rows.
@@ -60,11 +76,16 @@ impl Ordered {
             colour[i] = of as u32;
             sizes[of] += 1;
         }
+        Self::by_groups(&colour, sizes)
+    }
+
+    /// Rows of a group in the order in which they lie.
+    fn by_groups(group: &[u32], sizes: Vec<usize>) -> Result<Self> {
         let mut groups = collected([0].into_iter().chain(sizes), WHAT)?;
         crate::sparse::accumulate(&mut groups);
         let mut next = collected(groups.iter().copied(), WHAT)?;
-        let (mut row, mut place): (Vec<u32>, Vec<u32>) = (zeroed(c.rows(), WHAT)?, zeroed(c.rows(), WHAT)?);
-        for (i, &of) in colour.iter().enumerate() {
+        let (mut row, mut place): (Vec<u32>, Vec<u32>) = (zeroed(group.len(), WHAT)?, zeroed(group.len(), WHAT)?);
+        for (i, &of) in group.iter().enumerate() {
             let at = &mut next[of as usize];
             (row[*at], place[i]) = (i as u32, *at as u32);
             *at += 1;

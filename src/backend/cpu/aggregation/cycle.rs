@@ -51,7 +51,7 @@ impl<V: Real + Number> Cycle<V> {
         let is_exact = coarsest.rows() <= MOST_INVERTED;
         let matrices = collected(hierarchy.matrices(), WHAT)?;
         let order_of = |k: usize| match k + 1 == matrices.len() && is_exact {
-            true => Ordered::natural(coarsest.rows()),
+            true => Ordered::unswept(coarsest.rows()),
             false => Ordered::of(matrices[k], choices.order),
         };
         // A singular component is one on the coarsest level, too, or becomes a single row before.
@@ -71,7 +71,7 @@ impl<V: Real + Number> Cycle<V> {
             let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregate[..]);
             let (coarser, next) = match aggregate {
                 Some(of) => (means.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
-                None => (None, Ordered::natural(0)?),
+                None => (None, Ordered::unswept(0)?),
             };
             let own = std::mem::replace(&mut means, coarser).map(|m| m.in_order(&order.row)).transpose()?;
             let aggregate = aggregate.map(|of| (of, &next.place[..]));

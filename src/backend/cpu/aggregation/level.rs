@@ -3,7 +3,7 @@
 //! A member writes rows of its own share of a group, a chunk or the coarser rows alone, and reads what others wrote
 //! before a barrier: that is what the unsafe blocks rest on.
 
-use super::rows::Rows;
+use super::rows::{Around, Rows, backwards, forwards, left, multiply};
 use crate::backend::aggregation::{Couplings, Means, NONE, Ordered, WHAT, members};
 use crate::error::{Result, collected};
 use crate::runtime::number::Real;
@@ -14,14 +14,17 @@ use crate::runtime::workers::Workers;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Rows of a chunk, over which sums are noted.
+/// Rows of a chunk, over which the largest value is noted.
 pub const CHUNK: usize = 2048;
+/// Slices of a chunk, over which sums are.
+const SLICES: usize = 128;
 
 /// A level.
 pub struct Level<V: Number> {
     pub rows: Rows<V>,
-    /// Where groups of rows begin that do not wait for each other, and the end.
+    /// Where groups of rows begin that do not wait for each other, and the end; and the slices of each.
     groups: Vec<usize>,
+    slices: Vec<Range<usize>>,
     /// The row of the coarser level that each row belongs to; `NONE`: the smoother alone does it. Empty: the last one.
     aggregate: Vec<u32>,
     /// Where the rows of each coarser row begin, and all of them.
@@ -89,12 +92,14 @@ impl<V: Real + Number> Level<V> {
         let aggregate_of = collected(order.row[..of].iter().map(coarser), WHAT)?;
         let count = aggregate.map_or(0, |(_, place)| place.len());
         let room = |is: bool| Shared::zeroed(if is { n } else { 0 });
+        let rows = Rows::of(c, order, workers)?;
         Ok(Self {
-            rows: Rows::of(c, order, workers)?,
             groups: collected(order.groups.iter().copied(), WHAT)?,
+            slices: collected(order.groups.windows(2).map(|group| rows.slices_of(group)), WHAT)?,
             fine: members(&aggregate_of, count)?,
             means: means.map(Mutex::new),
-            noted: Noted::new(n.div_ceil(CHUNK), 2)?,
+            noted: Noted::new(rows.slices().div_ceil(SLICES), 2)?,
+            rows,
             r: room(true)?,
             z: room(true)?,
             left: room(aggregate.is_some())?,
@@ -109,53 +114,64 @@ impl<V: Real + Number> Level<V> {
         self.rows.len()
     }
 
-    /// This member's rows of a group.
-    fn share(&self, me: &Me, group: &[usize]) -> Range<usize> {
-        let share = me.share(group[1] - group[0]);
-        group[0] + share.start..group[0] + share.end
+    /// Slices of a group that are this member's, and their rows.
+    fn share(&self, me: &Me, group: usize) -> (Range<usize>, Range<usize>) {
+        let of = &self.slices[group];
+        let share = me.share(of.len());
+        let slices = of.start + share.start..of.start + share.end;
+        (slices.clone(), self.rows.rows(&slices))
     }
 
-    /// This member's chunks.
-    fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>)> + use<V> {
-        let n = self.len();
-        me.share(n.div_ceil(CHUNK)).map(move |chunk| (chunk, chunk * CHUNK..n.min((chunk + 1) * CHUNK)))
+    /// This member's chunks: slices and rows of each.
+    fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
+        let n = self.rows.slices();
+        me.share(n.div_ceil(SLICES)).map(move |chunk| {
+            let slices = chunk * SLICES..n.min((chunk + 1) * SLICES);
+            (chunk, slices.clone(), self.rows.rows(&slices))
+        })
     }
 
-    /// Sums of what `of` gives for all chunks. A barrier stands in it.
-    pub fn sums<const N: usize>(&self, run: &mut Run, mut of: impl FnMut(Range<usize>) -> [f64; N]) -> [f64; N] {
+    /// Sums of what `of` gives for slices and rows of all chunks. A barrier stands in it.
+    pub fn sums<const N: usize>(
+        &self,
+        run: &mut Run,
+        mut of: impl FnMut(Range<usize>, Range<usize>) -> [f64; N],
+    ) -> [f64; N] {
         run.turn += 1;
         let noted = self.noted.reduce(run.turn, self.noted.rows());
-        for (chunk, rows) in self.chunks(&run.me) {
+        for (chunk, slices, rows) in self.chunks(&run.me) {
             // SAFETY: a chunk of this member, noted once.
-            unsafe { noted.note(chunk, of(rows)) };
+            unsafe { noted.note(chunk, of(slices, rows)) };
         }
         noted.sum(Some(run.me))
     }
 
     /// z = a sweep of Gauss-Seidel from 0.
     pub fn forwards(&self, me: &Me, z: &Shared<V>) {
-        for group in self.groups.windows(2) {
-            let own = self.share(me, group);
-            // SAFETY: rows of this member, and rows of groups before the last barrier.
+        for (k, group) in self.groups.windows(2).enumerate() {
+            let (slices, own) = self.share(me, k);
+            // SAFETY: rows of this member, and rows of groups before the last barrier, which hold all that the slices
+            // have couplings with on that side.
             let (before, r, z) = unsafe {
                 let r = self.r.slice(own.start, own.len());
-                (z.slice(0, group[0]), r, z.slice_mut(own.start, own.len()))
+                (Around::new(z.slice(0, group[0]), 0), r, z.slice_mut(own.start, own.len()))
             };
-            self.rows.forwards(own, before, r, z);
+            forwards(&self.rows, slices, before, r, z);
             me.barrier();
         }
     }
 
     /// The same in the opposite order, from z.
     pub fn backwards(&self, me: &Me, z: &Shared<V>) {
-        for group in self.groups.windows(2).rev() {
-            let own = self.share(me, group);
+        for (k, group) in self.groups.windows(2).enumerate().rev() {
+            let (slices, own) = self.share(me, k);
             // SAFETY: as above; rows of other groups are not written until the next barrier.
             let (before, after, r, z) = unsafe {
-                let (before, after) = (z.slice(0, group[0]), z.slice(group[1], self.len() - group[1]));
+                let before = Around::new(z.slice(0, group[0]), 0);
+                let after = Around::new(z.slice(group[1], self.len() - group[1]), group[1]);
                 (before, after, self.r.slice(own.start, own.len()), z.slice_mut(own.start, own.len()))
             };
-            self.rows.backwards(own, (before, after), group[1], r, z);
+            backwards(&self.rows, slices, before, after, r, z);
             me.barrier();
         }
     }
@@ -163,10 +179,10 @@ impl<V: Real + Number> Level<V> {
     /// What the sweep forwards left, summed up to the rows of the coarser level. A barrier stands at its end.
     pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
         let n = self.len();
-        for (_, rows) in self.chunks(me) {
-            // SAFETY: rows of this member; nobody writes z until the next barrier.
-            let (z, left) = unsafe { (z.slice(0, n), self.left.slice_mut(rows.start, rows.len())) };
-            self.rows.left(rows, z, left);
+        for (_, slices, rows) in self.chunks(me) {
+            // SAFETY: rows of this member; nobody writes z, of which this is all, until the next barrier.
+            let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.left.slice_mut(rows.start, rows.len())) };
+            left(&self.rows, slices, z, out);
         }
         me.barrier();
         let (starts, fine) = &self.fine;
@@ -205,7 +221,7 @@ impl<V: Real + Number> Level<V> {
 
     /// <r, r>. A barrier stands in it.
     pub fn norm2(&self, run: &mut Run) -> f64 {
-        let [norm2] = self.sums(run, |rows| {
+        let [norm2] = self.sums(run, |_, rows| {
             // SAFETY: nobody writes r in this step.
             let r = unsafe { self.r.slice(rows.start, rows.len()) };
             [dot(r, r)]
@@ -215,20 +231,20 @@ impl<V: Real + Number> Level<V> {
 
     /// v = A x, <x, v> and <x, r>. A barrier stands in it.
     pub fn multiply(&self, run: &mut Run, x: &Shared<V>) -> [f64; 2] {
-        self.sums(run, |rows| {
-            // SAFETY: nobody writes x or r in this step; rows of v are this member's.
-            let (all, r, v) = unsafe {
-                let r = self.r.slice(rows.start, rows.len());
-                (x.slice(0, self.len()), r, self.v.slice_mut(rows.start, rows.len()))
+        self.sums(run, |slices, rows| {
+            // SAFETY: nobody writes x, of which this is all, or r in this step; rows of v are this member's.
+            let (all, from, r, v) = unsafe {
+                let (all, r) = (x.slice(0, self.len()), self.r.slice(rows.start, rows.len()));
+                (all, Around::new(all, 0), r, self.v.slice_mut(rows.start, rows.len()))
             };
-            self.rows.multiply(rows.clone(), all, v);
+            multiply(&self.rows, slices, all, from, v);
             [dot(&all[rows.clone()], v), dot(&all[rows], r)]
         })
     }
 
     /// <z, v>. A barrier stands in it.
     pub fn with_direction(&self, run: &mut Run) -> f64 {
-        let [product] = self.sums(run, |rows| {
+        let [product] = self.sums(run, |_, rows| {
             // SAFETY: nobody writes either in this step.
             let (z, v) = unsafe { (self.z.slice(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
             [dot(z, v)]
@@ -239,7 +255,7 @@ impl<V: Real + Number> Level<V> {
     /// r = r - factor v, and <r, r>. A barrier stands in it.
     pub fn subtract(&self, run: &mut Run, factor: f64) -> f64 {
         let factor = V::narrow(factor);
-        let [norm2] = self.sums(run, |rows| {
+        let [norm2] = self.sums(run, |_, rows| {
             // SAFETY: rows of this member.
             let (r, v) = unsafe { (self.r.slice_mut(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
             r.iter_mut().zip(v).for_each(|(r, &v)| *r -= factor * v);

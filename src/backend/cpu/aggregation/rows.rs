@@ -1,51 +1,78 @@
-//! The matrix of a level in the precision of the cycle, its rows in groups for Gauss-Seidel.
+//! The matrix of a level in the precision of the cycle, its rows in groups for Gauss-Seidel. `LANES` rows of a group are
+//! a slice, whose couplings lie side by side, so that loops work on all of them at a time; shorter rows have couplings
+//! of zero at their end.
 
 use crate::backend::aggregation::{Couplings, Ordered, WHAT};
-use crate::error::{Error, Result, collected, extend, zeroed};
+use crate::error::{Result, collected, extend, push, zeroed};
+use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
-use crate::runtime::workers::{Parts, Workers, cut};
+use crate::runtime::workers::{Parts, Workers, cut_lanes};
+use std::array::from_fn;
+use std::iter::repeat_n;
 use std::ops::Range;
 
-/// Couplings by rows in the order of the sweeps, excess, 1 / diagonal.
+/// Rows of a slice: as many as numbers of single precision fill the widest vector.
+const LANES: usize = 16;
+
+/// Couplings by slices in the order of the sweeps, excess, 1 / diagonal.
 pub struct Rows<V> {
-    /// Of each row where it begins and where its couplings to later rows do; and the end.
-    ends: Vec<u32>,
-    col: Vec<u32>,
-    a: Vec<V>,
+    /// The first row of each slice, and the end.
+    first: Vec<u32>,
+    /// In lines of `LANES` couplings, of each slice where those to rows of earlier groups begin and those to later ones;
+    /// and the end.
+    ends: Vec<usize>,
+    /// Of a coupling that is not there a row of the first group, or of the last.
+    col: Vec<[u32; LANES]>,
+    a: Vec<[V; LANES]>,
     excess: Vec<V>,
     inverse: Vec<V>,
+    /// Without those that are not there.
+    couplings: usize,
 }
 
-impl<V: Real + Send + Sync> Rows<V> {
-    pub fn of(c: &Couplings, order: &Ordered, workers: &mut Workers) -> Result<Self> {
-        let (n, entries) = (c.rows(), c.col.len());
-        if entries > u32::MAX as usize {
-            let sentence = format!("multigrid by aggregation takes fewer than 2^32 couplings, got {entries}");
-            return Err(Error::Unsupported(sentence));
+impl<V: Real> Rows<V> {
+    pub fn of(c: &Couplings, order: &Ordered, workers: &mut Workers) -> Result<Self>
+    where
+        V: Send,
+    {
+        let mut first = Vec::new();
+        for group in order.groups.windows(2) {
+            extend(&mut first, (group[0]..group[1]).step_by(LANES).map(|row| row as u32), WHAT)?;
         }
-        let mut ends: Vec<u32> = zeroed(2 * n + 1, WHAT)?;
-        let mut end = 0;
-        for (k, &i) in order.row.iter().enumerate() {
-            end += c.ptr[i as usize + 1] - c.ptr[i as usize];
-            ends[2 * k + 2] = end as u32;
+        push(&mut first, c.rows() as u32, WHAT)?;
+        let mut ends: Vec<usize> = zeroed(2 * first.len() - 1, WHAT)?;
+        for (slice, rows) in first.windows(2).enumerate() {
+            let mut most = [0; 2];
+            for k in rows[0]..rows[1] {
+                let earlier = earlier(c, order, k);
+                let i = order.row[k as usize] as usize;
+                let lengths = [earlier, c.ptr[i + 1] - c.ptr[i] - earlier];
+                most = [0, 1].map(|side| lengths[side].max(most[side]));
+            }
+            ends[2 * slice + 1] = ends[2 * slice] + most[0];
+            ends[2 * slice + 2] = ends[2 * slice + 1] + most[1];
         }
-        let (mut col, mut a) = (zeroed(entries, WHAT)?, zeroed(entries, WHAT)?);
-        let bytes = size_of_val(&*col) + size_of_val(&*a);
-        let (mut left, mut cols, mut values) = (Parts(&mut ends[..2 * n]), Parts(&mut col), Parts(&mut a));
-        let pieces = cut(n, workers.pieces(bytes)).map(|rows| {
-            let of = rows.clone().map(|k| order.row[k] as usize);
-            let count = of.map(|i| c.ptr[i + 1] - c.ptr[i]).sum();
-            (rows.clone(), left.next(2 * rows.len()), cols.next(count), values.next(count))
+        let lines = ends[ends.len() - 1];
+        let none = |count: usize| repeat_n([V::default(); LANES], count);
+        let (mut col, mut a) = (collected(repeat_n([0; LANES], lines), WHAT)?, collected(none(lines), WHAT)?);
+        let by_slice = collected(ends.iter().step_by(2).copied(), WHAT)?;
+        let (mut cols, mut values) = (Parts(&mut col), Parts(&mut a));
+        let bytes = lines * size_of::<([u32; LANES], [V; LANES])>();
+        let pieces = cut_lanes(&by_slice, workers.pieces(bytes)).map(|slices| {
+            let count = by_slice[slices.end] - by_slice[slices.start];
+            (slices, cols.next(count), values.next(count))
         });
-        let filled = workers.map(pieces, |(rows, ends, col, a)| fill(c, order, rows, ends, (col, a)))?;
+        let filled = workers.map(pieces, |(slices, col, a)| fill(c, order, (&first, &ends), slices, (col, a)))?;
         filled.into_iter().collect::<Result<()>>()?;
         let of = |i: &u32| *i as usize;
         Ok(Self {
+            first,
             ends,
             col,
             a,
             excess: collected(order.row.iter().map(|i| V::narrow(c.excess[of(i)])), WHAT)?,
             inverse: collected(order.row.iter().map(|i| inverse(c.diagonal[of(i)])), WHAT)?,
+            couplings: c.col.len(),
         })
     }
 
@@ -53,56 +80,176 @@ impl<V: Real + Send + Sync> Rows<V> {
         self.inverse.len()
     }
 
+    pub fn slices(&self) -> usize {
+        self.first.len() - 1
+    }
+
     pub fn couplings(&self) -> usize {
-        self.col.len()
+        self.couplings
     }
 
-    /// Couplings of row i to earlier rows, or to later ones.
+    /// The slices of the group that begins and ends with these rows.
+    pub fn slices_of(&self, group: &[usize]) -> Range<usize> {
+        let of = |row: usize| self.first.partition_point(|&first| (first as usize) < row);
+        of(group[0])..of(group[1])
+    }
+
+    /// Rows of slices.
+    pub fn rows(&self, slices: &Range<usize>) -> Range<usize> {
+        self.first[slices.start] as usize..self.first[slices.end] as usize
+    }
+
+    /// Lines of couplings of a slice to rows of earlier groups, or of later ones.
     #[inline(always)]
-    fn row(&self, i: usize, later: bool) -> impl Iterator<Item = (usize, V)> {
-        let at = 2 * i + usize::from(later);
-        let range = self.ends[at] as usize..self.ends[at + 1] as usize;
-        self.col[range.clone()].iter().map(|&j| j as usize).zip(self.a[range].iter().copied())
+    fn lines(&self, slice: usize, later: bool) -> impl Iterator<Item = (&[u32; LANES], &[V; LANES])> {
+        let at = 2 * slice + usize::from(later);
+        self.lines_in(at, at + 1)
     }
 
-    /// Gauss-Seidel from z = 0 on these rows of a group: `before` are all rows before the group; r and z are these.
-    pub fn forwards(&self, rows: Range<usize>, before: &[V], r: &[V], z: &mut [V]) {
-        for ((i, r), z) in rows.zip(r).zip(z) {
-            *z = self.inverse[i] * self.row(i, false).fold(*r, |sum, (j, a)| sum + a * before[j]);
-        }
-    }
-
-    /// What such a sweep leaves: r - A z has the couplings to later rows alone.
-    pub fn left(&self, rows: Range<usize>, z: &[V], left: &mut [V]) {
-        for (i, left) in rows.zip(left) {
-            *left = self.row(i, true).fold(V::default(), |sum, (j, a)| sum + a * z[j]);
-        }
-    }
-
-    /// Gauss-Seidel on these rows of a group: `before` and `after` are all rows before it and after it, which begin at
-    /// `end`.
-    pub fn backwards(&self, rows: Range<usize>, (before, after): (&[V], &[V]), end: usize, r: &[V], z: &mut [V]) {
-        for ((i, r), z) in rows.zip(r).zip(z) {
-            let sum = self.row(i, false).fold(*r, |sum, (j, a)| sum + a * before[j]);
-            *z = self.inverse[i] * self.row(i, true).fold(sum, |sum, (j, a)| sum + a * after[j - end]);
-        }
-    }
-
-    /// y = A x, as e_i x_i + sum of a_ij (x_i - x_j): with d_i x_i the excess would drown.
-    pub fn multiply(&self, rows: Range<usize>, x: &[V], y: &mut [V]) {
-        for (i, y) in rows.zip(y) {
-            let range = self.ends[2 * i] as usize..self.ends[2 * i + 2] as usize;
-            let row = self.col[range.clone()].iter().zip(&self.a[range]);
-            *y = row.fold(self.excess[i] * x[i], |sum, (&j, &a)| sum + a * (x[i] - x[j as usize]));
-        }
+    /// Those between two ends.
+    #[inline(always)]
+    fn lines_in(&self, start: usize, end: usize) -> impl Iterator<Item = (&[u32; LANES], &[V; LANES])> {
+        let range = self.ends[start]..self.ends[end];
+        self.col[range.clone()].iter().zip(&self.a[range])
     }
 
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.ends)
+        size_of_val(&*self.first)
+            + size_of_val(&*self.ends)
             + size_of_val(&*self.col)
             + size_of_val(&*self.a)
             + size_of_val(&*self.excess)
             + size_of_val(&*self.inverse)
+    }
+}
+
+/// Values of all rows from `start` on, which rows of a slice are coupled to.
+#[derive(Clone, Copy)]
+pub struct Around<'a, V> {
+    values: &'a [V],
+    start: usize,
+}
+
+impl<'a, V: Real> Around<'a, V> {
+    /// # Safety
+    /// They must be all that couplings of the slices in question lead to, or those of the side in question.
+    pub unsafe fn new(values: &'a [V], start: usize) -> Self {
+        Self { values, start }
+    }
+
+    #[inline(always)]
+    fn at(&self, row: u32) -> V {
+        debug_assert!(self.values.get(row as usize - self.start).is_some());
+        // Volatile, or the compiler would take gathers of AVX-512, which take longer than loads one by one (a third of a
+        // sweep on a Xeon that guards them).
+        // SAFETY: `new` was promised that this row is among them.
+        unsafe { self.values.as_ptr().add(row as usize - self.start).read_volatile() }
+    }
+}
+
+/// sums + a z over a line: step by step on all lanes, which the compiler makes vectors of.
+#[inline(always)]
+fn add<V: Real>(sums: [V; LANES], (col, a): (&[u32; LANES], &[V; LANES]), z: &Around<V>) -> [V; LANES] {
+    let z: [V; LANES] = from_fn(|l| z.at(col[l]));
+    let products: [V; LANES] = from_fn(|l| a[l] * z[l]);
+    from_fn(|l| sums[l] + products[l])
+}
+
+/// sums + a (x - z) over a line.
+#[inline(always)]
+fn add_differences<V: Real>(
+    sums: [V; LANES],
+    (col, a): (&[u32; LANES], &[V; LANES]),
+    x: &[V; LANES],
+    z: &Around<V>,
+) -> [V; LANES] {
+    let z: [V; LANES] = from_fn(|l| z.at(col[l]));
+    let products: [V; LANES] = from_fn(|l| a[l] * (x[l] - z[l]));
+    from_fn(|l| sums[l] + products[l])
+}
+
+/// The values of a slice, with zeros behind those that it has fewer.
+#[inline(always)]
+fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
+    match values.first_chunk() {
+        Some(all) => *all,
+        None => {
+            let mut slice = [V::default(); LANES];
+            slice[..values.len()].copy_from_slice(values);
+            slice
+        }
+    }
+}
+
+/// The same to write.
+#[inline(always)]
+fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
+    match values.first_chunk_mut() {
+        Some(all) => *all = *slice,
+        None => values.copy_from_slice(&slice[..values.len()]),
+    }
+}
+
+for_each_isa! {
+    /// Gauss-Seidel from z = 0 on these slices of a group: `before` are all rows before the group; r and z are these.
+    fn forwards<V: Real>(m: &Rows<V>, slices: Range<usize>, before: Around<V>, r: &[V], z: &mut [V]) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let rows = m.first[s] as usize..m.first[s + 1] as usize;
+            let own = rows.start - start..rows.end - start;
+            let mut sums = slice_of(&r[own.clone()]);
+            for line in m.lines(s, false) {
+                sums = add(sums, line, &before);
+            }
+            let inverse = slice_of(&m.inverse[rows]);
+            write(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));
+        }
+    }
+
+    /// What such a sweep leaves: r - A z has the couplings to later rows alone.
+    fn left<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, left: &mut [V]) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let own = m.first[s] as usize - start..m.first[s + 1] as usize - start;
+            let mut sums = [V::default(); LANES];
+            for line in m.lines(s, true) {
+                sums = add(sums, line, &z);
+            }
+            write(&mut left[own], &sums);
+        }
+    }
+
+    /// Gauss-Seidel on these slices of a group: `before` and `after` are all rows before it and after it.
+    fn backwards<V: Real>(m: &Rows<V>, slices: Range<usize>, before: Around<V>, after: Around<V>, r: &[V], z: &mut [V]) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let rows = m.first[s] as usize..m.first[s + 1] as usize;
+            let own = rows.start - start..rows.end - start;
+            let mut sums = slice_of(&r[own.clone()]);
+            for line in m.lines(s, false) {
+                sums = add(sums, line, &before);
+            }
+            for line in m.lines(s, true) {
+                sums = add(sums, line, &after);
+            }
+            let inverse = slice_of(&m.inverse[rows]);
+            write(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));
+        }
+    }
+
+    /// y = A x on these slices, as e_i x_i + sum of a_ij (x_i - x_j): with d_i x_i the excess would drown. x are all rows.
+    fn multiply<V: Real>(m: &Rows<V>, slices: Range<usize>, x: &[V], all: Around<V>, y: &mut [V]) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let rows = m.first[s] as usize..m.first[s + 1] as usize;
+            let own = rows.start - start..rows.end - start;
+            let (excess, x) = (slice_of(&m.excess[rows.clone()]), slice_of(&x[rows]));
+            let mut sums: [V; LANES] = from_fn(|l| excess[l] * x[l]);
+            for line in m.lines_in(2 * s, 2 * s + 2) {
+                sums = add_differences(sums, line, &x, &all);
+            }
+            write(&mut y[own], &sums);
+        }
     }
 }
 
@@ -111,24 +258,32 @@ fn inverse<V: Real>(d: f64) -> V {
     V::narrow(if d == 0.0 { 0.0 } else { 1.0 / d })
 }
 
-/// Couplings of these rows, ascending in the order of the sweeps; `ends` has where each begins, and gets where later
-/// rows do.
+/// Couplings of the row at place k to earlier ones.
+fn earlier(c: &Couplings, order: &Ordered, k: u32) -> usize {
+    c.row(order.row[k as usize] as usize).filter(|&(j, _)| order.place[j] < k).count()
+}
+
+/// Couplings of these slices, of each row ascending in the order of the sweeps.
 fn fill<V: Real>(
     c: &Couplings,
     order: &Ordered,
-    rows: Range<usize>,
-    ends: &mut [u32],
-    (col, a): (&mut [u32], &mut [V]),
+    (first, ends): (&[u32], &[usize]),
+    slices: Range<usize>,
+    (col, a): (&mut [[u32; LANES]], &mut [[V; LANES]]),
 ) -> Result<()> {
-    let (mut col, mut a, mut row) = (Parts(col), Parts(a), Vec::new());
-    for (k, ends) in rows.zip(ends.chunks_exact_mut(2)) {
-        row.clear();
-        extend(&mut row, c.row(order.row[k] as usize).map(|(j, a)| (order.place[j], a)), WHAT)?;
-        row.sort_unstable_by_key(|&(place, _)| place);
-        for ((col, a), &(place, value)) in col.next(row.len()).iter_mut().zip(a.next(row.len())).zip(&row) {
-            (*col, *a) = (place, V::narrow(value));
+    let (start, last, mut row) = (ends[2 * slices.start], c.rows().saturating_sub(1) as u32, Vec::new());
+    for s in slices {
+        let [earlier, later, end] = [0, 1, 2].map(|k| ends[2 * s + k] - start);
+        col[later..end].fill([last; LANES]);
+        for (lane, k) in (first[s]..first[s + 1]).enumerate() {
+            row.clear();
+            extend(&mut row, c.row(order.row[k as usize] as usize).map(|(j, a)| (order.place[j], a)), WHAT)?;
+            row.sort_unstable_by_key(|&(place, _)| place);
+            let split = row.partition_point(|&(place, _)| place < k);
+            for (line, &(place, value)) in (earlier..).zip(&row[..split]).chain((later..).zip(&row[split..])) {
+                (col[line][lane], a[line][lane]) = (place, V::narrow(value));
+            }
         }
-        ends[1] = ends[0] + row.partition_point(|&(place, _)| (place as usize) < k) as u32;
     }
     Ok(())
 }
