@@ -92,7 +92,8 @@
                                               any */
 #define RRB_OPT_PRECISION             208  /* of the stored preconditioner; mixed: of CG too, on a device: taken as
                                               bf16 (also dpcg_, sparse_) */
-#define RRB_OPT_CYCLE                 209  /* v: the papers' RRB; amli, k: recursive */
+#define RRB_OPT_CYCLE                 209  /* v: the papers' RRB; amli, k: recursive; aggregation: multigrid by
+                                              aggregation in place of RRB, on the CPU */
 #define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
 #define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
@@ -198,9 +199,9 @@
 #define RRB_INFO_THREADS                1013  /* threads in use */
 #define RRB_INFO_CUDA_KERNELS           1014  /* 1: this build of the library has CUDA kernels; 0: it was built with
                                                  RRBSOLVER_CUDA=off (not sparse_) */
-#define RRB_INFO_LEVELS                 1100  /* red eliminations in use */
+#define RRB_INFO_LEVELS                 1100  /* red eliminations in use; with cycle=aggregation its coarse levels */
 #define RRB_INFO_PRECISION              1101  /* the one in use (also dpcg_, sparse_) */
-#define RRB_INFO_CYCLE                  1102  /* the one in use; amli and v are fixed linear M, k is not */
+#define RRB_INFO_CYCLE                  1102  /* the one in use; with k and aggregation M changes with r in a solve */
 #define RRB_INFO_COMPONENTS             1103  /* connected components of two nodes or more (also dpcg_) */
 #define RRB_INFO_SINGULAR_COMPONENTS    1104  /* of those, singular ones (also dpcg_) */
 #define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonals of M */
@@ -283,6 +284,7 @@
 #define RRB_CYCLE_V                               1
 #define RRB_CYCLE_AMLI                            2
 #define RRB_CYCLE_K                               3
+#define RRB_CYCLE_AGGREGATION                     4
 #define RRB_METHOD_COLOURED_GAUSS_SEIDEL          0
 #define RRB_METHOD_BLOCK_JACOBI                   1
 #define RRB_METHOD_CHAOTIC_GAUSS_SEIDEL           2

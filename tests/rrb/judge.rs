@@ -124,14 +124,14 @@ impl<'a> Judge<'a> {
 
     /// CG runs on S1.
     fn eliminates(&self, told: &Told) -> bool {
-        let compensated = self.case.settings.compensated && self.system.positive_couplings > 0;
+        let compensated = self.compensates() && self.system.positive_couplings > 0;
         !self.system.nine && !compensated && told.levels > 0
     }
 
     /// Components and couplings as they were counted.
     pub fn counts(&self, solver: &Solver, verdict: &mut Verdict) {
         let projected = self.system.singular.iter().filter(|&&s| s).count();
-        let compensated = if self.case.settings.compensated { self.system.positive_couplings } else { 0 };
+        let compensated = if self.compensates() { self.system.positive_couplings } else { 0 };
         for (name, key, wanted) in [
             ("components", key::INFO_COMPONENTS, self.system.size.len()),
             ("singular_components", key::INFO_SINGULAR_COMPONENTS, projected),
@@ -174,7 +174,18 @@ impl<'a> Judge<'a> {
     }
 
     pub fn must_be_unsupported(&self) -> bool {
-        self.case.settings.null_space == NullSpace::Constant && self.system.singular.contains(&false)
+        let settings = &self.case.settings;
+        let short = ["bf16", "mixed"].contains(&settings.precision);
+        let not_offered = self.aggregates() && (short || self.case.options.contains("backend=reference"));
+        not_offered || settings.null_space == NullSpace::Constant && self.system.singular.contains(&false)
+    }
+
+    fn compensates(&self) -> bool {
+        self.case.settings.compensated && !self.aggregates()
+    }
+
+    fn aggregates(&self) -> bool {
+        self.case.settings.cycle == "aggregation"
     }
 
     fn sentence(&self, failure: &Failure, justified: bool, call: &str, verdict: &mut Verdict) {
@@ -395,8 +406,8 @@ impl<'a> Judge<'a> {
             let tested = |m: Measured| Tested { without: m, with: m.value };
             return Some((vec![tested(initial)], tested(last), references));
         }
-        if told.cycles[0] == 3 || told.cycles[1] == 3 {
-            verdict.note("norm of M not checked: cycle=k");
+        if told.cycles.iter().any(|cycle| *cycle >= 3) {
+            verdict.note("norm of M not checked: cycle=k or aggregation");
             return None;
         }
         if told.cycles[0] != told.cycles[1] {

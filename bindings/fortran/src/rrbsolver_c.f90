@@ -101,7 +101,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
    ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16 (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
-   ! v: the papers' RRB; amli, k: recursive
+   ! v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB, on the CPU
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
    ! recursion every so many levels; 0: chosen
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
@@ -233,11 +233,11 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
    ! 1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
-   ! red eliminations in use
+   ! red eliminations in use; with cycle=aggregation its coarse levels
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
    ! the one in use (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
-   ! the one in use; amli and v are fixed linear M, k is not
+   ! the one in use; with k and aggregation M changes with r in a solve
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
    ! connected components of two nodes or more (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
@@ -351,6 +351,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_CYCLE_V                           = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_CYCLE_AMLI                        = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_CYCLE_K                           = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_CYCLE_AGGREGATION                 = 4_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_METHOD_COLOURED_GAUSS_SEIDEL      = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_METHOD_BLOCK_JACOBI               = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_METHOD_CHAOTIC_GAUSS_SEIDEL       = 2_c_int32_t

@@ -22,4 +22,4 @@ pub use hierarchy::{COARSEST, Hierarchy, MOST_INVERTED};
 #[cfg(test)]
 pub use order::Order;
 pub use order::Ordered;
-pub use singular::Means;
+pub use singular::{Means, nearly_none};

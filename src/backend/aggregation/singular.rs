@@ -1,26 +1,41 @@
-//! Means over the components of a matrix that are singular: rounding leaves r some of them, which no coarse solve may
-//! see.
+//! Means over the components of a matrix that are singular, or nearly so: rounding leaves r some of them, which no coarse
+//! solve may see. Where the excess of a component is nearly zero in all, the constant is solved for apart, in double
+//! precision: with P = I - 1 1' / n in place of B stands P B P + 1 1' / sum of e. In single precision B alone would
+//! answer the rounding of the sum of r with constants larger than all else.
 
 use super::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::Real;
 use std::iter::repeat_n;
 
-/// The singular components.
+/// A component is nearly singular where its excess is at most this part of the largest diagonal a row: then rounding of
+/// the sum of r in single precision, squared, over the excess comes near to what other vectors have.
+const NEARLY: f64 = 1e-12;
+
+/// The singular components, and those that nearly are.
 pub struct Means {
     /// Of each row; `NONE`: of a regular one.
     component: Vec<u32>,
     /// Rows of each.
     sizes: Vec<usize>,
+    /// The excess of each; 0: singular.
+    excess: Vec<f64>,
     /// Room for sums.
     sums: Vec<f64>,
 }
 
+/// The excess of so many rows that is nearly zero beside their diagonals.
+pub fn nearly_none(rows: usize, largest: f64) -> f64 {
+    NEARLY * rows as f64 * largest
+}
+
 impl Means {
-    /// Components in which no row has an excess; none: there are none.
-    pub fn of(c: &Couplings) -> Result<Option<Self>> {
+    /// Components in which no row has an excess, or all have no more than `least` of their number of rows; none: there
+    /// are none.
+    pub fn of(c: &Couplings, least: impl Fn(usize) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
-        let (mut sizes, mut reached, mut seen) = (Vec::new(), Vec::new(), zeroed(c.rows(), WHAT)?);
+        let (mut sizes, mut excesses, mut reached) = (Vec::new(), Vec::new(), Vec::new());
+        let mut seen = zeroed(c.rows(), WHAT)?;
         for start in 0..c.rows() {
             if seen[start] {
                 continue;
@@ -28,24 +43,25 @@ impl Means {
             reached.clear();
             seen[start] = true;
             push(&mut reached, start, WHAT)?;
-            let (mut next, mut regular) = (0, false);
+            let (mut next, mut excess) = (0, 0.0);
             while next < reached.len() {
                 let i = reached[next];
                 next += 1;
-                regular |= c.excess[i] != 0.0;
+                excess += c.excess[i].abs();
                 for (j, _) in c.row(i) {
                     if !std::mem::replace(&mut seen[j], true) {
                         push(&mut reached, j, WHAT)?;
                     }
                 }
             }
-            if !regular {
+            if excess <= least(reached.len()) {
+                push(&mut excesses, excess, WHAT)?;
                 reached.iter().for_each(|&i| component[i] = sizes.len() as u32);
                 push(&mut sizes, reached.len(), WHAT)?;
             }
         }
         let sums = zeroed(sizes.len(), WHAT)?;
-        Ok((!sizes.is_empty()).then_some(Self { component, sizes, sums }))
+        Ok((!sizes.is_empty()).then_some(Self { component, sizes, excess: excesses, sums }))
     }
 
     /// The same on aggregates, which lie within components.
@@ -57,7 +73,8 @@ impl Means {
         }
         let mut sizes = zeroed(self.sizes.len(), WHAT)?;
         component.iter().filter(|&&of| of != NONE).for_each(|&of| sizes[of as usize] += 1);
-        Ok(Self { component, sizes, sums: zeroed(self.sizes.len(), WHAT)? })
+        let excess = collected(self.excess.iter().copied(), WHAT)?;
+        Ok(Self { component, sizes, excess, sums: zeroed(self.sizes.len(), WHAT)? })
     }
 
     /// The same with the rows in another order.
@@ -68,7 +85,7 @@ impl Means {
 
     /// r without them.
     pub fn remove<V: Real>(&mut self, r: &mut [V]) {
-        let Self { component, sizes, sums } = self;
+        let Self { component, sizes, sums, .. } = self;
         let rows = || component.iter().enumerate().filter(|(_, of)| **of != NONE);
         sums.fill(0.0);
         rows().for_each(|(i, &of)| sums[of as usize] += r[i].wide());
@@ -76,7 +93,46 @@ impl Means {
         rows().for_each(|(i, &of)| r[i] -= V::narrow(sums[of as usize]));
     }
 
+    /// Whether some are of components that are not singular.
+    pub fn has_nearly(&self) -> bool {
+        self.excess.iter().any(|e| *e > 0.0)
+    }
+
+    /// r is what `from` gives, without means; sums of that are kept.
+    pub fn take<V: Real>(&mut self, from: impl Fn(usize) -> f64, r: &mut [V]) {
+        let Self { component, sizes, sums, .. } = self;
+        sums.fill(0.0);
+        for (i, &of) in component.iter().enumerate().filter(|(_, of)| **of != NONE) {
+            sums[of as usize] += from(i);
+        }
+        for ((i, &of), r) in component.iter().enumerate().zip(r) {
+            let mean = if of == NONE { 0.0 } else { sums[of as usize] / sizes[of as usize] as f64 };
+            *r = V::narrow(from(i) - mean);
+        }
+    }
+
+    /// Constants that z = B r lacks: those that the kept sums ask for, in place of the means of z.
+    pub fn give<V: Real>(&mut self, z: &[V]) {
+        let Self { component, sizes, excess, sums } = self;
+        let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
+        sums.iter_mut().zip(&*excess).for_each(ratio);
+        for (z, &of) in z.iter().zip(&*component).filter(|(_, of)| **of != NONE) {
+            sums[of as usize] -= z.wide() / sizes[of as usize] as f64;
+        }
+    }
+
+    /// The constant of row i.
+    pub fn constant(&self, i: usize) -> f64 {
+        match self.component[i] {
+            NONE => 0.0,
+            of => self.sums[of as usize],
+        }
+    }
+
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.component) + size_of_val(&*self.sizes) + size_of_val(&*self.sums)
+        size_of_val(&*self.component)
+            + size_of_val(&*self.sizes)
+            + size_of_val(&*self.excess)
+            + size_of_val(&*self.sums)
     }
 }

@@ -235,7 +235,7 @@ impl Rrb {
         around: Around,
     ) -> Result<Outcome> {
         let short = self.done.precision != Precision::F64;
-        let definite = self.done.cycle == options::Cycle::V;
+        let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
         let control = Control::new(options, seen(&self.inspection), short, definite, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
         self.done.cycle = cycle_in_use(&*self.backend);

@@ -22,7 +22,7 @@ pub const BRANCHES: &[&str] = &[
     "b: A times red values", "guess: zero", "guess: random", "guess: with a mean", "guess: far",
     "guess: the last solution", "guess: near the solution", "another matrix before", "precision=auto",
     "precision=f64", "precision=f32", "precision=bf16", "precision=mixed", "cycle=auto", "cycle=v", "cycle=amli",
-    "cycle=k", "cycle_spacing=2", "cycle_spacing=4", "cycle_steps=1", "cycle_steps=3", "norm=true2",
+    "cycle=k", "cycle=aggregation", "cycle_spacing=2", "cycle_spacing=4", "cycle_steps=1", "cycle_steps=3", "norm=true2",
     "norm=preconditioned", "reference=rhs", "reference=initial", "null_space=auto", "null_space=none",
     "null_space=constant", "lumping=m1", "lumping=m2", "relaxation=0", "relaxation=0.5", "relaxation=0.95",
     "fusion=on", "fusion=off", "compensation=auto", "compensation=never", "compensation=always", "levels=0",

@@ -6,6 +6,7 @@
 pub mod blocks;
 pub mod cases;
 pub mod golden;
+pub mod hard;
 pub mod sparse;
 pub mod system;
 pub mod twice;

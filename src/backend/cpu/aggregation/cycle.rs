@@ -4,7 +4,9 @@
 //! Where B is to be a linear map two Chebyshev steps with fixed bounds stand in place of CG on all levels (AMLI).
 
 use super::level::{CHUNK, Level, Run, Visits, Way};
-use crate::backend::aggregation::{Choices, Couplings, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT};
+use crate::backend::aggregation::{
+    Choices, Couplings, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT, nearly_none,
+};
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::{Noted, largest, max_abs};
@@ -54,10 +56,13 @@ impl<V: Real + Number> Cycle<V> {
             true => Ordered::unswept(coarsest.rows()),
             false => Ordered::of(matrices[k], choices.order),
         };
-        // A singular component is one on the coarsest level, too, or becomes a single row before.
-        let is_one_row = |c: &&Couplings| c.diagonal.contains(&0.0);
-        let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest)?.is_some();
-        let mut means = if may_be { Means::of(matrices[0])? } else { None };
+        // A singular component is one on the coarsest level, too, or becomes a single row before; its excess stays.
+        let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
+        let least = nearly_none(matrices[0].rows(), largest);
+        let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
+        let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest, |_| least)?.is_some();
+        let least = |rows: usize| nearly_none(rows, largest);
+        let mut means = if may_be { Means::of(matrices[0], least)? } else { None };
         let mut order = order_of(0)?;
         let row = collected(order.row.iter().copied(), WHAT)?;
         let mut levels: Vec<Level<V>> = Vec::new();
@@ -109,16 +114,12 @@ impl<V: Real + Number> Cycle<V> {
         }
         let [all] = noted.all(Some(*me));
         let largest = max_abs(all);
-        let (first, rows) = (&self.levels[0], &self.row[own.clone()]);
+        let (first, rows) = (&self.levels[0], &self.row[own]);
         if largest > 0.0 && largest.is_finite() {
-            // SAFETY: rows of this member.
-            let r = unsafe { first.r.slice_mut(own.start, own.len()) };
-            r.iter_mut().zip(rows).for_each(|(r, &i)| *r = V::narrow(from(i as usize) / largest));
-            me.barrier();
+            first.load(me, |k| from(self.row[k] as usize) / largest);
             self.cycle(0, &mut Run::new(*me, way), &first.z);
-            // SAFETY: nobody writes z until the next cycle.
-            let z = unsafe { first.z.slice(own.start, own.len()) };
-            rows.iter().zip(z).for_each(|(&i, z)| to(i as usize, largest * (self.scale * z.wide())));
+            let give = |k: usize, z: f64| to(self.row[k] as usize, largest * (self.scale * z));
+            first.give(me, give);
         } else {
             rows.iter().for_each(|&i| to(i as usize, largest));
         }

@@ -12,7 +12,7 @@ use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Rows of a chunk, over which the largest value is noted.
 pub const CHUNK: usize = 2048;
@@ -31,6 +31,7 @@ pub struct Level<V: Number> {
     fine: (Vec<usize>, Vec<u32>),
     pub visits: Visits,
     means: Option<Mutex<Means>>,
+    has_nearly: bool,
     noted: Noted,
     pub r: Shared<V>,
     pub z: Shared<V>,
@@ -97,6 +98,7 @@ impl<V: Real + Number> Level<V> {
             groups: collected(order.groups.iter().copied(), WHAT)?,
             slices: collected(order.groups.windows(2).map(|group| rows.slices_of(group)), WHAT)?,
             fine: members(&aggregate_of, count)?,
+            has_nearly: means.as_ref().is_some_and(Means::has_nearly),
             means: means.map(Mutex::new),
             noted: Noted::new(rows.slices().div_ceil(SLICES), 2)?,
             rows,
@@ -144,6 +146,46 @@ impl<V: Real + Number> Level<V> {
             unsafe { noted.note(chunk, of(slices, rows)) };
         }
         noted.sum(Some(run.me))
+    }
+
+    /// The means, where some are of components that are nearly singular.
+    fn nearly(&self) -> Option<MutexGuard<'_, Means>> {
+        let means = self.means.as_ref().filter(|_| self.has_nearly)?;
+        Some(means.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// r = what `from` gives of each row; without means, which `give` adds to z, where components are nearly singular. A
+    /// barrier stands at its end.
+    pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
+        if self.has_nearly {
+            if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
+                // SAFETY: the others wait at the barrier.
+                means.take(from, unsafe { self.r.slice_mut(0, self.len()) });
+            }
+        } else {
+            let own = me.share(self.len());
+            // SAFETY: rows of this member.
+            let r = unsafe { self.r.slice_mut(own.start, own.len()) };
+            own.zip(r).for_each(|(k, r)| *r = V::narrow(from(k)));
+        }
+        me.barrier();
+    }
+
+    /// Tells `to` of this member's rows of z, after a barrier.
+    pub fn give(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
+        let own = me.share(self.len());
+        // SAFETY: nobody writes z until the next cycle.
+        let z = unsafe { self.z.slice(0, self.len()) };
+        if !self.has_nearly {
+            return own.clone().zip(&z[own]).for_each(|(k, z)| to(k, z.wide()));
+        }
+        if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
+            means.give(z);
+        }
+        me.barrier();
+        if let Some(means) = self.nearly() {
+            own.for_each(|k| to(k, z[k].wide() + means.constant(k)));
+        }
     }
 
     /// z = a sweep of Gauss-Seidel from 0.

@@ -6,7 +6,7 @@ mod cycle;
 mod level;
 mod rows;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use cycle::Cycle;
 pub use level::Way;

@@ -40,10 +40,10 @@ fn read(name: &str) -> Csr<u32> {
 }
 
 /// The order of the rows, and two cycles on every level.
-const SEQUENTIAL: Choices = Choices { order: Order::Natural, levels: usize::MAX, rows: 0 };
+pub(in crate::backend::cpu) const SEQUENTIAL: Choices = Choices { order: Order::Natural, levels: usize::MAX, rows: 0 };
 
 /// A cycle with a team.
-struct Applied<V: Number> {
+pub(in crate::backend::cpu) struct Applied<V: Number> {
     cycle: Cycle<V>,
     team: Team,
     from: Shared,
@@ -51,7 +51,7 @@ struct Applied<V: Number> {
 }
 
 impl<V: Real + Number> Applied<V> {
-    fn new(hierarchy: &Hierarchy, choices: &Choices, threads: usize) -> Self {
+    pub(in crate::backend::cpu) fn new(hierarchy: &Hierarchy, choices: &Choices, threads: usize) -> Self {
         let cycle: Cycle<V> = Cycle::new(hierarchy, choices, &mut Workers::eager(threads)).unwrap();
         let room = || Shared::zeroed(cycle.rows()).unwrap();
         Self { team: Team::new(threads).unwrap(), from: room(), to: room(), cycle }
@@ -72,17 +72,32 @@ impl<V: Real + Number> Applied<V> {
     }
 }
 
-fn dot(x: &[f64], y: &[f64]) -> f64 {
+pub(in crate::backend::cpu) fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
 /// Iterations of flexible CG from 0 to ||b - A x|| <= 1e-6 ||b||; none: not within 300.
 fn iterations(a: &Csr<u32>, b: &[f64], cycle: &mut Applied<f32>) -> Option<usize> {
+    iterations_to(1e-6 * dot(b, b).sqrt(), false, a, b, cycle)
+}
+
+/// The same to ||b - A x|| <= `threshold`; of a matrix that is `singular` in one piece without the mean of z.
+pub(in crate::backend::cpu) fn iterations_to(
+    threshold: f64,
+    singular: bool,
+    a: &Csr<u32>,
+    b: &[f64],
+    cycle: &mut Applied<f32>,
+) -> Option<usize> {
     let n = b.len();
     let (mut x, mut r, mut z, mut p, mut q) = (vec![0.0; n], b.to_vec(), vec![0.0; n], vec![0.0; n], vec![0.0; n]);
     let (mut alpha, mut rho_old) = (0.0, 1.0);
     for k in 1..=300 {
         cycle.apply(&r, &mut z);
+        if singular {
+            let mean = z.iter().sum::<f64>() / n as f64;
+            z.iter_mut().for_each(|z| *z -= mean);
+        }
         let rho = dot(&r, &z);
         let beta = -alpha * dot(&z, &q) / rho_old;
         p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
@@ -93,7 +108,7 @@ fn iterations(a: &Csr<u32>, b: &[f64], cycle: &mut Applied<f32>) -> Option<usize
         let mut y = vec![0.0; n];
         a.multiply(&x, &mut y);
         y.iter_mut().zip(b).for_each(|(y, b)| *y -= b);
-        if dot(&y, &y).sqrt() <= 1e-6 * dot(b, b).sqrt() {
+        if dot(&y, &y).sqrt() <= threshold {
             return Some(k);
         }
     }
@@ -101,7 +116,7 @@ fn iterations(a: &Csr<u32>, b: &[f64], cycle: &mut Applied<f32>) -> Option<usize
 }
 
 /// Levels, entries of all over those of the first, aggregates of the first.
-fn sizes(h: &Hierarchy) -> (usize, f64, usize) {
+pub(in crate::backend::cpu) fn sizes(h: &Hierarchy) -> (usize, f64, usize) {
     let entries = |c: &Couplings| (c.col.len() + c.rows()) as f64;
     let all: Vec<f64> = h.matrices().map(entries).collect();
     let second = h.matrices().nth(1).map_or(0, Couplings::rows);

@@ -125,3 +125,6 @@ fn check(c: &Couplings, numbers: Numbers, components: &Components, scale: f64) -
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,9 +21,15 @@ impl Maker {
             (10.0, "precision=bf16"),
             (10.0, "precision=mixed"),
         ]);
-        // cycle=k is not offered on devices.
-        let k = if backend == "cuda" { 0.0 } else { 10.0 };
-        let cycle = self.choose(&[(45.0, "cycle=auto"), (30.0, "cycle=v"), (15.0, "cycle=amli"), (k, "cycle=k")]);
+        // Neither is offered on devices.
+        let (k, aggregation) = if backend == "cuda" { (0.0, 0.0) } else { (10.0, 10.0) };
+        let cycle = self.choose(&[
+            (45.0 - aggregation, "cycle=auto"),
+            (30.0, "cycle=v"),
+            (15.0, "cycle=amli"),
+            (k, "cycle=k"),
+            (aggregation, "cycle=aggregation"),
+        ]);
         let norm = self.choose(&[(60.0, "norm=true2"), (40.0, "norm=preconditioned")]);
         let reference = self.choose(&[(65.0, "reference=rhs"), (35.0, "reference=initial")]);
         let null_text = match null_space {

@@ -1,0 +1,42 @@
+//! Systems that `benches/hard_suite.py` makes, as it writes them: "STENCIL1"; dimension, nx, ny, nz, flags (bit 0:
+//! singular) and a zero as 32-bit integers; 16 characters of a name; center, east, north and b as doubles.
+
+use crate::Stencil;
+
+/// One of them.
+pub struct System {
+    /// Its name in the suite.
+    pub name: String,
+    /// A.
+    pub a: Stencil,
+    /// b.
+    pub b: Vec<f64>,
+    /// A is singular, with constants.
+    pub singular: bool,
+}
+
+const HEAD: usize = 48;
+
+/// Files one behind another.
+pub fn read(mut bytes: &[u8]) -> Result<Vec<System>, String> {
+    let mut systems = Vec::new();
+    while !bytes.is_empty() {
+        let head =
+            bytes.get(..HEAD).filter(|head| head.starts_with(b"STENCIL1")).ok_or("no system in two dimensions")?;
+        let int = |k: usize| i32::from_le_bytes([0, 1, 2, 3].map(|byte| head[8 + 4 * k + byte]));
+        let (nx, ny) = (int(1) as usize, int(2) as usize);
+        if int(0) != 2 || nx == 0 || ny == 0 || nx > 1 << 16 || ny > 1 << 16 {
+            return Err(format!("a system of {} dimensions, {nx} x {ny}", int(0)));
+        }
+        let n = nx * ny;
+        let values = bytes.get(HEAD..HEAD + 32 * n).ok_or("a system that ends early")?;
+        let all: Vec<f64> =
+            values.chunks_exact(8).map(|value| f64::from_le_bytes(value.try_into().expect("eight bytes"))).collect();
+        let [center, east, north, b] = [0, 1, 2, 3].map(|k| all[k * n..(k + 1) * n].to_vec());
+        let name = String::from_utf8_lossy(&head[32..HEAD]).trim_end_matches('\0').to_owned();
+        let a = Stencil { nx, ny, center, east, north, corners: None };
+        systems.push(System { name, a, b, singular: int(4) & 1 == 1 });
+        bytes = &bytes[HEAD + 32 * n..];
+    }
+    Ok(systems)
+}

@@ -1,0 +1,200 @@
+//! `cycle=aggregation`: the hard suite (tests/golden/README.md), what it takes and refuses, and its fixed form in
+//! `rrb_apply`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::dense::Dense;
+use common::problems::hard::{self, System};
+use common::problems::{
+    Stencil, aniso, fe_aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot, without_mean,
+};
+use common::*;
+use flate2::read::GzDecoder;
+use std::io::Read;
+use std::path::PathBuf;
+
+const AGGREGATION: &str = "backend=cpu cycle=aggregation";
+const AGGREGATION_IN_USE: i64 = 4;
+
+fn systems(size: &str) -> Vec<System> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/golden/hard", &format!("{size}.gz")].iter().collect();
+    let mut bytes = Vec::new();
+    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_end(&mut bytes).unwrap();
+    hard::read(&bytes).unwrap()
+}
+
+fn relative_residual(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
+    norm2(&a.residual(b, x)) / norm2(b)
+}
+
+/// Every system in at most 25 iterations to 1e-6 (16 at most are taken here), the same bits by any team, in both
+/// precisions.
+#[test]
+fn hard_systems() {
+    for size in ["64x64", "100x77"] {
+        for System { name, a, b, .. } in systems(size) {
+            for precision in ["auto", "f64"] {
+                let solve = |threads: usize| {
+                    let solver = Solver::of(&a, &format!("{AGGREGATION} threads={threads} precision={precision}"));
+                    let (x, status) = solver.solve_from_zero(&b);
+                    assert_eq!((status, solver.int(key::INFO_CYCLE)), (status::OK, AGGREGATION_IN_USE), "{name}");
+                    assert!(solver.iterations() <= 25, "{name} {size}: {}", solver.iterations());
+                    assert!(relative_residual(&a, &b, &x) <= 1e-6, "{name} {size}");
+                    bits(&x)
+                };
+                let one = solve(1);
+                assert!([2, 3].into_iter().all(|threads| solve(threads) == one), "{name} {size} {precision}");
+            }
+        }
+    }
+}
+
+/// The same with a grid that is large enough for a team on several levels.
+#[test]
+fn teams_on_large_grids() {
+    for (a, singular) in [(random_m_matrix(301, 250, false, 3), false), (neumann_var(257, 260), true)] {
+        let b = random_rhs(a.len(), 5);
+        let b = if singular { without_mean(b) } else { b };
+        let solve = |threads: usize| {
+            let solver = Solver::of(&a, &format!("{AGGREGATION} threads={threads}"));
+            let (x, status) = solver.solve_from_zero(&b);
+            assert_eq!((status, solver.int(key::INFO_THREADS)), (status::OK, threads as i64));
+            assert!(relative_residual(&a, &b, &x) <= 1e-6);
+            bits(&x)
+        };
+        let one = solve(1);
+        assert!([2, 3, 7].into_iter().all(|threads| solve(threads) == one));
+    }
+}
+
+/// Five and nine points of awkward sizes, with padded rows, against an exact solution.
+#[test]
+fn awkward_sizes() {
+    for (nx, ny) in
+        [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 5), (3, 3), (5, 2), (17, 1), (1, 17), (17, 3), (16, 16)]
+    {
+        for nine in [false, true] {
+            let a = random_m_matrix(nx, ny, nine, 7);
+            let b = random_rhs(a.len(), 11);
+            let exact = Dense::from_stencil(&a).solve(&b);
+            for block in [8, 64] {
+                let options = format!("{AGGREGATION} compute_block={block} rel_tol=1e-12 precision=f64");
+                let solver = Solver::of(&a, &options);
+                let (x, status) = solver.solve_from_zero(&b);
+                assert_eq!(status, status::OK, "{nx} x {ny}, {nine}");
+                assert!(max_difference(&x, &exact) <= 1e-10 * max_abs(&exact), "{nx} x {ny}, {nine}");
+            }
+        }
+    }
+}
+
+/// Nine points, also with positive couplings, for which nothing is compensated.
+#[test]
+fn nine_points() {
+    let positive = rot(63, 64, 0.05, 30.0);
+    assert!(positive.couplings().iter().any(|&(_, _, value)| value > 0.0));
+    for (name, a, most) in [
+        ("M-matrix", random_m_matrix(100, 77, true, 3), 20),
+        ("finite elements", fe_aniso(64, 64, 10.0), 30),
+        ("rotated", positive, 60),
+        ("five points", aniso(64, 1000.0), 20),
+    ] {
+        let b = random_rhs(a.len(), 9);
+        let solver = Solver::of(&a, &format!("{AGGREGATION} threads=2"));
+        let (x, status) = solver.solve_from_zero(&b);
+        assert_eq!((status, solver.int(key::INFO_COMPENSATED_COUPLINGS)), (status::OK, 0), "{name}");
+        assert!(relative_residual(&a, &b, &x) <= 1e-6, "{name}");
+        assert!(solver.iterations() <= most, "{name}: {}", solver.iterations());
+    }
+}
+
+/// `rrb_apply` takes a matrix: linear, symmetric and positive to the rounding of the cycle, and no solve changes it.
+#[test]
+fn a_fixed_matrix_to_apply() {
+    for (name, a, singular) in [
+        ("five points", random_m_matrix(65, 64, false, 3), false),
+        ("nine points", random_m_matrix(40, 33, true, 3), false),
+        ("closed", neumann_var(65, 33), true),
+    ] {
+        for (precision, rounding) in [("f64", 1e-12), ("f32", 1e-4)] {
+            let solver = Solver::of(&a, &format!("{AGGREGATION} precision={precision}"));
+            let vector = |seed: u64| {
+                let v = random_rhs(a.len(), seed);
+                if singular { without_mean(v) } else { v }
+            };
+            let (u, v) = (vector(1), vector(2));
+            let (mu, mv) = (solver.apply(&u), solver.apply(&v));
+            let both: Vec<f64> = u.iter().zip(&v).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
+            let sum: Vec<f64> = mu.iter().zip(&mv).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
+            assert!(max_difference(&solver.apply(&both), &sum) <= rounding * max_abs(&sum), "{name} {precision}");
+            let energy = (dot(&u, &mu) * dot(&v, &mv)).sqrt();
+            assert!((dot(&u, &mv) - dot(&v, &mu)).abs() <= rounding * energy, "{name} {precision}");
+            assert!(dot(&u, &mu) > 0.0 && dot(&v, &mv) > 0.0);
+            solver.solve_from_zero(&v);
+            assert_eq!(bits(&solver.apply(&u)), bits(&mu), "{name} {precision}");
+        }
+    }
+}
+
+/// A closed basin that hardly leaks, from nothing to 1e-6 of a center: counts do not grow, though the sweeps are in
+/// single precision, where the rounding of the sum of r alone would be more than all else (187 iterations at 1e-11).
+#[test]
+fn nearly_singular() {
+    let mut a = neumann_var(128, 128);
+    let b = without_mean(random_rhs(a.len(), 3));
+    let center = a.center[5 * 128 + 7];
+    for leak in [0.0, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6] {
+        a.center[5 * 128 + 7] = center * (1.0 + leak);
+        let solver = Solver::of(&a, &format!("{AGGREGATION} precision=f32"));
+        let (_, status) = solver.solve_from_zero(&b);
+        assert_eq!(status, status::OK, "{leak:e}");
+        assert!(solver.iterations() <= 30, "{leak:e}: {}", solver.iterations());
+    }
+}
+
+#[test]
+fn what_is_not_offered_is_refused() {
+    let a = poisson(20, 20);
+    for (options, words) in [
+        ("backend=reference cycle=aggregation", ["cycle=aggregation", "backend=cpu"]),
+        ("backend=cpu cycle=aggregation precision=bf16", ["precision=f32", "f64"]),
+        ("backend=cpu cycle=aggregation precision=mixed", ["precision=f32", "f64"]),
+    ] {
+        let solver = Solver::new(20, 20, options);
+        solver.factorize(&a).unwrap_err().expect(status::UNSUPPORTED, &words);
+        // The handle takes another one.
+        solver.options("cycle=v backend=cpu precision=auto").unwrap();
+        solver.factorize(&a).unwrap();
+    }
+    let closed = neumann_var(20, 20);
+    let solver = Solver::new(20, 20, "backend=cpu cycle=aggregation null_space=none");
+    solver.factorize(&closed).unwrap_err().expect(status::MATRIX, &["null_space=none", "singular"]);
+    let mut indefinite = poisson(20, 20);
+    indefinite.center[210] = 0.5;
+    let solver = Solver::new(20, 20, AGGREGATION);
+    solver.factorize(&indefinite).unwrap_err().expect(status::MATRIX, &["not positive definite"]);
+}
+
+/// One handle, from matrix to matrix and from cycle to cycle.
+#[test]
+fn factorized_again() {
+    let (a, other) = (random_m_matrix(90, 70, false, 1), random_m_matrix(90, 70, true, 2));
+    let b = random_rhs(a.len(), 3);
+    let fresh = |a: &Stencil| bits(&Solver::of(a, AGGREGATION).solve_from_zero(&b).0);
+    let solver = Solver::of(&a, AGGREGATION);
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(bits(&solver.solve_from_zero(&b).0), fresh(&a));
+        solver.factorize(&other).unwrap();
+        assert_eq!(bits(&solver.solve_from_zero(&b).0), fresh(&other));
+        solver.options("cycle=v").unwrap();
+        solver.factorize(&a).unwrap();
+        assert_eq!(solver.int(key::INFO_CYCLE), 1);
+        solver.options("cycle=aggregation").unwrap();
+        solver.factorize(&a).unwrap();
+        assert_eq!(solver.int(key::INFO_CYCLE), AGGREGATION_IN_USE);
+        bytes.push(solver.int(key::INFO_BYTES_HOST));
+    }
+    assert_eq!(bytes, [bytes[0]; 3]);
+}
