@@ -25,6 +25,11 @@ impl Problem {
             let name = stem.split('.').next().unwrap_or_default().to_owned();
             return Ok(Self { name, a, b });
         }
+        if let Some(systems) = name.strip_suffix(".stencil").map(|_| std::fs::read(name)).transpose()? {
+            let mut systems = problems::hard::read(&systems).map_err(anyhow::Error::msg)?;
+            let Some(problems::hard::System { name, a, b, .. }) = systems.pop() else { bail!("no system in {name}") };
+            return Ok(Self { name, a, b });
+        }
         if nx < 2 {
             bail!("a grid of {nx} nodes a row is no problem");
         }
