@@ -8,7 +8,7 @@ use crate::backend::aggregation::{
     Choices, Couplings, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT, nearly_none,
 };
 use crate::error::{Result, collected, push, zeroed};
-use crate::runtime::number::Real;
+use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::{Noted, largest, max_abs};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
@@ -114,11 +114,14 @@ impl<V: Real + Number> Cycle<V> {
         }
         let [all] = noted.all(Some(*me));
         let largest = max_abs(all);
+        // A power of two: no rounding, and no division.
+        let unit = power_of_two_below(largest);
+        let per_unit = unit.recip();
         let (first, rows) = (&self.levels[0], &self.row[own]);
         if largest > 0.0 && largest.is_finite() {
-            first.load(me, |k| from(self.row[k] as usize) / largest);
+            first.load(me, |k| from(self.row[k] as usize) * per_unit);
             self.cycle(0, &mut Run::new(*me, way), &first.z);
-            let give = |k: usize, z: f64| to(self.row[k] as usize, largest * (self.scale * z));
+            let give = |k: usize, z: f64| to(self.row[k] as usize, unit * (self.scale * z));
             first.give(me, give);
         } else {
             rows.iter().for_each(|&i| to(i as usize, largest));

@@ -44,10 +44,9 @@ impl<V: Real> Rows<V> {
         for (slice, rows) in first.windows(2).enumerate() {
             let mut most = [0; 2];
             for k in rows[0]..rows[1] {
-                let earlier = earlier(c, order, k);
-                let i = order.row[k as usize] as usize;
-                let lengths = [earlier, c.ptr[i + 1] - c.ptr[i] - earlier];
-                most = [0, 1].map(|side| lengths[side].max(most[side]));
+                let mut lengths = [0; 2];
+                c.row(order.row[k as usize] as usize).for_each(|(j, _)| lengths[usize::from(order.place[j] > k)] += 1);
+                most = [0, 1].map(|side| most[side].max(lengths[side]));
             }
             ends[2 * slice + 1] = ends[2 * slice] + most[0];
             ends[2 * slice + 2] = ends[2 * slice + 1] + most[1];
@@ -62,8 +61,7 @@ impl<V: Real> Rows<V> {
             let count = by_slice[slices.end] - by_slice[slices.start];
             (slices, cols.next(count), values.next(count))
         });
-        let filled = workers.map(pieces, |(slices, col, a)| fill(c, order, (&first, &ends), slices, (col, a)))?;
-        filled.into_iter().collect::<Result<()>>()?;
+        workers.each(pieces, |(slices, col, a)| fill(c, order, (&first, &ends), slices, (col, a)))?;
         let of = |i: &u32| *i as usize;
         Ok(Self {
             first,
@@ -258,32 +256,26 @@ fn inverse<V: Real>(d: f64) -> V {
     V::narrow(if d == 0.0 { 0.0 } else { 1.0 / d })
 }
 
-/// Couplings of the row at place k to earlier ones.
-fn earlier(c: &Couplings, order: &Ordered, k: u32) -> usize {
-    c.row(order.row[k as usize] as usize).filter(|&(j, _)| order.place[j] < k).count()
-}
-
-/// Couplings of these slices, of each row ascending in the order of the sweeps.
+/// Couplings of these slices, of each row on either side in the order in which they lie.
 fn fill<V: Real>(
     c: &Couplings,
     order: &Ordered,
     (first, ends): (&[u32], &[usize]),
     slices: Range<usize>,
     (col, a): (&mut [[u32; LANES]], &mut [[V; LANES]]),
-) -> Result<()> {
-    let (start, last, mut row) = (ends[2 * slices.start], c.rows().saturating_sub(1) as u32, Vec::new());
+) {
+    let (start, last) = (ends[2 * slices.start], c.rows().saturating_sub(1) as u32);
     for s in slices {
         let [earlier, later, end] = [0, 1, 2].map(|k| ends[2 * s + k] - start);
         col[later..end].fill([last; LANES]);
         for (lane, k) in (first[s]..first[s + 1]).enumerate() {
-            row.clear();
-            extend(&mut row, c.row(order.row[k as usize] as usize).map(|(j, a)| (order.place[j], a)), WHAT)?;
-            row.sort_unstable_by_key(|&(place, _)| place);
-            let split = row.partition_point(|&(place, _)| place < k);
-            for (line, &(place, value)) in (earlier..).zip(&row[..split]).chain((later..).zip(&row[split..])) {
-                (col[line][lane], a[line][lane]) = (place, V::narrow(value));
+            let mut next = [earlier, later];
+            for (j, value) in c.row(order.row[k as usize] as usize) {
+                let place = order.place[j];
+                let line = &mut next[usize::from(place > k)];
+                (col[*line][lane], a[*line][lane]) = (place, V::narrow(value));
+                *line += 1;
             }
         }
     }
-    Ok(())
 }
