@@ -96,6 +96,8 @@
                                               aggregation in place of RRB, on the CPU */
 #define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
+#define RRB_OPT_SWITCH_MEMORY         213  /* bytes that a slow solve with cycle=auto may take once to go over to
+                                              aggregation; -1: what it needs, 0: never */
 #define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
                                               nx (also dpcg_) */
 #define RRB_OPT_METHOD                300  /* which block waits for which */

@@ -107,6 +107,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
    ! inner iterations of a recursion
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
+   ! bytes that a slow solve with cycle=auto may take once to go over to aggregation; -1: what it needs, 0: never
+   integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
    ! values from one row of the caller's arrays to the next, at least nx; 0: nx (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
    ! which block waits for which

@@ -74,6 +74,12 @@ pub trait PcgSteps {
         rho / rho_old
     }
 
+    /// Takes a preconditioner that promises less work than is left with this one, by what a run has come to; x has all
+    /// its steps where that is so, and r is formed anew. Whether it did.
+    fn change_preconditioner(&mut self, _course: &Course) -> bool {
+        false
+    }
+
     /// CG is in single precision: residual replacement is due whenever the residual has fallen by some digits.
     fn replaces_residual(&self) -> bool {
         false
@@ -102,6 +108,28 @@ pub trait PcgSteps {
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
     /// Tells the observer the CG coefficients of a step.
     fn record(&mut self, alpha: f64, beta: f64);
+}
+
+/// What a run has come to, in the 2-norm.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// Iterations of it.
+    pub iterations: usize,
+    /// The residual that it began with.
+    pub first: f64,
+    /// The residual.
+    pub norm: f64,
+    /// The residual that is wanted.
+    pub threshold: f64,
+}
+
+impl Course {
+    /// Iterations that are left if the residual comes down as it has so far; infinite where it did not.
+    pub fn iterations_left(&self) -> f64 {
+        let done = (self.first / self.norm).ln();
+        let left = (self.norm / self.threshold).ln();
+        if done > 0.0 { self.iterations as f64 * left / done } else { f64::INFINITY }
+    }
 }
 
 /// Where a loop of PCG begins, and when it ends.

@@ -51,8 +51,27 @@ pub struct Setup {
     pub unit: f64,
     /// Where M recurses.
     pub cycle: Cycle,
-    /// Aggregation in place of the levels; one of them is there for S1.
-    pub aggregates: bool,
+    /// Aggregation in place of the levels.
+    pub aggregation: Aggregation,
+}
+
+/// Bytes that aggregation takes, about, a node with 5 points and with 9.
+const BYTES_OF_AGGREGATION: [usize; 2] = [100, 260];
+
+/// Those of so many nodes.
+pub fn bytes_of(nodes: usize, nine_points: bool) -> usize {
+    nodes.saturating_mul(BYTES_OF_AGGREGATION[usize::from(nine_points)])
+}
+
+/// What `factorize` is to do about aggregation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Aggregation {
+    /// Nothing.
+    Never,
+    /// It may take the place of the levels in a solve that is slow with them, in this precision.
+    IfSlow(Storage),
+    /// No levels, but for the one that leaves S1.
+    Instead,
 }
 
 impl Setup {

@@ -35,7 +35,7 @@ pub use {
     sweeps::{SWEEPS_VECTORS, sweeps},
 };
 
-use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
+use crate::backend::steps::pcg::{Course, ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 use decisions::{Code, is_positive};
@@ -70,6 +70,8 @@ struct Policies<'p, 'k, S: PcgSteps + ?Sized> {
     best: &'p mut BestIterate<'k, S>,
     restarts: &'p mut Restarts,
     replacement: Replacement,
+    /// Iterations and norm of the last start.
+    began: (usize, f64),
 }
 
 /// Iterates from x and r = b - A x. Convergence seen on the recurred residual is confirmed on a recomputed one, where
@@ -107,8 +109,13 @@ pub fn pcg<S: PcgSteps + ?Sized>(
                 }
                 policies.confirm(s, &at, ending)
             }
-            // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>
             Check::Diverged => Next::End(at.ended(StopReason::Diverged)),
+            Check::Continue(_) if policies.changes_preconditioner(s, &at) => {
+                s.advance_solution(at.alpha);
+                at.norm2 = s.residual();
+                policies.start(s, &mut at)? // r = b - A x, and a start
+            }
+            // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>
             Check::Continue(rho) => policies.change_direction(s, &mut at, rho, replaced)?,
         };
     }
@@ -118,7 +125,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
     fn new(test: &'p Test, best: &'p mut BestIterate<'k, S>, restarts: &'p mut Restarts) -> Self {
         best.begin_run();
         restarts.begin_run();
-        Self { test, best, restarts, replacement: Replacement::default() }
+        Self { test, best, restarts, replacement: Replacement::default(), began: (0, 0.0) }
     }
 
     /// r = b - A x, and a start from there.
@@ -141,6 +148,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
             at.norm2 = s.residual();
         }
         self.restarts.start_from(at.norm);
+        self.began = (at.iterations, at.norm);
         self.replacement = Replacement::start(self.test, at);
         at.beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
@@ -190,6 +198,13 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
             return Ok(None);
         };
         Ok(Some(at.ended(reason)))
+    }
+
+    /// Whether the steps have taken another preconditioner, in whose norm nothing is tested.
+    fn changes_preconditioner(&self, s: &mut S, at: &Iteration) -> bool {
+        let (began, first) = self.began;
+        let course = Course { iterations: at.iterations - began, first, norm: at.norm, threshold: self.test.threshold };
+        self.test.norm == Norm::True2 && s.change_preconditioner(&course)
     }
 
     fn loop_test(&self, at: &Iteration) -> LoopTest {

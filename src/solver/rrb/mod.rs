@@ -5,7 +5,7 @@ mod plan;
 pub use plan::{SPACING, machine};
 
 use crate::backend::steps::cycle::Kind;
-use crate::backend::steps::rrb::{Look, RrbBackend, Setup};
+use crate::backend::steps::rrb::{Aggregation, Look, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Place, Result};
@@ -55,12 +55,14 @@ struct Found {
     double: bool,
     /// The V-cycle was better.
     plain: bool,
+    /// A solve was slow, and went over to aggregation.
+    slow: bool,
 }
 
 /// The options that the choices of `auto` depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Asked {
-    whole: [i64; 8],
+    whole: [i64; 9],
     relaxation: f64,
 }
 
@@ -75,6 +77,7 @@ impl Asked {
             opt::GRIDS,
             opt::LUMPING,
             opt::COARSE_MEMORY,
+            opt::SWITCH_MEMORY,
         ];
         Self { whole: keys.map(|key| options.int(key)), relaxation: options.real(opt::RELAXATION) }
     }
@@ -151,13 +154,13 @@ impl Rrb {
         if again.is_none() {
             self.backend.examine(a, &look, &mut self.inspection)?;
         }
-        let plan = Plan::new(a, options, self.machine, &look, &self.inspection)?;
         let known = if self.found.asked == asked {
             self.found
         } else {
             self.backend.forget();
             Found { asked, ..Found::default() }
         };
+        let plan = Plan::new(a, options, self.machine, &look, &self.inspection, known.slow)?;
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
             if known.plain { plan.plain() } else { plan.cycle },
@@ -181,6 +184,7 @@ impl Rrb {
             asked,
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
             plain: known.plain || plain,
+            slow: known.slow,
         };
         self.last = Some(Last { asked, look, setup });
         self.done = self.tell(&setup, plan.positive);
@@ -216,6 +220,17 @@ impl Rrb {
         }
     }
 
+    /// A solve has gone over to aggregation.
+    fn tell_change(&mut self) {
+        let Some(Last { setup, .. }) = &self.last else { return };
+        self.done.levels = self.backend.levels(setup);
+        self.done.compensated_couplings = 0;
+        self.done.precision = match setup.aggregation {
+            Aggregation::IfSlow(Storage::F64) => Precision::F64,
+            _ => Precision::F32,
+        };
+    }
+
     /// Couplings of the last matrix that point out of the grid, which `a` is.
     pub fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         self.backend.outward(a)
@@ -238,7 +253,11 @@ impl Rrb {
         let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
         let control = Control::new(options, seen(&self.inspection), short, definite, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
-        self.done.cycle = cycle_in_use(&*self.backend);
+        let before = std::mem::replace(&mut self.done.cycle, cycle_in_use(&*self.backend));
+        if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
+            self.found.slow = true;
+            self.tell_change();
+        }
         outcome
     }
 

@@ -1,7 +1,7 @@
 //! What is chosen for a matrix before it is factorized: backend, format, cycle, levels and grids.
 
 use crate::backend::steps::cycle::{Cycle, Kind};
-use crate::backend::steps::rrb::{Look, Lumping, Setup};
+use crate::backend::steps::rrb::{Aggregation, Look, Lumping, Setup, bytes_of};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
@@ -61,12 +61,13 @@ impl<'a> Plan<'a> {
         machine: Machine,
         look: &'a Look,
         Inspection { components, findings, .. }: &Inspection,
+        known_slow: bool,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
         }
         check_offered(options, machine)?;
-        let aggregates = aggregates(options);
+        let aggregates = aggregates(options) || known_slow;
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let singular = components.singular() > 0;
         Ok(Self {
@@ -78,7 +79,7 @@ impl<'a> Plan<'a> {
             positive: if compensate { findings.positive_couplings } else { 0 },
             singular,
             largest: findings.center_max,
-            storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular),
+            storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
             cycle: choose_cycle(a.grid, options, singular)?,
             aggregates,
         })
@@ -92,6 +93,21 @@ impl<'a> Plan<'a> {
     /// The format is chosen here.
     pub fn automatic(&self) -> bool {
         self.options.is(opt::PRECISION, Precision::Auto)
+    }
+
+    /// Aggregation instead, or once a solve is slow: where all is left to us, and there is memory for it.
+    fn aggregation(&self) -> Aggregation {
+        let options = self.options;
+        let storage = match options.choice(opt::PRECISION) {
+            _ if self.aggregates => return Aggregation::Instead,
+            Precision::Auto | Precision::F32 => Storage::F32,
+            Precision::F64 => Storage::F64,
+            Precision::Bf16 | Precision::Mixed => return Aggregation::Never,
+        };
+        let memory = options.int(opt::SWITCH_MEMORY);
+        let fits = memory < 0 || bytes_of(self.a.grid.nodes(), self.a.corners.is_some()) as u128 <= memory as u128;
+        let asked = options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(options) && fits;
+        if asked && !self.on_device { Aggregation::IfSlow(storage) } else { Aggregation::Never }
     }
 
     /// How to factorize in this format with this cycle.
@@ -124,7 +140,7 @@ impl<'a> Plan<'a> {
             single: false,
             unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
             cycle,
-            aggregates: self.aggregates,
+            aggregation: self.aggregation(),
         };
         // On S1 of a regular matrix, whose first grid is not the last, and on the CPU.
         let mixed = self.single && options.is(opt::PRECISION, Precision::Mixed);
@@ -172,13 +188,13 @@ const SMALL: usize = 16384;
 /// Format of M. `auto`: bf16, which takes a quarter of the memory traffic of f64 for one or two iterations more,
 /// except on small grids, with contrasts that strain its range, on singular systems (whose constants f32 sweeps do not
 /// keep out: up to 40 % more iterations in closed basins), and for the variants that only the papers' tables want.
-fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool) -> Storage {
+fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
         // Both cycle and sums of CG are scaled, so that f32 takes as many iterations as f64 at any contrast.
-        Precision::Auto if aggregates(options) => Storage::F32,
+        Precision::Auto if aggregates => Storage::F32,
         Precision::Auto => {
             let plain = papers_default(options) && grid.nodes() >= SMALL && !singular;
             if plain && high <= CONTRAST_FOR_SHORT * low { Storage::Bf16 } else { Storage::F64 }

@@ -7,7 +7,8 @@ use super::spread::colours_of_row;
 use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Rules, WHAT};
 use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::backend::cpu::rrb::number::Format;
-use crate::backend::steps::rrb::{Setup, refused_pivot, unprojected_pivot};
+use crate::backend::steps::pcg::Course;
+use crate::backend::steps::rrb::{refused_pivot, unprojected_pivot};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result, collected};
 use crate::grid::components::Components;
@@ -22,11 +23,23 @@ use crate::runtime::workers::Workers;
 /// couplings along a line.
 const RULES: Rules = Rules::passes(2);
 
+/// Costs in iterations with the V-cycle in fused stages, on a Xeon and an EPYC (512^2 and 2047^2, one thread and two): to
+/// make a hierarchy, and an iteration with it.
+const SETUP: f64 = 80.0;
+const ITERATION: f64 = 7.0;
+/// The same of an iteration in unfused stages.
+pub const UNFUSED: f64 = 2.0;
+/// What an iteration leaves of the residual: 14 for 1e-6.
+const CONTRACTION: f64 = 0.37;
+/// Iterations that tell how a solve goes on.
+const TELLING: usize = 16;
 /// The cycle, whose rows are called by their places in arrays by colour.
-pub struct Aggregated {
+pub struct Aggregated<R: Number> {
     cycle: Precise,
     /// Levels that are coarser than the grid.
     pub levels: usize,
+    /// z, where that of the first grid lies in the memory of q.
+    pub z: Option<Four<R>>,
 }
 
 /// In the precision of M.
@@ -35,35 +48,42 @@ enum Precise {
     Double(Cycle<f64>),
 }
 
-impl Aggregated {
+/// Whether to make one pays, where an iteration costs `own` with what is there.
+pub fn pays(course: &Course, own: f64) -> bool {
+    let iterations = (course.norm / course.threshold).ln() / -CONTRACTION.ln();
+    course.iterations >= TELLING && own * course.iterations_left() > SETUP + ITERATION * iterations
+}
+
+impl<R: Real + Number> Aggregated<R> {
     /// Of the matrix that CG runs on.
-    pub fn new<F: Format>(k: &Packed<F>, setup: &Setup, components: &Components, members: usize) -> Result<Self> {
+    pub fn new<F: Format<Real = R>>(k: &Packed<F>, storage: Storage, members: usize) -> Result<Self> {
         let layout = &k.grids[0].layout;
         let rows = || (0..layout.cy).flat_map(|row| Colour::ALL.map(|colour| (colour, row)));
         // SAFETY: no run is on, and nobody factorizes.
         let center = |(colour, row): (Colour, usize)| unsafe { k.matrix.center[colour].row(row, 0) };
         let scale = power_of_two_below(rows().map(|at| max_abs(center(at))).fold(0.0, f64::max)).recip();
-        let source =
-            Source { matrix: &k.matrix, layout, schur: k.shape.schur, zero_row_sum: setup.zero_row_sum, scale };
+        let source = Source { matrix: &k.matrix, layout, schur: k.shape.schur, zero_row_sum: k.zero_row_sum, scale };
         let workers = &mut Workers::new(members);
         // SAFETY: as above.
         let couplings = unsafe { source.couplings(workers)? };
         let numbers = Numbers::new(layout.grid, k.shape.schur);
-        check(&couplings, numbers, components, scale)?;
+        check(&couplings, numbers, scale)?;
         let hierarchy = Hierarchy::of(couplings, scale, &RULES, COARSEST, workers)?;
         let places = places(k, numbers)?;
-        let cycle = match setup.storage {
+        let cycle = match storage {
             Storage::F64 => Precise::Double(cycle(&hierarchy, &places, workers)?),
             _ => Precise::Single(cycle(&hierarchy, &places, workers)?),
         };
-        Ok(Self { cycle, levels: hierarchy.levels.len() })
+        let shares = k.grids[0].z_is_shared;
+        let z = if shares { Some(Four::zeroed(layout, true)?) } else { None };
+        Ok(Self { cycle, levels: hierarchy.levels.len(), z })
     }
 
-    /// z = B z. Members write rows of their own before it; barriers stand before it and at its end.
+    /// z = `unit` B z. Members write rows of their own before it; barriers stand before it and at its end.
     ///
     /// # Safety
     /// Nobody else uses z meanwhile.
-    pub unsafe fn apply<R: Real + Number>(&self, me: &Me, way: Way, z: &Four<R>) {
+    pub unsafe fn apply(&self, me: &Me, way: Way, unit: f64, z: &Four<R>) {
         let at = |place: usize| (&z[Colour::ALL[place >> COLOUR]], place & ((1 << COLOUR) - 1));
         // SAFETY: as the caller promised; the cycle reads all rows before it gives any, and each to one member.
         let from = |place: usize| unsafe {
@@ -73,7 +93,7 @@ impl Aggregated {
         // SAFETY: as above.
         let to = |place: usize, value: f64| unsafe {
             let (area, place) = at(place);
-            area.set(place, R::narrow(value));
+            area.set(place, R::narrow(value * unit));
         };
         match &self.cycle {
             Precise::Single(cycle) => cycle.apply(me, way, from, to),
@@ -82,9 +102,10 @@ impl Aggregated {
     }
 
     pub fn bytes(&self) -> usize {
+        let z = self.z.as_ref().map_or(0, Four::bytes);
         match &self.cycle {
-            Precise::Single(cycle) => cycle.bytes(),
-            Precise::Double(cycle) => cycle.bytes(),
+            Precise::Single(cycle) => cycle.bytes() + z,
+            Precise::Double(cycle) => cycle.bytes() + z,
         }
     }
 }
@@ -114,11 +135,13 @@ fn places<F: Format>(k: &Packed<F>, numbers: Numbers) -> Result<Vec<u32>> {
     collected(numbers.nodes().map(place), WHAT)
 }
 
-/// Refuses what is not definite, and singular components that nobody projects.
-fn check(c: &Couplings, numbers: Numbers, components: &Components, scale: f64) -> Result<()> {
-    if let Some(&(i, j)) = components.refused() {
-        return Err(unprojected_pivot(0.0, 0, i, j));
-    }
+/// Refuses singular components that nobody projects.
+pub fn check_unprojected(components: &Components) -> Result<()> {
+    components.refused().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
+}
+
+/// Refuses what is not definite.
+fn check(c: &Couplings, numbers: Numbers, scale: f64) -> Result<()> {
     let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
     match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {
         Some((row, (i, j))) => Err(refused_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, 1, i, j)),

@@ -112,7 +112,7 @@ impl Source<'_> {
         let numbers = Numbers::new(self.layout.grid, self.schur);
         let count = numbers.before(rows.end) - numbers.before(rows.start);
         let mut c = Couplings::with_room(count, 8 * count)?;
-        let row = || Row::zeroed(self.layout.grid.nx, if self.schur { 4 } else { 8 });
+        let row = || Row::zeroed(self.layout.grid.nx, if self.matrix.nine_points { 2 * DIAGONAL } else { DIAGONAL });
         let (mut south, mut own, mut north) = (row()?, row()?, row()?);
         // SAFETY: as the caller promised.
         unsafe {
@@ -188,7 +188,9 @@ fn add_row(c: &mut Couplings, numbers: Numbers, j: usize, own: &Row) {
     for i in numbers.columns(j) {
         let neighbours = [(-1, -1), (0, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (0, 1), (1, 1)];
         for (k, offset) in ORDER.into_iter().zip(neighbours) {
-            push(c, numbers, (i, j), offset, own.a[k][i + PAD]);
+            if let Some(a) = own.a.get(k) {
+                push(c, numbers, (i, j), offset, a[i + PAD]);
+            }
         }
         c.end_row(own.excess[i + PAD]);
     }

@@ -39,6 +39,8 @@ pub struct PackedGrid<F: Format> {
     pub passing: Option<Passing>,
     pub sweep: Sweep<F::Stored>,
     pub z: Four<F::Real>,
+    /// In the memory of another vector.
+    pub z_is_shared: bool,
     /// Where the cycle recurses.
     pub recursion: Option<RecursionGrid<F>>,
 }
@@ -131,6 +133,7 @@ impl<F: Format> PackedGrid<F> {
             },
         };
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
+        let z_is_shared = vectors.as_ref().is_some_and(|vectors| vectors.z.is_some());
         let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| Four::zeroed(&layout, own_reds), Ok)?;
         Ok(Self {
             sweep,
@@ -147,6 +150,7 @@ impl<F: Format> PackedGrid<F> {
             b2_distant: Distant::zeroed(&layout, wide && passing.is_none() && (levels || shape.schur))?,
             passing,
             z,
+            z_is_shared,
             layout,
         })
     }

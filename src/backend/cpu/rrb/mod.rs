@@ -39,7 +39,7 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
-use aggregated::Aggregated;
+use aggregated::{Aggregated, check_unprojected};
 use factor::Watch;
 use iteration::member::{Caller, Member};
 use number::{Brain, Double, Format, Mixed, Single};
@@ -75,9 +75,9 @@ impl Cpu {
         Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None }
     }
 
-    fn aggregated(&self) -> Option<&Aggregated> {
+    fn aggregation_levels(&self) -> Option<usize> {
         match &self.solver {
-            Solver::Packed(packed) => packed.aggregated(),
+            Solver::Packed(packed) => packed.aggregation_levels(),
             _ => None,
         }
     }
@@ -139,7 +139,7 @@ impl RrbBackend for Cpu {
                 match (fitting, setup.storage) {
                     (Some(fitting), _) => fitting,
                     // The cycle has its own format.
-                    (None, _) if setup.aggregates => packed::<Double>(shape)?,
+                    (None, _) if shape.aggregates => packed::<Double>(shape)?,
                     (None, Storage::F64) => packed::<Double>(shape)?,
                     (None, Storage::F32) => packed::<Single>(shape)?,
                     (None, Storage::Bf16) if setup.single => packed::<Mixed>(shape)?,
@@ -203,11 +203,11 @@ impl RrbBackend for Cpu {
     }
 
     fn levels(&self, setup: &Setup) -> usize {
-        self.aggregated().map_or(setup.levels, |aggregated| aggregated.levels)
+        self.aggregation_levels().unwrap_or(setup.levels)
     }
 
     fn aggregates(&self) -> bool {
-        self.aggregated().is_some()
+        self.aggregation_levels().is_some()
     }
 
     fn grids(&self) -> usize {
@@ -247,7 +247,8 @@ trait PackedSolver: Send {
         program: Program,
     ) -> Result<Outcome>;
     fn recursion(&self) -> Recursion;
-    fn aggregated(&self) -> Option<&Aggregated>;
+    /// Coarse levels of aggregation, where that is in use.
+    fn aggregation_levels(&self) -> Option<usize>;
     fn bytes(&self) -> usize;
 }
 
@@ -258,8 +259,6 @@ impl<F: Format> PackedSolver for Packed<F> {
 
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         self.prepare(setup, components, team.members())?;
-        // Its memory first.
-        self.aggregated = None;
         let context = PivotContext { a, components };
         let shared = &*self;
         let result = team.run(
@@ -268,8 +267,10 @@ impl<F: Format> PackedSolver for Packed<F> {
         )?;
         self.fresh = false;
         result?;
-        if setup.aggregates {
-            self.aggregated = Some(Aggregated::new(self, setup, components, team.members())?);
+        if self.shape.aggregates {
+            check_unprojected(components)?;
+            let made = Aggregated::new(self, setup.storage, team.members())?;
+            self.aggregated = made.into();
         }
         Ok(())
     }
@@ -283,7 +284,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         inspection: &mut Inspection,
     ) -> Result<bool> {
         // Members need the singular components of A while they factorize it: hoped to be none.
-        if self.fresh || self.aggregated.is_some() || !self.projection.is_empty() {
+        if self.fresh || self.aggregated.get().is_some() || !self.projection.is_empty() {
             return Ok(false);
         }
         inspection.start(team.members())?;
@@ -328,8 +329,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         Self::recursion(self)
     }
 
-    fn aggregated(&self) -> Option<&Aggregated> {
-        self.aggregated.as_ref()
+    fn aggregation_levels(&self) -> Option<usize> {
+        self.aggregated.get().map(|aggregated| aggregated.levels)
     }
 
     fn bytes(&self) -> usize {

@@ -12,15 +12,16 @@ use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::steps::cycle::{Kind, Recursion};
-use crate::backend::steps::rrb::Setup;
+use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::backend::steps::solve::Inputs;
+use crate::backend::storage::Storage;
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
 use crate::runtime::reduce::Noted;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Values beside a row of scratch space: a neighbour to the left and right is read.
 pub const BORDER: usize = 8;
@@ -58,8 +59,12 @@ pub struct Packed<F: Format> {
     pub unit: f64,
     /// Not factorized yet.
     pub fresh: bool,
-    /// In place of the levels, where they are not made.
-    pub aggregated: Option<Aggregated>,
+    /// In place of the levels, where they are not made, or once a solve has changed to it.
+    pub aggregated: OnceLock<Aggregated<F::Real>>,
+    /// In which precision a solve may change to it; `None` where it may not, or could not.
+    pub may_aggregate: Mutex<Option<Storage>>,
+    /// A row sum of at most this part of the center is zero.
+    pub zero_row_sum: f64,
     /// Levels below the packed grids; member 0 alone works on them.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
@@ -133,7 +138,9 @@ impl<F: Format> Packed<F> {
                 nine_points: shape.nine_points,
             },
             making: None,
-            aggregated: None,
+            aggregated: OnceLock::new(),
+            may_aggregate: Mutex::new(None),
+            zero_row_sum: 0.0,
             schur: Schur::new(
                 &first,
                 &grids[0].black_diagonal,
@@ -176,6 +183,13 @@ impl<F: Format> Packed<F> {
     /// What the team needs that depends on its size and on the matrix.
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
+        // Its memory first.
+        self.aggregated.take();
+        self.zero_row_sum = setup.zero_row_sum;
+        *self.may_aggregate.get_mut().unwrap_or_else(PoisonError::into_inner) = match setup.aggregation {
+            Aggregation::IfSlow(storage) => Some(storage),
+            _ => None,
+        };
         let layout = self.grids[0].layout;
         if self.shape.schur && self.making.as_ref().is_none_or(|making| making.members != members) {
             // The natural grid that follows a single one is made of all rows of it.
@@ -213,7 +227,7 @@ impl<F: Format> Packed<F> {
 
     /// Those of an iteration, too, where M has levels.
     pub fn fused(&self) -> bool {
-        self.fuses_ends() && self.aggregated.is_none()
+        self.fuses_ends() && self.aggregated.get().is_none()
     }
 
     /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single
@@ -354,7 +368,7 @@ impl<F: Format> Packed<F> {
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
             - self.vectors_in_the_first_grid()
             + self.natural().bytes()
-            + self.aggregated.as_ref().map_or(0, Aggregated::bytes)
+            + self.aggregated.get().map_or(0, Aggregated::bytes)
             + self.projection.bytes()
     }
 }

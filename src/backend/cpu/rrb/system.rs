@@ -5,7 +5,7 @@ use super::loops::{difference_form, five_point_residual, five_points, nine_point
 use super::neighbours::{Corners, Diagonal, Distant, Straight};
 use super::number::Format;
 use crate::backend::steps::cycle::Cycle;
-use crate::backend::steps::rrb::Setup;
+use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::backend::storage::Storage;
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
@@ -49,7 +49,7 @@ impl Shape {
             storage: setup.storage,
             single: setup.single,
             cycle: setup.cycle,
-            aggregates: setup.aggregates,
+            aggregates: setup.aggregation == Aggregation::Instead,
         }
     }
 

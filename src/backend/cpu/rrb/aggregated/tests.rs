@@ -6,6 +6,7 @@ use crate::backend::cpu::rrb::PackedSolver;
 use crate::backend::cpu::rrb::factor::tests::{five_points, inspected, setup};
 use crate::backend::cpu::rrb::number::Double;
 use crate::backend::cpu::rrb::system::Shape;
+use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::grid::levels::Grid;
 use crate::runtime::team::Team;
 use crate::sparse::Csr;
@@ -30,7 +31,7 @@ fn schur(system: &System, threads: usize) -> Couplings {
     let (grid, a) = (Grid { nx: system.a.nx, ny: system.a.ny }, &system.a);
     let arrays = [a.center.clone(), a.east.clone(), a.north.clone()];
     let a = five_points(grid, &arrays);
-    let setup = Setup { levels: 1, aggregates: true, ..setup(Storage::F32, 1.0, 1.0) };
+    let setup = Setup { levels: 1, aggregation: Aggregation::Instead, ..setup(Storage::F32, 1.0, 1.0) };
     let mut k = Packed::<Double>::new(Shape::new(&a, &setup)).unwrap();
     k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
     let source = Source { matrix: &k.matrix, layout: &k.grids[0].layout, schur: true, zero_row_sum: 1e-12, scale: 1.0 };

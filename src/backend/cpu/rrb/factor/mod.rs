@@ -100,7 +100,7 @@ impl<F: Format> Packed<F> {
         for q in 0..self.grids.len() {
             let watch = watch.filter(|_| q == 0);
             let levels = Levels::new(self, q, setup, context);
-            if setup.aggregates {
+            if self.shape.aggregates {
                 levels.form_system(me, &mut scratch);
                 break;
             }
@@ -116,7 +116,7 @@ impl<F: Format> Packed<F> {
             }
         }
         let over = watch.is_some_and(Watch::is_over);
-        if !over && !setup.aggregates {
+        if !over && !self.shape.aggregates {
             self.share_natural(me, setup, context, &mut scratch);
         }
         drop(scratch);
@@ -129,7 +129,7 @@ impl<F: Format> Packed<F> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        if !over && !setup.aggregates {
+        if !over && !self.shape.aggregates {
             self.prepare_cycle(me, setup);
         }
         Ok(())

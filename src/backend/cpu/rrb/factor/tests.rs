@@ -4,7 +4,7 @@ use super::*;
 use crate::backend::cpu::rrb::area::Area;
 use crate::backend::cpu::rrb::number::{Brain, Double, Mixed, Single};
 use crate::backend::cpu::rrb::system::Shape;
-use crate::backend::steps::rrb::Lumping;
+use crate::backend::steps::rrb::{Aggregation, Lumping};
 use crate::backend::storage::Storage;
 use crate::grid::inspection::Questions;
 use crate::grid::layout::{Colour, Layout};
@@ -29,7 +29,7 @@ pub(in crate::backend::cpu) fn setup(storage: Storage, omega: f64, unit: f64) ->
         single: false,
         unit,
         cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2 },
-        aggregates: false,
+        aggregation: Aggregation::Never,
     }
 }
 

@@ -114,6 +114,12 @@ impl<'a, F: Format> Member<'a, F> {
         &self.k.grids[0]
     }
 
+    /// z = M^-1 r.
+    pub(super) fn z(&self) -> &'a Four<F::Real> {
+        let own = self.k.aggregated.get().and_then(|aggregated| aggregated.z.as_ref());
+        own.unwrap_or(&self.first().z)
+    }
+
     pub(super) fn rows(&self) -> std::ops::Range<usize> {
         self.first().rows(self.me)
     }

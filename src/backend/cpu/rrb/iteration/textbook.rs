@@ -5,6 +5,7 @@
 
 use super::member::{Member, ThroughReds};
 use crate::backend::cpu::aggregation::Way;
+use crate::backend::cpu::rrb::aggregated::{self, Aggregated};
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
     add_direction, add_scaled, begin, convert, direct, dot, dot_mixed, largest_in, narrow, over_center, scale_row,
@@ -13,8 +14,8 @@ use crate::backend::cpu::rrb::loops::{
 use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::projection::Nodes;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
-use crate::backend::steps::cycle::apply_section;
-use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::cycle::{Cycle, apply_section};
+use crate::backend::steps::pcg::{Course, PcgSteps};
 use crate::backend::steps::solve::{Begun, Inputs, SolveSteps};
 use crate::grid::layout::Colour;
 use crate::runtime::number::Real;
@@ -66,17 +67,17 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let (k, me) = (self.k, self.me);
         self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
-            unsafe { narrow::<F>(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
+            unsafe { narrow::<F>(self.z()[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
-        k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
-        self.refresh(&self.first().z);
-        match &k.aggregated {
+        k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
+        self.refresh(self.z());
+        match k.aggregated.get() {
             // SAFETY: all members are past the rows of z that they wrote, and wait for all of it at the end.
-            Some(aggregated) => unsafe { aggregated.apply(&me, self.way, &self.first().z) },
+            Some(aggregated) => unsafe { aggregated.apply(&me, self.way, k.unit, self.z()) },
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
-        k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
-        let z = &self.first().z;
+        k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
+        let z = self.z();
         // SAFETY: rows of this member, which only it writes.
         self.sum(k.system(), |c, row| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }) / k.unit
     }
@@ -85,7 +86,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let scale = self.k.scales().0;
         self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
-            unsafe { begin::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
+            unsafe { begin::<F>(self.k.p[colour].row_mut(row, 0), self.z()[colour].row(row, 0), scale) };
         });
     }
 
@@ -93,7 +94,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let scale = self.k.scales().0;
         self.each_row(self.k.system(), |colour, row| {
             // SAFETY: as in `first_direction`.
-            unsafe { direct::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
+            unsafe { direct::<F>(self.k.p[colour].row_mut(row, 0), self.z()[colour].row(row, 0), beta, scale) };
         });
     }
 
@@ -156,13 +157,33 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     /// By aggregation M is not linear: <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q and q is A p of the
     /// last direction (Notay 2000).
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        if self.k.aggregated.is_none() {
+        if self.k.aggregated.get().is_none() {
             return rho / rho_old;
         }
-        let (q, z) = (&self.k.q, &self.first().z);
+        let (q, z) = (&self.k.q, self.z());
         // SAFETY: rows of this member, which only it writes.
         let product = self.sum(self.k.system(), |c, row| unsafe { dot_mixed::<F>(q[c].row(row, 0), z[c].row(row, 0)) });
         -self.alpha * product / self.k.unit / rho_old
+    }
+
+    fn change_preconditioner(&mut self, course: &Course) -> bool {
+        let (k, own) = (self.k, if self.k.fused() { 1.0 } else { aggregated::UNFUSED });
+        let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
+        let may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !may || !aggregated::pays(course, own * cycle.cost(k.shape.grid, k.shape.levels)) {
+            return false;
+        }
+        self.me.barrier();
+        if self.me.index == 0 {
+            let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
+            // Without memory for it the solve goes on as it is.
+            if let Some(made) = may.take().and_then(|storage| Aggregated::new(k, storage, self.me.members).ok()) {
+                // It was empty, or nothing would be allowed.
+                let _ = k.aggregated.set(made);
+            }
+        }
+        self.me.barrier();
+        k.aggregated.get().is_some()
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
@@ -378,7 +399,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let scale = self.k.unit.recip();
         self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
-            unsafe { widen(self.k.x[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
+            unsafe { widen(self.k.x[colour].row_mut(row, 0), self.z()[colour].row(row, 0), scale) };
         });
     }
 
