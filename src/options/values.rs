@@ -406,7 +406,7 @@ mod tests {
         );
         assert_eq!(
             sentence(o.set_int(201_000, 1).unwrap_err()),
-            "unknown option key 201000; did you mean RRB_OPT_LEADING_DIMENSION = 212?"
+            "unknown option key 201000; did you mean RRB_OPT_SWITCH_MEMORY = 213?"
         );
     }
 

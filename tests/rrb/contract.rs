@@ -97,8 +97,7 @@ fn incompatibility_is_told_in_the_unit_of_b() {
 fn unknown_keys_that_are_read() {
     let solver = Solver::new(3, 3, "");
     let mut value = 0i64;
-    for (key, nearest) in [(1015, "RRB_INFO_CUDA_KERNELS"), (213, "RRB_OPT_LEADING_DIMENSION"), (99, "RRB_OPT_BACKEND")]
-    {
+    for (key, nearest) in [(1015, "RRB_INFO_CUDA_KERNELS"), (214, "RRB_OPT_SWITCH_MEMORY"), (99, "RRB_OPT_BACKEND")] {
         // SAFETY: a live handle and a value.
         outcome(unsafe { rrb_get_int(solver.handle, key, &raw mut value) })
             .unwrap_err()

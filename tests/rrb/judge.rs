@@ -124,14 +124,15 @@ impl<'a> Judge<'a> {
 
     /// CG runs on S1.
     fn eliminates(&self, told: &Told) -> bool {
-        let compensated = self.compensates() && self.system.positive_couplings > 0;
+        let compensated = self.compensates(told.cycles[0]) && self.system.positive_couplings > 0;
         !self.system.nine && !compensated && told.levels > 0
     }
 
     /// Components and couplings as they were counted.
     pub fn counts(&self, solver: &Solver, verdict: &mut Verdict) {
         let projected = self.system.singular.iter().filter(|&&s| s).count();
-        let compensated = if self.compensates() { self.system.positive_couplings } else { 0 };
+        let compensated =
+            if self.compensates(solver.int(key::INFO_CYCLE)) { self.system.positive_couplings } else { 0 };
         for (name, key, wanted) in [
             ("components", key::INFO_COMPONENTS, self.system.size.len()),
             ("singular_components", key::INFO_SINGULAR_COMPONENTS, projected),
@@ -180,8 +181,9 @@ impl<'a> Judge<'a> {
         not_offered || settings.null_space == NullSpace::Constant && self.system.singular.contains(&false)
     }
 
-    fn compensates(&self) -> bool {
-        self.case.settings.compensated && !self.aggregates()
+    /// With this cycle in use: with aggregation (4), which auto may come to, nothing is.
+    fn compensates(&self, cycle: i64) -> bool {
+        self.case.settings.compensated && cycle != 4
     }
 
     fn aggregates(&self) -> bool {

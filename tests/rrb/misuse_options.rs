@@ -17,7 +17,7 @@ fn unknown_options() {
     refused("cycle=w", &["cycle", "w"]);
     refused("levels", &["levels"]);
     refused("=5", &[]);
-    for (unknown, nearest) in [(99, 100), (213, 212), (5000, 212), (-1, 100), (i32::MIN, 100)] {
+    for (unknown, nearest) in [(99, 100), (214, 213), (5000, 213), (-1, 100), (i32::MIN, 100)] {
         let words = [unknown.to_string(), "RRB_OPT_".to_owned(), nearest.to_string()];
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         solver.set_int(unknown, 1).unwrap_err().expect(status::OPTION, &words);
@@ -65,7 +65,7 @@ fn values_out_of_range() {
         (key::FUSION, "fusion", vec![-3]),
         (key::COMPENSATION, "compensation", vec![3]),
         (key::PRECISION, "precision", vec![5]),
-        (key::CYCLE, "cycle", vec![4]),
+        (key::CYCLE, "cycle", vec![5]),
     ];
     for (key, name, values) in ints {
         let before = solver.int(key);

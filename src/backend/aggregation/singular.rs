@@ -1,7 +1,7 @@
-//! Means over the components of a matrix that are singular, or nearly so: rounding leaves r some of them, which no coarse
-//! solve may see. Where the excess of a component is nearly zero in all, the constant is solved for apart, in double
-//! precision: with P = I - 1 1' / n in place of B stands P B P + 1 1' / sum of e. In single precision B alone would
-//! answer the rounding of the sum of r with constants larger than all else.
+//! Means over the components of a matrix that are singular, or nearly so: rounding leaves r some of them, which no
+//! coarse solve may see. Where the excess of a component is nearly zero in all, the constant is solved for apart, in
+//! double precision: with P = I - 1 1' / n in place of B stands P B P + 1 1' / sum of e. In single precision B alone
+//! would answer the rounding of the sum of r with constants larger than all else.
 
 use super::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, collected, push, zeroed};

@@ -139,7 +139,8 @@ pub trait SolveSteps: PcgSteps {
     fn fall_back(&mut self) -> bool {
         false
     }
-    /// M is to be the same symmetric matrix for every r from here on, where it is not by itself and the backend has one.
+    /// M is to be the same symmetric matrix for every r from here on, where it is not by itself and the backend has
+    /// one.
     fn be_linear(&mut self) {}
     /// Asks for `grid_seconds` of this run, for a benchmark.
     fn time_grids(&mut self) {}

@@ -157,7 +157,8 @@ fn aggregates(options: &Options) -> bool {
 fn wants_on_host(options: &Options) -> Option<&'static str> {
     match options.choice(opt::CYCLE) {
         options::Cycle::K => Some(
-            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu",
+            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or \
+             backend=cpu",
         ),
         options::Cycle::Aggregation => Some("cycle=aggregation is offered on the CPU alone: use backend=cpu, or auto"),
         _ => None,

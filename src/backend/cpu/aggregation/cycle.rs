@@ -23,8 +23,8 @@ const SMALL: usize = 1000;
 const WORTH_A_TEAM: usize = 4096;
 
 /// Bounds of the eigenvalues of B A on every level. Below `HIGH` = 1 + 1 / T2((HIGH + LOW) / (HIGH - LOW)) they stay
-/// there, whatever those of the coarser level below `HIGH` are, and B is definite, since smoothing contracts in the norm
-/// of A; `LOW` is what the bound of mu leaves, with room.
+/// there, whatever those of the coarser level below `HIGH` are, and B is definite, since smoothing contracts in the
+/// norm of A; `LOW` is what the bound of mu leaves, with room.
 const LOW: f64 = 0.3;
 const HIGH: f64 = 1.225;
 

@@ -154,8 +154,8 @@ impl<V: Real + Number> Level<V> {
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// r = what `from` gives of each row; without means, which `give` adds to z, where components are nearly singular. A
-    /// barrier stands at its end.
+    /// r = what `from` gives of each row; without means, which `give` adds to z, where components are nearly singular.
+    /// A barrier stands at its end.
     pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
         if self.has_nearly {
             if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {

@@ -1,6 +1,6 @@
-//! The matrix of a level in the precision of the cycle, its rows in groups for Gauss-Seidel. `LANES` rows of a group are
-//! a slice, whose couplings lie side by side, so that loops work on all of them at a time; shorter rows have couplings
-//! of zero at their end.
+//! The matrix of a level in the precision of the cycle, its rows in groups for Gauss-Seidel. `LANES` rows of a group
+//! are a slice, whose couplings lie side by side, so that loops work on all of them at a time; shorter rows have
+//! couplings of zero at their end.
 
 use crate::backend::aggregation::{Couplings, Ordered, WHAT};
 use crate::error::{Result, collected, extend, push, zeroed};
@@ -18,8 +18,8 @@ const LANES: usize = 16;
 pub struct Rows<V> {
     /// The first row of each slice, and the end.
     first: Vec<u32>,
-    /// In lines of `LANES` couplings, of each slice where those to rows of earlier groups begin and those to later ones;
-    /// and the end.
+    /// In lines of `LANES` couplings, of each slice where those to rows of earlier groups begin and those to later
+    /// ones; and the end.
     ends: Vec<usize>,
     /// Of a coupling that is not there a row of the first group, or of the last.
     col: Vec<[u32; LANES]>,
@@ -138,8 +138,8 @@ impl<'a, V: Real> Around<'a, V> {
     #[inline(always)]
     fn at(&self, row: u32) -> V {
         debug_assert!(self.values.get(row as usize - self.start).is_some());
-        // Volatile, or the compiler would take gathers of AVX-512, which take longer than loads one by one (a third of a
-        // sweep on a Xeon that guards them).
+        // Volatile, or the compiler would take gathers of AVX-512, which take longer than loads one by one (a third of
+        // a sweep on a Xeon that guards them).
         // SAFETY: `new` was promised that this row is among them.
         unsafe { self.values.as_ptr().add(row as usize - self.start).read_volatile() }
     }
@@ -218,7 +218,14 @@ for_each_isa! {
     }
 
     /// Gauss-Seidel on these slices of a group: `before` and `after` are all rows before it and after it.
-    fn backwards<V: Real>(m: &Rows<V>, slices: Range<usize>, before: Around<V>, after: Around<V>, r: &[V], z: &mut [V]) {
+    fn backwards<V: Real>(
+        m: &Rows<V>,
+        slices: Range<usize>,
+        before: Around<V>,
+        after: Around<V>,
+        r: &[V],
+        z: &mut [V],
+    ) {
         let start = m.first[slices.start] as usize;
         for s in slices {
             let rows = m.first[s] as usize..m.first[s + 1] as usize;
@@ -235,7 +242,8 @@ for_each_isa! {
         }
     }
 
-    /// y = A x on these slices, as e_i x_i + sum of a_ij (x_i - x_j): with d_i x_i the excess would drown. x are all rows.
+    /// y = A x on these slices, as e_i x_i + sum of a_ij (x_i - x_j): with d_i x_i the excess would drown. x are all
+    /// rows.
     fn multiply<V: Real>(m: &Rows<V>, slices: Range<usize>, x: &[V], all: Around<V>, y: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {

@@ -2,19 +2,16 @@
 
 use super::area::Four;
 use super::couplings::{Numbers, Source};
-use super::packed::Packed;
 use super::spread::colours_of_row;
 use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Rules, WHAT};
 use crate::backend::cpu::aggregation::{Cycle, Way};
-use crate::backend::cpu::rrb::number::Format;
 use crate::backend::steps::pcg::Course;
 use crate::backend::steps::rrb::{refused_pivot, unprojected_pivot};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result, collected};
 use crate::grid::components::Components;
-use crate::grid::layout::Colour;
-use crate::runtime::number::{Real, power_of_two_below};
-use crate::runtime::reduce::max_abs;
+use crate::grid::layout::{Colour, Layout};
+use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
@@ -23,8 +20,8 @@ use crate::runtime::workers::Workers;
 /// couplings along a line.
 const RULES: Rules = Rules::passes(2);
 
-/// Costs in iterations with the V-cycle in fused stages, on a Xeon and an EPYC (512^2 and 2047^2, one thread and two): to
-/// make a hierarchy, and an iteration with it.
+/// Costs in iterations with the V-cycle in fused stages (bf16, 512^2, a Xeon): to make a hierarchy, and an iteration
+/// with it.
 const SETUP: f64 = 80.0;
 const ITERATION: f64 = 7.0;
 /// The same of an iteration in unfused stages.
@@ -55,27 +52,24 @@ pub fn pays(course: &Course, own: f64) -> bool {
 }
 
 impl<R: Real + Number> Aggregated<R> {
-    /// Of the matrix that CG runs on.
-    pub fn new<F: Format<Real = R>>(k: &Packed<F>, storage: Storage, members: usize) -> Result<Self> {
-        let layout = &k.grids[0].layout;
-        let rows = || (0..layout.cy).flat_map(|row| Colour::ALL.map(|colour| (colour, row)));
-        // SAFETY: no run is on, and nobody factorizes.
-        let center = |(colour, row): (Colour, usize)| unsafe { k.matrix.center[colour].row(row, 0) };
-        let scale = power_of_two_below(rows().map(|at| max_abs(center(at))).fold(0.0, f64::max)).recip();
-        let source = Source { matrix: &k.matrix, layout, schur: k.shape.schur, zero_row_sum: k.zero_row_sum, scale };
+    /// Of the matrix that CG runs on. `z`: that of the first grid, and whether it lies in the memory of another vector.
+    ///
+    /// # Safety
+    /// Nobody may write the matrix meanwhile.
+    pub unsafe fn new(source: &Source, z: (&Four<R>, bool), storage: Storage, members: usize) -> Result<Self> {
+        let Source { layout, schur, scale, .. } = *source;
         let workers = &mut Workers::new(members);
-        // SAFETY: as above.
+        // SAFETY: as the caller promised.
         let couplings = unsafe { source.couplings(workers)? };
-        let numbers = Numbers::new(layout.grid, k.shape.schur);
+        let numbers = Numbers::new(layout.grid, schur);
         check(&couplings, numbers, scale)?;
         let hierarchy = Hierarchy::of(couplings, scale, &RULES, COARSEST, workers)?;
-        let places = places(k, numbers)?;
+        let places = places(layout, z.0, numbers)?;
         let cycle = match storage {
             Storage::F64 => Precise::Double(cycle(&hierarchy, &places, workers)?),
             _ => Precise::Single(cycle(&hierarchy, &places, workers)?),
         };
-        let shares = k.grids[0].z_is_shared;
-        let z = if shares { Some(Four::zeroed(layout, true)?) } else { None };
+        let z = if z.1 { Some(Four::zeroed(layout, true)?) } else { None };
         Ok(Self { cycle, levels: hierarchy.levels.len(), z })
     }
 
@@ -121,8 +115,7 @@ fn cycle<V: Real + Number>(hierarchy: &Hierarchy, places: &[u32], workers: &mut 
 }
 
 /// Of each node that CG works on the place of its value.
-fn places<F: Format>(k: &Packed<F>, numbers: Numbers) -> Result<Vec<u32>> {
-    let (layout, z) = (&k.grids[0].layout, &k.grids[0].z);
+fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR > 0 {
         let sentence = format!("cycle=aggregation takes fewer than 2^31 nodes, got {}", layout.grid.nodes());
         return Err(Error::Unsupported(sentence));

@@ -2,9 +2,9 @@
 //!
 //! Each may use those before it: `number` (formats of M), `area` (arrays that a team shares) and `neighbours` (geometry
 //! of the four colours), `loops` and `loops_setup` (over a row), `spread` (natural rows to colours), `system` (A and
-//! S1), `couplings` (of these, for aggregation), `windows` (arrays of rows in work), `levels` (grids and their sweeps),
-//! `making`, `projection`, `packed` (the data of a factorization) with `aggregated` (M in place of the levels), `sweeps`
-//! (fused), `cycle`; then `factor` (a factorization) and `iteration` (a solve).
+//! S1), `couplings` (of these, for aggregation) and `aggregated` (M in place of the levels), `windows` (arrays of rows
+//! in work), `levels` (grids and their sweeps), `making`, `projection`, `packed` (the data of a factorization),
+//! `sweeps` (fused), `cycle`; then `factor` (a factorization) and `iteration` (a solve).
 
 mod aggregated;
 mod area;
@@ -39,7 +39,7 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
-use aggregated::{Aggregated, check_unprojected};
+use aggregated::check_unprojected;
 use factor::Watch;
 use iteration::member::{Caller, Member};
 use number::{Brain, Double, Format, Mixed, Single};
@@ -269,8 +269,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         result?;
         if self.shape.aggregates {
             check_unprojected(components)?;
-            let made = Aggregated::new(self, setup.storage, team.members())?;
-            self.aggregated = made.into();
+            self.aggregated = self.aggregate(setup.storage, team.members())?.into();
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use super::aggregated::Aggregated;
 use super::area::{Area, Four, of_type};
+use super::couplings::Source;
 use super::levels::{Buffers, PackedGrid, Vectors};
 use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Corners, Straight};
@@ -19,7 +20,8 @@ use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
-use crate::runtime::reduce::Noted;
+use crate::runtime::number::power_of_two_below;
+use crate::runtime::reduce::{Noted, max_abs};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -284,6 +286,24 @@ impl<F: Format> Packed<F> {
             own_bytes: 0,
             members,
         })
+    }
+
+    /// The matrix that CG runs on, for aggregation.
+    pub fn source(&self) -> Source<'_> {
+        let layout = &self.grids[0].layout;
+        let rows = (0..layout.cy).flat_map(|row| Colour::ALL.map(|colour| (colour, row)));
+        // SAFETY: once it is factorized nobody writes A.
+        let largest = rows.map(|(colour, row)| max_abs(unsafe { self.matrix.center[colour].row(row, 0) }));
+        let scale = power_of_two_below(largest.fold(0.0, f64::max)).recip();
+        let (matrix, schur, zero_row_sum) = (&self.matrix, self.shape.schur, self.zero_row_sum);
+        Source { matrix, layout, schur, zero_row_sum, scale }
+    }
+
+    /// Makes aggregation, with so many threads.
+    pub fn aggregate(&self, storage: Storage, members: usize) -> Result<Aggregated<F::Real>> {
+        let first = &self.grids[0];
+        // SAFETY: once it is factorized nobody writes the matrix.
+        unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, members) }
     }
 
     /// Before a run.

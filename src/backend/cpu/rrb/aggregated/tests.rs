@@ -5,6 +5,7 @@ use crate::backend::cpu::aggregation::tests::{Applied, SEQUENTIAL, dot, iteratio
 use crate::backend::cpu::rrb::PackedSolver;
 use crate::backend::cpu::rrb::factor::tests::{five_points, inspected, setup};
 use crate::backend::cpu::rrb::number::Double;
+use crate::backend::cpu::rrb::packed::Packed;
 use crate::backend::cpu::rrb::system::Shape;
 use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::grid::levels::Grid;
@@ -34,7 +35,7 @@ fn schur(system: &System, threads: usize) -> Couplings {
     let setup = Setup { levels: 1, aggregation: Aggregation::Instead, ..setup(Storage::F32, 1.0, 1.0) };
     let mut k = Packed::<Double>::new(Shape::new(&a, &setup)).unwrap();
     k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
-    let source = Source { matrix: &k.matrix, layout: &k.grids[0].layout, schur: true, zero_row_sum: 1e-12, scale: 1.0 };
+    let source = Source { zero_row_sum: 1e-12, scale: 1.0, ..k.source() };
     // SAFETY: nobody writes the matrix.
     unsafe { source.couplings(&mut Workers::eager(threads)).unwrap() }
 }

@@ -5,7 +5,7 @@
 
 use super::member::{Member, ThroughReds};
 use crate::backend::cpu::aggregation::Way;
-use crate::backend::cpu::rrb::aggregated::{self, Aggregated};
+use crate::backend::cpu::rrb::aggregated;
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
     add_direction, add_scaled, begin, convert, direct, dot, dot_mixed, largest_in, narrow, over_center, scale_row,
@@ -163,7 +163,8 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let (q, z) = (&self.k.q, self.z());
         // SAFETY: rows of this member, which only it writes.
         let product = self.sum(self.k.system(), |c, row| unsafe { dot_mixed::<F>(q[c].row(row, 0), z[c].row(row, 0)) });
-        -self.alpha * product / self.k.unit / rho_old
+        let beta = -self.alpha * product / self.k.unit / rho_old;
+        beta.clamp(0.0, 2.0 * (rho / rho_old).abs())
     }
 
     fn change_preconditioner(&mut self, course: &Course) -> bool {
@@ -177,7 +178,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
             // Without memory for it the solve goes on as it is.
-            if let Some(made) = may.take().and_then(|storage| Aggregated::new(k, storage, self.me.members).ok()) {
+            if let Some(made) = may.take().and_then(|storage| k.aggregate(storage, self.me.members).ok()) {
                 // It was empty, or nothing would be allowed.
                 let _ = k.aggregated.set(made);
             }
