@@ -63,6 +63,14 @@ impl Options {
         OPTIONS.iter().position(|o| o.key == key).map_or(0.0, |p| self.reals[p])
     }
 
+    /// The name of the first of these options whose value is not the default.
+    pub fn first_changed(&self, keys: &[i32]) -> Option<&'static str> {
+        let default = Self::new(self.family);
+        let places = keys.iter().filter_map(|key| OPTIONS.iter().position(|o| o.key == *key));
+        let mut changed = places.filter(|&p| self.ints[p] != default.ints[p] || self.reals[p] != default.reals[p]);
+        changed.next().map(|p| OPTIONS[p].name)
+    }
+
     /// Where log lines go: `callback`, `stderr`, or a path.
     #[must_use]
     pub fn log(&self) -> &str {

@@ -11,6 +11,7 @@ use common::problems::{
 };
 use common::*;
 use flate2::read::GzDecoder;
+use std::ffi::{CStr, c_char, c_void};
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -197,4 +198,83 @@ fn factorized_again() {
         bytes.push(solver.int(key::INFO_BYTES_HOST));
     }
     assert_eq!(bytes, [bytes[0]; 3]);
+}
+
+extern "C-unwind" fn note(user: *mut c_void, _: i32, line: *const c_char) {
+    // SAFETY: the vector of the test below, and a line that ends.
+    let (lines, line) = unsafe { (&mut *user.cast::<Vec<String>>(), CStr::from_ptr(line)) };
+    lines.push(line.to_string_lossy().into_owned());
+}
+
+/// A slow solve with `cycle=auto` goes over to aggregation once, with the same bits by any team; the matrices after it
+/// are factorized with it. Not where memory for it is refused, and not where RRB is fast.
+#[test]
+fn slow_solves_go_over() {
+    for size in ["64x64", "100x77"] {
+        for System { name, a, b, .. } in systems(size) {
+            let solver = |threads: usize, options: &str| {
+                Solver::of(&a, &format!("backend=cpu threads={threads} max_iter=3000 {options}"))
+            };
+            let (one, never) = (solver(1, ""), solver(1, "switch_memory=0"));
+            let (x, status) = one.solve_from_zero(&b);
+            let (_, without) = never.solve_from_zero(&b);
+            assert_eq!(status, status::OK, "{name} {size}");
+            assert!(one.iterations() <= 100 && relative_residual(&a, &b, &x) <= 1e-6, "{name}: {}", one.iterations());
+            assert_ne!(never.int(key::INFO_CYCLE), AGGREGATION_IN_USE);
+            let slow = one.int(key::INFO_CYCLE) == AGGREGATION_IN_USE;
+            // Rightly: 150 iterations take as long as aggregation, and what is predicted may be half as much again. But
+            // residuals in many lakes stand still at first: 40 iterations are taken for slow there, of a small grid.
+            let taken = never.iterations();
+            assert!(slow || without == status::OK && taken <= 200, "{name} {size}: {taken}");
+            assert!(!slow || without != status::OK || taken >= 40, "{name} {size}: {taken}");
+            for threads in [2, 3] {
+                assert_eq!(bits(&solver(threads, "").solve_from_zero(&b).0), bits(&x), "{name} {size} {threads}");
+            }
+            if slow {
+                one.factorize(&a).unwrap();
+                assert_eq!(one.int(key::INFO_CYCLE), AGGREGATION_IN_USE);
+                assert_eq!((one.solve_from_zero(&b).1, one.int(key::INFO_PRECISION)), (status::OK, 2));
+                one.options("switch_memory=0").unwrap();
+                one.factorize(&a).unwrap();
+                assert_ne!(one.int(key::INFO_CYCLE), AGGREGATION_IN_USE);
+            }
+        }
+    }
+    let a = systems("100x77").into_iter().find(|system| system.name == "lakes" || system.name == "land30").unwrap().a;
+    let few = Solver::of(&a, "backend=cpu switch_memory=100000 max_iter=100");
+    few.solve_from_zero(&random_rhs(a.len(), 1));
+    assert_ne!(few.int(key::INFO_CYCLE), AGGREGATION_IN_USE);
+}
+
+/// Nine points, where z has the memory of q until then, and in the formats that auto may start from.
+#[test]
+fn slow_solves_of_nine_points_go_over() {
+    for a in [rot(129, 130, 0.001, 45.0), random_m_matrix(129, 130, true, 5)] {
+        let b = random_rhs(a.len(), 4);
+        for precision in ["auto", "f32", "f64"] {
+            let solver =
+                Solver::of(&a, &format!("backend=cpu threads=2 max_iter=3000 rel_tol=1e-9 precision={precision}"));
+            let (x, status) = solver.solve_from_zero(&b);
+            assert_eq!(status, status::OK, "{precision}");
+            assert!(relative_residual(&a, &b, &x) <= 1e-9);
+        }
+    }
+}
+
+/// Options of the levels have no effect beside aggregation: a line says so, once a handle.
+#[test]
+fn idle_options_are_logged_once() {
+    let a = poisson(20, 20);
+    let mut lines: Vec<String> = Vec::new();
+    // SAFETY: the vector outlives the handle's calls, and is taken away at the end.
+    outcome(unsafe { rrbsolver_set_log(Some(note), std::ptr::from_mut(&mut lines).cast()) }).unwrap();
+    let solver = Solver::of(&a, &format!("{AGGREGATION} lumping=m2"));
+    solver.factorize(&a).unwrap();
+    Solver::of(&a, AGGREGATION);
+    Solver::of(&a, "backend=cpu lumping=m2");
+    // SAFETY: no function.
+    outcome(unsafe { rrbsolver_set_log(None, std::ptr::null_mut()) }).unwrap();
+    let told: Vec<&String> = lines.iter().filter(|line| line.contains("has no effect")).collect();
+    assert_eq!(told.len(), 1, "{lines:?}");
+    assert!(told[0].contains("lumping") && told[0].contains("cycle=aggregation"), "{told:?}");
 }

@@ -2,7 +2,7 @@
 
 mod plan;
 
-pub use plan::{SPACING, machine};
+pub use plan::{SPACING, idle_beside_aggregation, machine};
 
 use crate::backend::steps::cycle::Kind;
 use crate::backend::steps::rrb::{Aggregation, Look, RrbBackend, Setup};

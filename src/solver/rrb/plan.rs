@@ -149,6 +149,21 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// An option that was set and has no effect beside aggregation.
+pub fn idle_beside_aggregation(options: &Options) -> Option<&'static str> {
+    let of_levels = [
+        opt::LEVELS,
+        opt::COARSE_MEMORY,
+        opt::GRIDS,
+        opt::LUMPING,
+        opt::RELAXATION,
+        opt::COMPENSATION,
+        opt::CYCLE_SPACING,
+        opt::CYCLE_STEPS,
+    ];
+    options.first_changed(&of_levels).filter(|_| aggregates(options))
+}
+
 fn aggregates(options: &Options) -> bool {
     options.is(opt::CYCLE, options::Cycle::Aggregation)
 }
