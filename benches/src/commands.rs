@@ -13,6 +13,7 @@ use crate::smoother::{self, Topic};
 use crate::sparse;
 use crate::stages;
 use crate::stream;
+use crate::suite::{self, Suite};
 use crate::sweeps::{self, GridPlan};
 use crate::two_phase;
 use anyhow::{Context as _, Result, anyhow};
@@ -59,6 +60,68 @@ pub enum Measurement {
     TwoPhase(TwoPhaseArgs),
     /// General sparse systems: products in several formats, one after another, and solves by sparse_, in turn.
     Sparse(SparseArgs),
+    /// Systems on which common preconditioners fail (docs/robustness.md), by several sets of options and others in turn.
+    Suite(SuiteArgs),
+}
+
+/// Arguments of `suite`.
+#[derive(Clone, Debug, Args)]
+pub struct SuiteArgs {
+    /// Nodes a row, and as many rows.
+    #[arg(short = 'n', long, default_value_t = 512)]
+    size: usize,
+    /// Of the random systems.
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+    /// Where the systems (NAME.stencil) lie already; else python3 with numpy makes them.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Makes the systems in this folder, for other programs, and measures nothing.
+    #[arg(long)]
+    write: Option<PathBuf>,
+    /// Options of the solver as text; several times: in turn.
+    #[arg(short, long, default_values = ["", "cycle=aggregation", "switch_memory=0"])]
+    options: Vec<String>,
+    /// Options before those of every --options.
+    #[arg(long, default_value = "threads=1")]
+    common: String,
+    /// In-house conjugate gradients, natural order, one thread.
+    #[arg(short, long, value_enum, default_values = ["mic"])]
+    baseline: Vec<Baseline>,
+    /// NAME=PROGRAM ARGUMENTS: another program, as in `solve`; {} stands for the file of the system.
+    #[arg(short, long)]
+    peer: Vec<String>,
+    /// Tolerance of the library and the baseline, 2-norm of b - A x relative to b.
+    #[arg(long, default_value_t = 1e-6)]
+    rel_tol: f64,
+    /// Measured rounds.
+    #[arg(short, long, default_value_t = 5)]
+    repeats: usize,
+    /// Who has used so many seconds drops out of further rounds.
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+}
+
+/// The suite in its folder, or in one that goes afterwards.
+fn hard_suite(args: &SuiteArgs) -> Result<Suite> {
+    if let Some(folder) = &args.write {
+        suite::make(args.seed, args.size, args.size, folder)?;
+        return Ok(Suite { systems: Vec::new() });
+    }
+    let mut contenders = contenders(&args.options, &args.common, args.rel_tol, &args.baseline);
+    for peer in &args.peer {
+        contenders.push(Contender::program(peer)?);
+    }
+    let effort = Effort { repeats: args.repeats, seconds: args.seconds, rel_tol: args.rel_tol };
+    if let Some(folder) = &args.folder {
+        return suite::hold(folder, &contenders, effort);
+    }
+    let folder = std::env::temp_dir().join(format!("rrbsolver-suite-{}", std::process::id()));
+    let held =
+        suite::make(args.seed, args.size, args.size, &folder).and_then(|()| suite::hold(&folder, &contenders, effort));
+    // Nobody else needs it; what is left of it is in the way of nothing.
+    let _ = std::fs::remove_dir_all(&folder);
+    held
 }
 
 /// What is solved.
@@ -427,6 +490,7 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             };
             (Study::Grids(sweeps::over_grids(&args.problem, args.size, &args.options, &plan)?), Vec::new())
         }
+        Measurement::Suite(args) => (Study::Suite(hard_suite(args)?), Vec::new()),
         Measurement::TwoPhase(args) => {
             let TwoPhaseArgs { set, size, contrast, rhs, options, baseline, rel_tol, repeats, seconds } = args.clone();
             let plan =

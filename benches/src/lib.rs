@@ -22,6 +22,7 @@ pub mod solver;
 pub mod sparse;
 pub mod stages;
 pub mod stream;
+pub mod suite;
 pub mod sweeps;
 pub mod timing;
 pub mod two_phase;

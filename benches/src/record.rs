@@ -12,6 +12,7 @@ use crate::smoother::SmootherStudy;
 use crate::sparse::General;
 use crate::stages::{Breakdown, LOOP, Stage};
 use crate::stream::{Bandwidth, ceiling};
+use crate::suite::Suite;
 use crate::sweeps::{GridSweep, LevelSweep};
 use crate::timing::digits;
 use crate::two_phase::Pressure;
@@ -61,6 +62,8 @@ pub enum Study {
     TwoPhase(Pressure),
     /// General sparse systems.
     Sparse(General),
+    /// The hard suite.
+    Suite(Suite),
 }
 
 impl Record {
@@ -98,6 +101,7 @@ impl Record {
             Study::March(run) => march(run),
             Study::TwoPhase(run) => pressure(run),
             Study::Sparse(run) => general(run),
+            Study::Suite(suite) => suite.text(),
         };
         if matches!(self.study, Study::Stream) {
             text += &self.ceilings();
