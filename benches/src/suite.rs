@@ -2,6 +2,7 @@
 
 use crate::contest::{self, Contender, Contest, Effort, Entry};
 use crate::problem::Problem;
+use crate::timing::digits;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -109,5 +110,5 @@ fn total(entry: &Entry) -> f64 {
 
 fn cell(entry: &Entry) -> String {
     let end = if entry.converged { String::new() } else { "- ".to_owned() };
-    format!("{end}{:.0} [{}]", 1e3 * total(entry), entry.iterations)
+    format!("{end}{} [{}]", digits(1e3 * total(entry)), entry.iterations)
 }

@@ -266,14 +266,12 @@ fn slow_solves_of_nine_points_go_over() {
 fn idle_options_are_logged_once() {
     let a = poisson(20, 20);
     let mut lines: Vec<String> = Vec::new();
-    // SAFETY: the vector outlives the handle's calls, and is taken away at the end.
-    outcome(unsafe { rrbsolver_set_log(Some(note), std::ptr::from_mut(&mut lines).cast()) }).unwrap();
+    outcome(rrbsolver_set_log(Some(note), std::ptr::from_mut(&mut lines).cast())).unwrap();
     let solver = Solver::of(&a, &format!("{AGGREGATION} lumping=m2"));
     solver.factorize(&a).unwrap();
     Solver::of(&a, AGGREGATION);
     Solver::of(&a, "backend=cpu lumping=m2");
-    // SAFETY: no function.
-    outcome(unsafe { rrbsolver_set_log(None, std::ptr::null_mut()) }).unwrap();
+    outcome(rrbsolver_set_log(None, std::ptr::null_mut())).unwrap();
     let told: Vec<&String> = lines.iter().filter(|line| line.contains("has no effect")).collect();
     assert_eq!(told.len(), 1, "{lines:?}");
     assert!(told[0].contains("lumping") && told[0].contains("cycle=aggregation"), "{told:?}");

@@ -122,7 +122,7 @@ fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<V
     }
     let place = |(i, j): (usize, usize)| {
         let (row, (even, odd)) = ((j + layout.shift_y) / 2, colours_of_row(layout, j));
-        let colour = if (i + layout.shift_x) % 2 == 0 { even } else { odd };
+        let colour = if (i + layout.shift_x).is_multiple_of(2) { even } else { odd };
         ((colour as usize) << COLOUR | z[colour].place(row, (i + layout.shift_x) / 2)) as u32
     };
     collected(numbers.nodes().map(place), WHAT)

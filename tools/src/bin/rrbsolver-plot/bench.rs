@@ -3,8 +3,10 @@
 use anyhow::{Context as _, Result};
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
+use rrbsolver_benches::contest::{Contest, Entry};
 use rrbsolver_benches::record::{Record, Study};
 use rrbsolver_benches::smoother::{Chart, Curve};
+use rrbsolver_benches::suite::Suite;
 use rrbsolver_benches::sweeps::{GridRow, GridSweep, LevelSweep};
 
 use rrbsolver_tools::fonts::FAMILY;
@@ -41,6 +43,7 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>> {
         Study::Grids(sweep) => of_grids(sweep),
         Study::Smoother(study) => study.charts.iter().map(of_chart).collect(),
         Study::March(run) => run.charts.iter().map(of_chart).collect(),
+        Study::Suite(suite) => of_suite(suite),
         Study::Stream
         | Study::Solve(_)
         | Study::Stages(_)
@@ -57,6 +60,32 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>> {
             Ok((figure.name.clone(), svg))
         })
         .collect()
+}
+
+/// Time and iterations of the hard suite, a bar for each solver; none where it did not come to an end.
+fn of_suite(suite: &Suite) -> Vec<Figure> {
+    let Some(first) = suite.systems.first() else { return Vec::new() };
+    let figure = |name: &str, y: &str, of: fn(&Entry) -> f64| Figure {
+        name: name.to_owned(),
+        title: format!("Hard systems, {} x {}", first.nx, first.ny),
+        x: "system".to_owned(),
+        y: y.to_owned(),
+        logarithmic: true,
+        places: suite.systems.iter().map(|system| system.problem.clone()).collect(),
+        bars: true,
+        series: (0..first.entries.len())
+            .map(|k| {
+                let of = |system: &Contest| system.entries.get(k).filter(|entry| entry.converged).map(of);
+                let points = suite.systems.iter().enumerate();
+                let points = points.filter_map(|(place, system)| Some((place as f64, of(system)?))).collect();
+                Series { name: first.entries[k].name.clone(), points, thin: false }
+            })
+            .collect(),
+    };
+    vec![
+        figure("suite_time", "setup and solve, ms", |entry| 1e3 * (entry.setup.median() + entry.solve.median())),
+        figure("suite_iterations", "iterations", |entry| entry.iterations as f64),
+    ]
 }
 
 fn of_chart(chart: &Chart) -> Figure {
