@@ -52,18 +52,17 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What
 /// auto came to by trying, v or f64, holds for the matrices after it until an option of the choice changes: a new
 /// handle tries again. aggregation: multigrid by aggregation in place of the levels, on the CPU, in f32 (auto) or f64;
-/// the options of the levels have no effect beside it, which a log line says once. A solve that turns out slow with auto
-/// goes over to it (`rrb_solve`), and so do the matrices after it. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what
-/// is in use. Errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions that take the work of more
-/// than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` or aggregation on a device, aggregation
-/// with bf16 or mixed, and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
-/// `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
-/// sixteenth of the points and less. A second call reuses all memory, but where it needs another format or cycle (auto:
-/// a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays
-/// of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a matrix
-/// comes for which it takes v, the levels and the exact factor of v are made anew, once. Source: report 16-06, section
-/// 2.2.
+/// the options of the levels have no effect beside it, which a log line says once. A solve that turns out slow with
+/// auto goes over to it (`rrb_solve`), and so do the matrices after it. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell
+/// what is in use. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`,
+/// recursions that take the work of more than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED`
+/// (`cycle=k` or aggregation on a device, aggregation with bf16 or mixed, and what this build lacks), `RRB_ERR_MATRIX`
+/// (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40
+/// flops a point; for amli besides 6 to 16 applications of M on coarse grids of a sixteenth of the points and less. A
+/// second call reuses all memory, but where it needs another format or cycle (auto: a singular matrix after a regular
+/// one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays of two kinds stay; matrices of
+/// more kinds in turn take memory at each change. Where auto took amli and a matrix comes for which it takes v, the
+/// levels and the exact factor of v are made anew, once. Source: report 16-06, section 2.2.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
@@ -105,8 +104,8 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 
 /// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space where
 /// singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps: double
-/// precision, and single with `precision` f32, bf16 or mixed; with aggregation too, whose coarse systems are solved here
-/// with fixed coefficients. With `cycle=k` not linear in r: for flexible methods only. Errors: `RRB_ERR_NULL`,
+/// precision, and single with `precision` f32, bf16 or mixed; with aggregation too, whose coarse systems are solved
+/// here with fixed coefficients. With `cycle=k` not linear in r: for flexible methods only. Errors: `RRB_ERR_NULL`,
 /// `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a
 /// double). Source: report 16-06, section 2.6.
 ///
