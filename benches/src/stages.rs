@@ -12,8 +12,8 @@ use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, Begun, Core, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, SolveSteps, StencilView,
-    View, machine,
+    Arrays, Begun, Core, Course, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, SolveSteps,
+    StencilView, View, machine,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -142,6 +142,13 @@ impl PcgSteps for Clock<'_> {
         self.steps.beta(rho, rho_old)
     }
 
+    /// What follows has no fused stages.
+    fn change_preconditioner(&mut self, course: &Course) -> bool {
+        let changed = self.steps.change_preconditioner(course);
+        self.fused &= !changed;
+        changed
+    }
+
     fn replaces_residual(&self) -> bool {
         self.steps.replaces_residual()
     }
@@ -176,6 +183,10 @@ impl PcgSteps for Clock<'_> {
 }
 
 impl SolveSteps for Clock<'_> {
+    fn be_linear(&mut self) {
+        self.steps.be_linear();
+    }
+
     fn eliminates(&self) -> bool {
         self.steps.eliminates()
     }

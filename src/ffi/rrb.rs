@@ -87,9 +87,10 @@ pub unsafe extern "C" fn rrb_factorize(
 /// 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too
 /// small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision
 /// whatever `precision` is. Where a cycle that `cycle=auto` chose turns out to be indefinite, the solve goes on with v,
-/// and so do later ones until the next `rrb_factorize`. Takes no memory and starts no thread, but once a handle where
-/// `cycle=auto` turns out slow: from the 16th iteration on a solve may go over to aggregation, where that promises less
-/// work, with about 100 bytes a point (260 with 9 points), at most `switch_memory`. On a device, pageable arrays
+/// and so do later ones until the next `rrb_factorize`. Takes no memory and starts no thread, but where `cycle=auto`
+/// turns out slow (on the CPU, `norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on a solve may go
+/// over to aggregation, where that promises less work, once as long as the options of the choice hold, with about 150
+/// bytes a point (400 with 9 points) while it is made, if that is at most `switch_memory`. On a device, pageable arrays
 /// of the host get buffers and threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to
 /// 122 bytes of memory traffic per unknown with 5 points and fused stages (docs/performance.md has the counts), two
 /// waits for all threads and two per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
@@ -201,9 +202,11 @@ impl rrb_handle {
         };
         let make = |previous, options: &_, stream| Rrb::factorize(previous, &a, options, machine, stream, make_backend);
         system.set_up(make, |core| core.outward(&a))?;
-        if let Some(idle) = idle_beside_aggregation(&system.base.options).filter(|_| !self.idle_told) {
+        let idle = idle_beside_aggregation(&system.base.options);
+        if !idle.is_empty() && !self.idle_told {
             self.idle_told = true;
-            let sentence = format_args!("rrb: {idle} has no effect beside cycle=aggregation, which makes no levels");
+            let names = idle.join(", ");
+            let sentence = format_args!("rrb: without effect beside cycle=aggregation, which makes no levels: {names}");
             system.base.log.line(0, sentence);
         }
         Ok(())

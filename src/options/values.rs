@@ -63,12 +63,12 @@ impl Options {
         OPTIONS.iter().position(|o| o.key == key).map_or(0.0, |p| self.reals[p])
     }
 
-    /// The name of the first of these options whose value is not the default.
-    pub fn first_changed(&self, keys: &[i32]) -> Option<&'static str> {
+    /// Names of those of these options whose value is not the default.
+    pub fn changed(&self, keys: &[i32]) -> Vec<&'static str> {
         let default = Self::new(self.family);
         let places = keys.iter().filter_map(|key| OPTIONS.iter().position(|o| o.key == *key));
-        let mut changed = places.filter(|&p| self.ints[p] != default.ints[p] || self.reals[p] != default.reals[p]);
-        changed.next().map(|p| OPTIONS[p].name)
+        let changed = places.filter(|&p| self.ints[p] != default.ints[p] || self.reals[p] != default.reals[p]);
+        changed.map(|p| OPTIONS[p].name).collect()
     }
 
     /// Where log lines go: `callback`, `stderr`, or a path.

@@ -8,7 +8,7 @@ use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::Real;
 use std::iter::repeat_n;
 
-/// A component is nearly singular where its excess is at most this part of the largest diagonal a row: then rounding of
+/// A component is nearly singular where its excess is at most this part of its largest diagonal a row: then rounding of
 /// the sum of r in single precision, squared, over the excess comes near to what other vectors have.
 const NEARLY: f64 = 1e-12;
 
@@ -30,9 +30,9 @@ pub fn nearly_none(rows: usize, largest: f64) -> f64 {
 }
 
 impl Means {
-    /// Components in which no row has an excess, or all have no more than `least` of their number of rows; none: there
-    /// are none.
-    pub fn of(c: &Couplings, least: impl Fn(usize) -> f64) -> Result<Option<Self>> {
+    /// Components in which no row has an excess, or all have no more than `least` of their number of rows and largest
+    /// diagonal; none: there are none.
+    pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
         let (mut sizes, mut excesses, mut reached) = (Vec::new(), Vec::new(), Vec::new());
         let mut seen = zeroed(c.rows(), WHAT)?;
@@ -43,19 +43,21 @@ impl Means {
             reached.clear();
             seen[start] = true;
             push(&mut reached, start, WHAT)?;
-            let (mut next, mut excess) = (0, 0.0);
+            let (mut next, mut excess, mut sizes_of, mut largest) = (0, 0.0, 0.0, 0.0f64);
             while next < reached.len() {
                 let i = reached[next];
                 next += 1;
-                excess += c.excess[i].abs();
+                excess += c.excess[i];
+                sizes_of += c.excess[i].abs();
+                largest = largest.max(c.diagonal[i]);
                 for (j, _) in c.row(i) {
                     if !std::mem::replace(&mut seen[j], true) {
                         push(&mut reached, j, WHAT)?;
                     }
                 }
             }
-            if excess <= least(reached.len()) {
-                push(&mut excesses, excess, WHAT)?;
+            if sizes_of <= least(reached.len(), largest) {
+                push(&mut excesses, excess.max(0.0), WHAT)?;
                 reached.iter().for_each(|&i| component[i] = sizes.len() as u32);
                 push(&mut sizes, reached.len(), WHAT)?;
             }

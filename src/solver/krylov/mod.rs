@@ -113,6 +113,9 @@ pub fn pcg<S: PcgSteps + ?Sized>(
             Check::Continue(_) if policies.changes_preconditioner(s, &at) => {
                 s.advance_solution(at.alpha);
                 at.norm2 = s.residual();
+                // What was missed with the other one says nothing of this.
+                policies.restarts.begin_run();
+                policies.best.begin_run();
                 policies.start(s, &mut at)? // r = b - A x, and a start
             }
             // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>

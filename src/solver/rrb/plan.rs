@@ -1,7 +1,7 @@
 //! What is chosen for a matrix before it is factorized: backend, format, cycle, levels and grids.
 
 use crate::backend::steps::cycle::{Cycle, Kind};
-use crate::backend::steps::rrb::{Aggregation, Look, Lumping, Setup, bytes_of};
+use crate::backend::steps::rrb::{Aggregation, Look, Lumping, Setup, bytes_of_aggregation};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
@@ -80,7 +80,7 @@ impl<'a> Plan<'a> {
             singular,
             largest: findings.center_max,
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
-            cycle: choose_cycle(a.grid, options, singular)?,
+            cycle: choose_cycle(a.grid, options, singular || aggregates)?,
             aggregates,
         })
     }
@@ -105,7 +105,8 @@ impl<'a> Plan<'a> {
             Precision::Bf16 | Precision::Mixed => return Aggregation::Never,
         };
         let memory = options.int(opt::SWITCH_MEMORY);
-        let fits = memory < 0 || bytes_of(self.a.grid.nodes(), self.a.corners.is_some()) as u128 <= memory as u128;
+        let fits =
+            memory < 0 || bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some()) as u128 <= memory as u128;
         let asked = options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(options) && fits;
         if asked && !self.on_device { Aggregation::IfSlow(storage) } else { Aggregation::Never }
     }
@@ -149,8 +150,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// An option that was set and has no effect beside aggregation.
-pub fn idle_beside_aggregation(options: &Options) -> Option<&'static str> {
+/// Options that were set and have no effect beside aggregation.
+pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
     let of_levels = [
         opt::LEVELS,
         opt::COARSE_MEMORY,
@@ -161,7 +162,7 @@ pub fn idle_beside_aggregation(options: &Options) -> Option<&'static str> {
         opt::CYCLE_SPACING,
         opt::CYCLE_STEPS,
     ];
-    options.first_changed(&of_levels).filter(|_| aggregates(options))
+    if aggregates(options) { options.changed(&of_levels) } else { Vec::new() }
 }
 
 fn aggregates(options: &Options) -> bool {
@@ -228,8 +229,8 @@ fn papers_default(options: &Options) -> bool {
 pub const SPACING: usize = 4;
 
 /// The cycle, or none where estimates are to choose. Small grids, singular systems and the papers' variants stay with
-/// V.
-fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> {
+/// V (`plain`), which stands for none beside aggregation.
+fn choose_cycle(grid: Grid, options: &Options, plain: bool) -> Result<Cycle> {
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
         0 => SPACING,
         odd if odd % 2 == 1 => {
@@ -242,7 +243,7 @@ fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> 
         options::Cycle::Amli => Some(Kind::Amli),
         options::Cycle::K => Some(Kind::K),
         options::Cycle::Aggregation => Some(Kind::V),
-        options::Cycle::Auto if singular || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
+        options::Cycle::Auto if plain || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
         options::Cycle::Auto => None,
     };
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize })

@@ -60,9 +60,8 @@ impl<V: Real + Number> Cycle<V> {
         let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
         let least = nearly_none(matrices[0].rows(), largest);
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
-        let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest, |_| least)?.is_some();
-        let least = |rows: usize| nearly_none(rows, largest);
-        let mut means = if may_be { Means::of(matrices[0], least)? } else { None };
+        let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest, |_, _| least)?.is_some();
+        let mut means = if may_be { Means::of(matrices[0], nearly_none)? } else { None };
         let mut order = order_of(0)?;
         let row = collected(order.row.iter().copied(), WHAT)?;
         let mut levels: Vec<Level<V>> = Vec::new();

@@ -193,7 +193,7 @@ impl<V: Real + Number> Level<V> {
         for (k, group) in self.groups.windows(2).enumerate() {
             let (slices, own) = self.share(me, k);
             // SAFETY: rows of this member, and rows of groups before the last barrier, which hold all that the slices
-            // have couplings with on that side.
+            // have couplings with on that side (`rows::Group::side`).
             let (before, r, z) = unsafe {
                 let r = self.r.slice(own.start, own.len());
                 (Around::new(z.slice(0, group[0]), 0), r, z.slice_mut(own.start, own.len()))
@@ -324,7 +324,7 @@ impl<V: Real + Number> Level<V> {
     pub fn bytes(&self) -> usize {
         let vectors = [&self.r, &self.z, &self.left, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
         let means = self.means.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
-        let tables = size_of_val(&*self.groups) + size_of_val(&*self.aggregate);
+        let tables = size_of_val(&*self.groups) + size_of_val(&*self.slices) + size_of_val(&*self.aggregate);
         let fine = size_of_val(&*self.fine.0) + size_of_val(&*self.fine.1);
         self.rows.bytes() + tables + fine + vectors + means + 2 * self.noted.bytes()
     }

@@ -3,7 +3,7 @@
 //! couplings of zero at their end.
 
 use crate::backend::aggregation::{Couplings, Ordered, WHAT};
-use crate::error::{Result, collected, extend, push, zeroed};
+use crate::error::{Result, collected, push, zeroed};
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
@@ -35,9 +35,12 @@ impl<V: Real> Rows<V> {
     where
         V: Send,
     {
-        let mut first = Vec::new();
+        let (mut first, mut groups) = (Vec::new(), Vec::new());
         for group in order.groups.windows(2) {
-            extend(&mut first, (group[0]..group[1]).step_by(LANES).map(|row| row as u32), WHAT)?;
+            for row in (group[0]..group[1]).step_by(LANES) {
+                push(&mut first, row as u32, WHAT)?;
+                push(&mut groups, Group { start: group[0] as u32, end: group[1] as u32 }, WHAT)?;
+            }
         }
         push(&mut first, c.rows() as u32, WHAT)?;
         let mut ends: Vec<usize> = zeroed(2 * first.len() - 1, WHAT)?;
@@ -45,7 +48,8 @@ impl<V: Real> Rows<V> {
             let mut most = [0; 2];
             for k in rows[0]..rows[1] {
                 let mut lengths = [0; 2];
-                c.row(order.row[k as usize] as usize).for_each(|(j, _)| lengths[usize::from(order.place[j] > k)] += 1);
+                let places = c.row(order.row[k as usize] as usize).map(|(j, _)| order.place[j]);
+                places.filter_map(|place| groups[slice].side(place)).for_each(|side| lengths[side] += 1);
                 most = [0, 1].map(|side| most[side].max(lengths[side]));
             }
             ends[2 * slice + 1] = ends[2 * slice] + most[0];
@@ -61,7 +65,7 @@ impl<V: Real> Rows<V> {
             let count = by_slice[slices.end] - by_slice[slices.start];
             (slices, cols.next(count), values.next(count))
         });
-        workers.each(pieces, |(slices, col, a)| fill(c, order, (&first, &ends), slices, (col, a)))?;
+        workers.each(pieces, |(slices, col, a)| fill(c, order, (&first, &ends, &groups), slices, (col, a)))?;
         let of = |i: &u32| *i as usize;
         Ok(Self {
             first,
@@ -118,6 +122,26 @@ impl<V: Real> Rows<V> {
             + size_of_val(&*self.a)
             + size_of_val(&*self.excess)
             + size_of_val(&*self.inverse)
+    }
+}
+
+/// The rows of a group.
+struct Group {
+    start: u32,
+    end: u32,
+}
+
+impl Group {
+    /// On which side of it a row lies. A coupling within a group is left out of the sweeps: only a pattern that is not
+    /// symmetric has one, whose one-sided entries are rounding.
+    fn side(&self, row: u32) -> Option<usize> {
+        if row < self.start {
+            Some(0)
+        } else if row >= self.end {
+            Some(1)
+        } else {
+            None
+        }
     }
 }
 
@@ -268,7 +292,7 @@ fn inverse<V: Real>(d: f64) -> V {
 fn fill<V: Real>(
     c: &Couplings,
     order: &Ordered,
-    (first, ends): (&[u32], &[usize]),
+    (first, ends, groups): (&[u32], &[usize], &[Group]),
     slices: Range<usize>,
     (col, a): (&mut [[u32; LANES]], &mut [[V; LANES]]),
 ) {
@@ -280,7 +304,8 @@ fn fill<V: Real>(
             let mut next = [earlier, later];
             for (j, value) in c.row(order.row[k as usize] as usize) {
                 let place = order.place[j];
-                let line = &mut next[usize::from(place > k)];
+                let Some(side) = groups[s].side(place) else { continue };
+                let line = &mut next[side];
                 (col[*line][lane], a[*line][lane]) = (place, V::narrow(value));
                 *line += 1;
             }

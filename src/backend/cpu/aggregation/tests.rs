@@ -271,3 +271,26 @@ fn vectors_without_a_scale() {
     cycle.apply(&vec![2f64.powi(-500); 512], &mut small);
     assert!(large.iter().zip(&small).all(|(l, s)| *l > 0.0 && l * 2f64.powi(-500) == s * 2f64.powi(500)));
 }
+
+/// A pattern that is not symmetric: an entry that is rounding, without its mirror, between rows that have one colour.
+#[test]
+fn one_sided_entries() {
+    let plain = cube(9, true);
+    let mut a = Csr { cols: plain.cols, ptr: vec![0], col: Vec::new(), val: Vec::new() };
+    for i in 0..plain.cols {
+        let mut row: Vec<(usize, f64)> = plain.row(i).collect();
+        if i + 40 < plain.cols && !row.iter().any(|&(j, _)| j == i + 40) {
+            row.push((i + 40, -1e-14));
+        }
+        row.sort_by_key(|&(j, _)| j);
+        a.col.extend(row.iter().map(|&(j, _)| j as u32));
+        a.val.extend(row.iter().map(|&(_, value)| value));
+        a.ptr.push(a.col.len());
+    }
+    let b = vec![1.0; a.cols];
+    let count = |a: &Csr<u32>| {
+        let hierarchy = Hierarchy::new(a, &THREE, 128, &mut Workers::eager(2)).unwrap();
+        iterations(a, &b, &mut Applied::new(&hierarchy, &Choices::PARALLEL, 2)).unwrap()
+    };
+    assert!(count(&a).abs_diff(count(&plain)) <= 2);
+}

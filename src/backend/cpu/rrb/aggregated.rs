@@ -30,6 +30,7 @@ pub const UNFUSED: f64 = 2.0;
 const CONTRACTION: f64 = 0.37;
 /// Iterations that tell how a solve goes on.
 const TELLING: usize = 16;
+
 /// The cycle, whose rows are called by their places in arrays by colour.
 pub struct Aggregated<R: Number> {
     cycle: Precise,
@@ -62,7 +63,7 @@ impl<R: Real + Number> Aggregated<R> {
         // SAFETY: as the caller promised.
         let couplings = unsafe { source.couplings(workers)? };
         let numbers = Numbers::new(layout.grid, schur);
-        check(&couplings, numbers, scale)?;
+        check(&couplings, numbers, usize::from(schur), scale)?;
         let hierarchy = Hierarchy::of(couplings, scale, &RULES, COARSEST, workers)?;
         let places = places(layout, z.0, numbers)?;
         let cycle = match storage {
@@ -117,7 +118,9 @@ fn cycle<V: Real + Number>(hierarchy: &Hierarchy, places: &[u32], workers: &mut 
 /// Of each node that CG works on the place of its value.
 fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR > 0 {
-        let sentence = format!("cycle=aggregation takes fewer than 2^31 nodes, got {}", layout.grid.nodes());
+        let (places, nodes) = (layout.len(), layout.grid.nodes());
+        let sentence =
+            format!("cycle=aggregation takes fewer than 2^30 places of a colour, got {places} for {nodes} nodes");
         return Err(Error::Unsupported(sentence));
     }
     let place = |(i, j): (usize, usize)| {
@@ -133,11 +136,11 @@ pub fn check_unprojected(components: &Components) -> Result<()> {
     components.refused().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
 }
 
-/// Refuses what is not definite.
-fn check(c: &Couplings, numbers: Numbers, scale: f64) -> Result<()> {
+/// Refuses diagonals that no definite matrix has; of S1 they are pivots of level 1, of A of none.
+fn check(c: &Couplings, numbers: Numbers, level: usize, scale: f64) -> Result<()> {
     let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
     match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {
-        Some((row, (i, j))) => Err(refused_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, 1, i, j)),
+        Some((row, (i, j))) => Err(refused_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, level, i, j)),
         None => Ok(()),
     }
 }

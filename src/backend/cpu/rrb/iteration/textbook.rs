@@ -23,6 +23,10 @@ use crate::runtime::reduce::max_abs;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+/// Of the beta of a fixed M. Where r is rounding alone <z, q> may be anything, and so would p be: a closed basin of six
+/// decades to 1e-12 takes 359 iterations without it, 116 with it.
+const MOST_BETA: f64 = 2.0;
+
 impl<F: Format> PcgSteps for Member<'_, F> {
     fn residual(&mut self) -> f64 {
         self.fetch_rhs(false);
@@ -155,7 +159,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     /// By aggregation M is not linear: <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q and q is A p of the
-    /// last direction (Notay 2000).
+    /// last direction (Notay 2000), cut to [0, `MOST_BETA` <z, r> / <z_old, r_old>].
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
         if self.k.aggregated.get().is_none() {
             return rho / rho_old;
@@ -164,7 +168,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         // SAFETY: rows of this member, which only it writes.
         let product = self.sum(self.k.system(), |c, row| unsafe { dot_mixed::<F>(q[c].row(row, 0), z[c].row(row, 0)) });
         let beta = -self.alpha * product / self.k.unit / rho_old;
-        beta.clamp(0.0, 2.0 * (rho / rho_old).abs())
+        beta.clamp(0.0, MOST_BETA * (rho / rho_old).abs())
     }
 
     fn change_preconditioner(&mut self, course: &Course) -> bool {
