@@ -28,7 +28,9 @@ def write(name,fx,fy,mass,wet=None,bc=0):
         f.write(b'STENCIL1'+struct.pack('<6i',2,n,m,1,1 if sing else 0,0)+name.encode()[:15].ljust(16,b'\0'))
         for a in (d,ax,ay,b): f.write(np.ascontiguousarray(a,dtype='<f8').tobytes())
 def faces(k):
-    fx=k.copy(); fy=k.copy(); fx[:,:-1]=2*k[:,:-1]*k[:,1:]/(k[:,:-1]+k[:,1:]); fy[:-1]=2*k[:-1]*k[1:]/(k[:-1]+k[1:]); return fx,fy
+    fx=k.copy(); fy=k.copy()
+    fx[:,:-1]=2*k[:,:-1]*k[:,1:]/(k[:,:-1]+k[:,1:]); fy[:-1]=2*k[:-1]*k[1:]/(k[:-1]+k[1:])
+    return fx,fy
 os.makedirs(OUT,exist_ok=True)
 one=np.ones((NY,NX)); Z=np.zeros((NY,NX))
 write('poisson',one,one,Z,bc=1)

@@ -60,7 +60,8 @@ pub enum Measurement {
     TwoPhase(TwoPhaseArgs),
     /// General sparse systems: products in several formats, one after another, and solves by sparse_, in turn.
     Sparse(SparseArgs),
-    /// Systems on which common preconditioners fail (docs/robustness.md), by several sets of options and others in turn.
+    /// Systems on which common preconditioners fail (docs/robustness.md), by several sets of options and by others, in
+    /// turn.
     Suite(SuiteArgs),
 }
 
