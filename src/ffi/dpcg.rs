@@ -255,6 +255,7 @@ impl SystemHandle for dpcg_handle {
         match key {
             info::PRECISION => done.precision.number() as f64,
             info::COMPONENTS => done.components as f64,
+            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
             info::SINGULAR_COMPONENTS => done.singular_components as f64,
             info::PRECONDITIONER => done.preconditioner.number() as f64,
             info::AUTO_REASON => done.reason.number() as f64,

@@ -95,6 +95,7 @@ pub mod key {
     pub const INFO_SINGULAR_COMPONENTS: i32 = 1104;
     pub const INFO_COMPENSATED_COUPLINGS: i32 = 1105;
     pub const INFO_GRIDS: i32 = 1106;
+    pub const INFO_AGGREGATES_KEPT: i32 = 1108;
 }
 
 /// A failed call: its status and the sentence it left.

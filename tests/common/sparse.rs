@@ -29,6 +29,7 @@ pub mod key {
     pub const INFO_SOLVER: i32 = 1405;
     pub const DOMINANCE: i32 = 1408;
     pub const TRIANGLE: i32 = 1418;
+    pub const AGGREGATES_KEPT: i32 = 1108;
     pub const COLOURS: i32 = 1412;
     pub const SWEEP_LEVELS: i32 = 1413;
     pub const INFO_SHIFT: i32 = 1414;

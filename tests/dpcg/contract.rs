@@ -65,7 +65,21 @@ fn aggregation_solves() {
             }
         }
     }
+    // Twice the matrix keeps its aggregates, in either precision; another box has others.
     let [a, _] = systems();
+    let b = a.rhs("rand");
+    let mut twice = a.clone();
+    let entries = twice.forward.iter_mut().flatten().chain(&mut twice.center);
+    entries.for_each(|value| *value *= 2.0);
+    for precision in ["auto", "f64"] {
+        let solver = Solver::of(&a, &format!("backend=cpu preconditioner=amg precision={precision}"));
+        let (x, _) = solver.solve_from_zero(&b);
+        assert_eq!(solver.int(common_key::INFO_AGGREGATES_KEPT), 0);
+        solver.factorize(&twice).unwrap();
+        assert!(solver.int(common_key::INFO_AGGREGATES_KEPT) > 10);
+        let (half, _) = solver.solve_from_zero(&b);
+        assert_eq!(half.iter().map(|half| 2.0 * half).collect::<Vec<f64>>(), x);
+    }
     let failure = Solver::new(a.size, "backend=reference preconditioner=amg").factorize(&a).unwrap_err();
     failure.expect(status::UNSUPPORTED, &["preconditioner=amg has no plain form", "backend=cpu", "multigrid"]);
 }

@@ -184,6 +184,36 @@ fn aggregation_solves_what_is_positive_definite() {
     }
 }
 
+/// New values of the same kind keep the aggregates; where some coupling is gone they are new.
+#[test]
+fn new_values_keep_aggregates() {
+    let a = entries(five_points(40, [4.0, -1.0, -1.0, -1.0, -1.0]));
+    let solver = a.solver();
+    solver.options("solver=cg preconditioner=amg").unwrap();
+    let b = rhs(a.rows);
+    let factorized = |weak: f64| {
+        // Couplings of every third row with its neighbour; row sums stay.
+        let of = |&(i, j, value): &(usize, usize, f64)| match i.min(j) % 3 == 0 && i.abs_diff(j) == 1 {
+            true => weak * value,
+            false => value,
+        };
+        let mut diagonal = vec![0.0; a.rows];
+        a.entries.iter().for_each(|entry| diagonal[entry.0] += entry.2 - if entry.0 == entry.1 { 0.0 } else { of(entry) });
+        let value = |entry: &(usize, usize, f64)| if entry.0 == entry.1 { diagonal[entry.0] } else { of(entry) };
+        solver.set_values(&a.entries.iter().map(value).collect::<Vec<f64>>()).unwrap();
+        solver.factorize().unwrap();
+        let mut x = vec![0.0; a.rows];
+        assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+        (solver.int(key::AGGREGATES_KEPT), solver.int(key::ITERATIONS))
+    };
+    let (kept, count) = factorized(1.0);
+    assert_eq!(kept, 0);
+    let (kept, again) = factorized(0.9);
+    assert!(kept > 300 && again <= count + 2, "{kept} kept, {again} iterations for {count}");
+    let (kept, again) = factorized(1e-9);
+    assert!(kept == 0 && again <= count + 2, "{kept} kept, {again} iterations for {count}");
+}
+
 /// cg that goes over to minres starts from cg's x, counts on, and begins with cg the next time.
 #[test]
 fn minres_goes_on_where_cg_breaks_down() {

@@ -17,6 +17,8 @@ pub struct Rules {
 
 /// The bound of mu that is chosen.
 pub const KAPPA: f64 = 12.0;
+/// The bound with which aggregates of an earlier matrix are kept: below it counts of iterations hardly grow.
+const KEPT: f64 = 200.0;
 
 impl Rules {
     /// So many passes with the chosen bound.
@@ -30,6 +32,21 @@ pub struct Aggregates {
     /// Of each node; `NONE`: the smoother alone does it.
     pub of: Vec<u32>,
     pub count: usize,
+}
+
+impl Aggregates {
+    /// Whether they do for another matrix: each union by its quality, each node that is left out by its rule.
+    pub fn suit(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
+        if self.of.len() != c.rows() {
+            return Ok(false);
+        }
+        let (starts, nodes) = members(&self.of, self.count)?;
+        let suits = |union: &[u32]| union.len() < 2 || accepts(c, union, KEPT);
+        let pieces = cut(self.count, workers.pieces(size_of_val(&*c.a)).min(self.count));
+        let unions = workers.map(pieces, |mut some| some.all(|k| suits(&nodes[starts[k]..starts[k + 1]])))?;
+        let is_right = |i: usize| self.of[i] != NONE || is_left_out(c, i, KEPT);
+        Ok(unions.into_iter().all(|suit| suit) && (0..c.rows()).all(is_right))
+    }
 }
 
 /// Nodes that the smoother alone does: d_i (kappa - 2) >= kappa sum over j of |a_ij|.

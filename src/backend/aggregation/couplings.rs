@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result, extend, push, reserve, zeroed};
 use crate::grid::cells::SevenPoints;
+use crate::runtime::number::power_of_two_below;
 use crate::runtime::workers::{Workers, cut_lanes};
 use crate::sparse::{Csr, Index};
 use std::ops::Range;
@@ -47,6 +48,13 @@ impl Couplings {
             }
             Ok(c)
         })
+    }
+
+    /// The same, with a power of two as scale that leaves diagonals of 2 at most.
+    pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
+        let largest = (0..s.rows()).filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
+        let scale = power_of_two_below(largest).recip();
+        Ok((Self::of(s, scale, workers)?, scale))
     }
 
     /// Of `scale` times the matrix of a box of cells.

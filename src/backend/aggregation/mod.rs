@@ -18,7 +18,7 @@ pub use aggregates::Rules;
 pub use choices::Choices;
 pub use couplings::{Couplings, NONE, WHAT, members};
 pub use factor::Factor;
-pub use hierarchy::{COARSEST, Hierarchy, MOST_INVERTED};
+pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_INVERTED};
 #[cfg(test)]
 pub use order::Order;
 pub use order::Ordered;

@@ -87,6 +87,10 @@ pub trait DpcgBackend: Send {
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>>;
     /// Seconds that E took in the last `factorize`.
     fn seconds_of_e(&self) -> f64;
+    /// Aggregates that it kept from the matrix before.
+    fn aggregates_kept(&self) -> usize {
+        0
+    }
     /// Runs a text on the steps.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Bytes of all arrays in host memory.

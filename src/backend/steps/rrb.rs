@@ -181,6 +181,10 @@ pub trait RrbBackend: Send {
     fn aggregates(&self) -> bool {
         false
     }
+    /// Aggregates that the last factorization kept from the one before, on all levels.
+    fn aggregates_kept(&self) -> usize {
+        0
+    }
     /// r1/r2/b1/b2 grids in use.
     fn grids(&self) -> usize;
     /// Members of the team.

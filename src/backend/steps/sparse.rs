@@ -83,6 +83,8 @@ pub struct Made {
     pub levels: usize,
     /// Colours of sweeps.
     pub colours: usize,
+    /// Aggregates kept from the matrix before.
+    pub aggregates_kept: usize,
 }
 
 /// Vectors, M and threads for a matrix.

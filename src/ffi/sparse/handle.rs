@@ -427,6 +427,7 @@ impl Handle for sparse_handle {
             info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
             info::EMPTY_ROWS => matrix.empty_rows() as f64,
             info::COLOURS => done.made.colours as f64,
+            info::AGGREGATES_KEPT => done.made.aggregates_kept as f64,
             info::SWEEP_LEVELS => done.made.levels as f64,
             info::SHIFT if done.preconditioner == Preconditioner::Ic0 => done.made.shift,
             info::LONGEST_ROW => matrix.longest_row() as f64,

@@ -95,6 +95,7 @@ impl Dpcg {
             self.done.coarse_solver = plan::coarse_solver_of(solver);
         }
         self.done.seconds.deflation += self.backend.seconds_of_e();
+        self.done.aggregates_kept = self.backend.aggregates_kept();
         Ok(())
     }
 

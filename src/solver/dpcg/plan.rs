@@ -94,6 +94,8 @@ pub struct Done {
     pub components: usize,
     /// Singular ones.
     pub singular_components: usize,
+    /// Aggregates kept from the matrix before.
+    pub aggregates_kept: usize,
     /// Largest row sum of |L D^-1|.
     pub row_sum: f64,
     /// Why `auto` chose so.

@@ -94,6 +94,8 @@ pub struct Done {
     pub singular_components: usize,
     /// Positive couplings moved to the diagonals in M.
     pub compensated_couplings: usize,
+    /// Aggregates kept from the matrix before.
+    pub aggregates_kept: usize,
     /// Precision in use.
     pub precision: Precision,
     /// Cycle in use.
@@ -210,6 +212,7 @@ impl Rrb {
             components: components.count,
             singular_components: components.singular(),
             compensated_couplings: positive,
+            aggregates_kept: self.backend.aggregates_kept(),
             precision: match setup.storage {
                 Storage::F64 => Precision::F64,
                 Storage::F32 => Precision::F32,

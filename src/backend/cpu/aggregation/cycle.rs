@@ -5,7 +5,7 @@
 
 use super::level::{CHUNK, Level, Run, Visits, Way};
 use crate::backend::aggregation::{
-    Choices, Couplings, Factor, Hierarchy, MOST_INVERTED, Means, Ordered, WHAT, nearly_none,
+    Choices, Couplings, Factor, Hierarchy, Kept, MOST_INVERTED, Means, Ordered, WHAT, nearly_none,
 };
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::{Real, power_of_two_below};
@@ -45,9 +45,17 @@ pub struct Cycle<V: Number> {
     largest: Noted,
     /// Of the hierarchy.
     scale: f64,
+    /// Its aggregates, for the next matrix.
+    kept: Kept,
 }
 
 impl<V: Real + Number> Cycle<V> {
+    /// Of a hierarchy whose aggregates the next matrix may keep.
+    pub fn keeping(hierarchy: Hierarchy, choices: &Choices, workers: &mut Workers) -> Result<Self> {
+        let cycle = Self::new(&hierarchy, choices, workers)?;
+        Ok(Self { kept: hierarchy.into_kept()?, ..cycle })
+    }
+
     pub fn new(hierarchy: &Hierarchy, choices: &Choices, workers: &mut Workers) -> Result<Self> {
         let coarsest = &hierarchy.coarsest;
         let is_exact = coarsest.rows() <= MOST_INVERTED;
@@ -72,7 +80,7 @@ impl<V: Real + Number> Cycle<V> {
                 true => Visits::TwoIfLinear,
                 false => Visits::One,
             };
-            let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregate[..]);
+            let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregates.of[..]);
             let (coarser, next) = match aggregate {
                 Some(of) => (means.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
                 None => (None, Ordered::unswept(0)?),
@@ -87,12 +95,22 @@ impl<V: Real + Number> Cycle<V> {
             false => Last::Smoothed,
         };
         let largest = Noted::once(row.len().div_ceil(CHUNK), 1)?;
-        Ok(Self { levels, last, row, largest, scale: hierarchy.scale })
+        Ok(Self { levels, last, row, largest, scale: hierarchy.scale, kept: Kept::default() })
     }
 
     /// Rows of the matrix.
     pub fn rows(&self) -> usize {
         self.row.len()
+    }
+
+    /// What the next matrix may keep.
+    pub fn into_kept(self) -> Kept {
+        self.kept
+    }
+
+    /// Aggregates that were kept from the matrix before.
+    pub fn aggregates_kept(&self) -> usize {
+        self.kept.again
     }
 
     /// Calls row i of the matrix by the place at which its values stand.
@@ -223,7 +241,7 @@ impl<V: Real + Number> Cycle<V> {
             }
             Last::Smoothed => 0,
         };
-        let tables = size_of_val(&*self.row) + self.largest.bytes();
+        let tables = size_of_val(&*self.row) + self.largest.bytes() + self.kept.bytes();
         self.levels.iter().map(Level::bytes).sum::<usize>() + of_last + tables
     }
 }

@@ -157,6 +157,10 @@ impl DpcgBackend for Cpu {
         self.seconds_of_e
     }
 
+    fn aggregates_kept(&self) -> usize {
+        self.state.as_ref().and_then(|state| state.whole.as_ref()).map_or(0, Whole::aggregates_kept)
+    }
+
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
             return Err(Error::State("factorize must come before solve".to_owned()));

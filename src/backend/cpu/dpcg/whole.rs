@@ -4,7 +4,7 @@ use super::cell::{CellCentred, Walker};
 use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::Vertex;
-use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Rules};
+use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Rules};
 use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::error::Result;
@@ -53,11 +53,12 @@ impl Whole {
         a: &SevenPoints,
         team: &mut Team,
     ) -> Result<Option<Self>> {
+        let mut kept = Kept::default();
         let previous = match preconditioner {
             Preconditioner::Multigrid { vertex: true, .. } => previous,
             // Its memory first.
             _ => {
-                drop(previous);
+                kept = previous.map(Self::into_kept).unwrap_or_default();
                 None
             }
         };
@@ -70,8 +71,10 @@ impl Whole {
                 Self::Cell32(CellCentred::new(a, sweeps, coarsest)?)
             }
             Preconditioner::Multigrid { sweeps, coarsest, .. } => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
-            Preconditioner::Aggregation { passes, single: true } => Self::Aggregates32(aggregated(a, passes, team)?),
-            Preconditioner::Aggregation { passes, .. } => Self::Aggregates64(aggregated(a, passes, team)?),
+            Preconditioner::Aggregation { passes, single: true } => {
+                Self::Aggregates32(aggregated(a, passes, kept, team)?)
+            }
+            Preconditioner::Aggregation { passes, .. } => Self::Aggregates64(aggregated(a, passes, kept, team)?),
             _ => return Ok(None),
         }))
     }
@@ -110,6 +113,24 @@ impl Whole {
         None
     }
 
+    /// Aggregates, for the next matrix.
+    fn into_kept(self) -> Kept {
+        match self {
+            Self::Aggregates32(cycle) => cycle.into_kept(),
+            Self::Aggregates64(cycle) => cycle.into_kept(),
+            _ => Kept::default(),
+        }
+    }
+
+    /// Aggregates that were kept from the matrix before.
+    pub fn aggregates_kept(&self) -> usize {
+        match self {
+            Self::Aggregates32(cycle) => cycle.aggregates_kept(),
+            Self::Aggregates64(cycle) => cycle.aggregates_kept(),
+            _ => 0,
+        }
+    }
+
     /// Bytes.
     pub fn bytes(&self) -> usize {
         match self {
@@ -124,12 +145,12 @@ impl Whole {
     }
 }
 
-fn aggregated<V: Real + Number>(a: &SevenPoints, passes: usize, team: &Team) -> Result<Cycle<V>> {
+fn aggregated<V: Real + Number>(a: &SevenPoints, passes: usize, kept: Kept, team: &Team) -> Result<Cycle<V>> {
     let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
     let workers = &mut Workers::new(team.members());
     let couplings = Couplings::of_cells(a, scale)?;
-    let hierarchy = Hierarchy::of(couplings, scale, &Rules::passes(passes), COARSEST, workers)?;
-    Cycle::new(&hierarchy, &Choices::PARALLEL, workers)
+    let hierarchy = Hierarchy::again(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
+    Cycle::keeping(hierarchy, &Choices::PARALLEL, workers)
 }
 
 /// z = B r.

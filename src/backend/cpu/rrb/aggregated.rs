@@ -3,7 +3,7 @@
 use super::area::Four;
 use super::couplings::{Numbers, Source};
 use super::spread::colours_of_row;
-use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Rules, WHAT};
+use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Rules, WHAT};
 use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::backend::steps::pcg::Course;
 use crate::backend::steps::rrb::{refused_pivot, unprojected_pivot};
@@ -53,25 +53,48 @@ pub fn pays(course: &Course, own: f64) -> bool {
 }
 
 impl<R: Real + Number> Aggregated<R> {
-    /// Of the matrix that CG runs on. `z`: that of the first grid, and whether it lies in the memory of another vector.
+    /// Of the matrix that CG runs on, with aggregates of the one before where they suit. `z`: that of the first grid, and
+    /// whether it lies in the memory of another vector.
     ///
     /// # Safety
     /// Nobody may write the matrix meanwhile.
-    pub unsafe fn new(source: &Source, z: (&Four<R>, bool), storage: Storage, members: usize) -> Result<Self> {
+    pub unsafe fn new(
+        source: &Source,
+        z: (&Four<R>, bool),
+        storage: Storage,
+        kept: Kept,
+        members: usize,
+    ) -> Result<Self> {
         let Source { layout, schur, scale, .. } = *source;
         let workers = &mut Workers::new(members);
         // SAFETY: as the caller promised.
         let couplings = unsafe { source.couplings(workers)? };
         let numbers = Numbers::new(layout.grid, schur);
         check(&couplings, numbers, usize::from(schur), scale)?;
-        let hierarchy = Hierarchy::of(couplings, scale, &RULES, COARSEST, workers)?;
-        let places = places(layout, z.0, numbers)?;
+        let hierarchy = Hierarchy::again(couplings, scale, &RULES, (COARSEST, kept), workers)?;
+        let (places, levels) = (places(layout, z.0, numbers)?, hierarchy.levels.len());
         let cycle = match storage {
-            Storage::F64 => Precise::Double(cycle(&hierarchy, &places, workers)?),
-            _ => Precise::Single(cycle(&hierarchy, &places, workers)?),
+            Storage::F64 => Precise::Double(cycle(hierarchy, &places, workers)?),
+            _ => Precise::Single(cycle(hierarchy, &places, workers)?),
         };
         let z = if z.1 { Some(Four::zeroed(layout, true)?) } else { None };
-        Ok(Self { cycle, levels: hierarchy.levels.len(), z })
+        Ok(Self { cycle, levels, z })
+    }
+
+    /// What the next matrix may keep.
+    pub fn into_kept(self) -> Kept {
+        match self.cycle {
+            Precise::Single(cycle) => cycle.into_kept(),
+            Precise::Double(cycle) => cycle.into_kept(),
+        }
+    }
+
+    /// Aggregates that were kept from the matrix before.
+    pub fn aggregates_kept(&self) -> usize {
+        match &self.cycle {
+            Precise::Single(cycle) => cycle.aggregates_kept(),
+            Precise::Double(cycle) => cycle.aggregates_kept(),
+        }
     }
 
     /// z = `unit` B z. Members write rows of their own before it; barriers stand before it and at its end.
@@ -109,8 +132,8 @@ impl<R: Real + Number> Aggregated<R> {
 const COLOUR: u32 = 30;
 
 /// The cycle in one precision, with the places of the rows.
-fn cycle<V: Real + Number>(hierarchy: &Hierarchy, places: &[u32], workers: &mut Workers) -> Result<Cycle<V>> {
-    let mut cycle = Cycle::new(hierarchy, &Choices::PARALLEL, workers)?;
+fn cycle<V: Real + Number>(hierarchy: Hierarchy, places: &[u32], workers: &mut Workers) -> Result<Cycle<V>> {
+    let mut cycle = Cycle::keeping(hierarchy, &Choices::PARALLEL, workers)?;
     cycle.take_places(|row| places[row]);
     Ok(cycle)
 }

@@ -39,7 +39,7 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
-use aggregated::check_unprojected;
+use aggregated::{Aggregated, check_unprojected};
 use factor::Watch;
 use iteration::member::{Caller, Member};
 use number::{Brain, Double, Format, Mixed, Single};
@@ -210,6 +210,13 @@ impl RrbBackend for Cpu {
         self.aggregation_levels().is_some()
     }
 
+    fn aggregates_kept(&self) -> usize {
+        match &self.solver {
+            Solver::Packed(packed) => packed.aggregates_kept(),
+            _ => 0,
+        }
+    }
+
     fn grids(&self) -> usize {
         match &self.solver {
             Solver::Packed(packed) => packed.shape().grids,
@@ -249,6 +256,8 @@ trait PackedSolver: Send {
     fn recursion(&self) -> Recursion;
     /// Coarse levels of aggregation, where that is in use.
     fn aggregation_levels(&self) -> Option<usize>;
+    /// See [`RrbBackend::aggregates_kept`].
+    fn aggregates_kept(&self) -> usize;
     fn bytes(&self) -> usize;
 }
 
@@ -269,7 +278,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         result?;
         if self.shape.aggregates {
             check_unprojected(components)?;
-            self.aggregated = self.aggregate(setup.storage, team.members())?.into();
+            let kept = self.take_kept();
+            self.aggregated = self.aggregate(setup.storage, kept, team.members())?.into();
         }
         Ok(())
     }
@@ -330,6 +340,10 @@ impl<F: Format> PackedSolver for Packed<F> {
 
     fn aggregation_levels(&self) -> Option<usize> {
         self.aggregated.get().map(|aggregated| aggregated.levels)
+    }
+
+    fn aggregates_kept(&self) -> usize {
+        self.aggregated.get().map_or(0, Aggregated::aggregates_kept)
     }
 
     fn bytes(&self) -> usize {

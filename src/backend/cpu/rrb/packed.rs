@@ -11,6 +11,7 @@ use super::number::Format;
 use super::projection::Projection;
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
+use crate::backend::aggregation::Kept;
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::steps::cycle::{Kind, Recursion};
 use crate::backend::steps::rrb::{Aggregation, Setup};
@@ -63,6 +64,8 @@ pub struct Packed<F: Format> {
     pub fresh: bool,
     /// In place of the levels, where they are not made, or once a solve has changed to it.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
+    /// Aggregates of the matrix before, while the next one is factorized.
+    kept: Kept,
     /// In which precision a solve may change to it; `None` where it may not, or could not.
     pub may_aggregate: Mutex<Option<Storage>>,
     /// A row sum of at most this part of the center is zero.
@@ -141,6 +144,7 @@ impl<F: Format> Packed<F> {
             },
             making: None,
             aggregated: OnceLock::new(),
+            kept: Kept::default(),
             may_aggregate: Mutex::new(None),
             zero_row_sum: 0.0,
             schur: Schur::new(
@@ -186,7 +190,7 @@ impl<F: Format> Packed<F> {
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
         // Its memory first.
-        self.aggregated.take();
+        self.kept = self.aggregated.take().map(Aggregated::into_kept).unwrap_or_default();
         self.zero_row_sum = setup.zero_row_sum;
         *self.may_aggregate.get_mut().unwrap_or_else(PoisonError::into_inner) = match setup.aggregation {
             Aggregation::IfSlow(storage) => Some(storage),
@@ -300,10 +304,15 @@ impl<F: Format> Packed<F> {
     }
 
     /// Makes aggregation, with so many threads.
-    pub fn aggregate(&self, storage: Storage, members: usize) -> Result<Aggregated<F::Real>> {
+    pub fn aggregate(&self, storage: Storage, kept: Kept, members: usize) -> Result<Aggregated<F::Real>> {
         let first = &self.grids[0];
         // SAFETY: once it is factorized nobody writes the matrix.
-        unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, members) }
+        unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
+    }
+
+    /// What the matrix before has left for this one.
+    pub fn take_kept(&mut self) -> Kept {
+        std::mem::take(&mut self.kept)
     }
 
     /// Before a run.

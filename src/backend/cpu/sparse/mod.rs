@@ -18,6 +18,7 @@ mod values;
 
 use crate::backend::cpu::caller::{Caller, Output};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
+use crate::backend::aggregation::Kept;
 use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
 use crate::error::{Error, Result};
 use crate::report::{Observer, Outcome};
@@ -26,7 +27,7 @@ use crate::sparse::{AnyCsr, By, Stored};
 use chunks::Chunks;
 use member::{Member, PCG_VECTORS};
 use parts::Parts;
-use precondition::{Purpose, make};
+use precondition::{Preconditioner, Purpose, make};
 use relaxation::Relaxation;
 use state::State;
 use std::sync::PoisonError;
@@ -74,11 +75,11 @@ fn rows_of(matrix: AnyCsr) -> usize {
     }
 }
 
-fn made(setup: &Setup, wanted: &Preconditioning, team: &mut Team) -> Result<precondition::Made> {
+fn made(setup: &Setup, wanted: &Preconditioning, kept: Kept, team: &mut Team) -> Result<precondition::Made> {
     let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
     match setup.matrix {
-        AnyCsr::Narrow(a) => make(a, wanted, &purpose, team),
-        AnyCsr::Wide(a) => make(a, wanted, &purpose, team),
+        AnyCsr::Narrow(a) => make(a, wanted, &purpose, kept, team),
+        AnyCsr::Wide(a) => make(a, wanted, &purpose, kept, team),
     }
 }
 
@@ -97,10 +98,12 @@ impl SparseBackend for Cpu {
         if setup.transposes && transposed.is_none() {
             make_parts(&mut self.parts[1], a.by(true), rows, rows)?;
         }
-        // Its memory first, but for vectors that fit.
+        // Its memory first, but for aggregates, and vectors that fit.
+        let mut kept = Kept::default();
         let mut state = match self.state.take() {
             Some(mut state) if state.chunks.rows == rows => {
-                (state.precondition, state.second, state.relaxation) = (None, None, None);
+                kept = state.precondition.take().map(Preconditioner::into_kept).unwrap_or_default();
+                (state.second, state.relaxation) = (None, None);
                 state
             }
             other => {
@@ -110,16 +113,22 @@ impl SparseBackend for Cpu {
         };
         state.reserve(setup.own.max(PCG_VECTORS))?;
         let team = team_for(&mut self.team, rows, setup.threads)?;
-        let first = made(setup, &setup.preconditioning, team)?;
+        let first = made(setup, &setup.preconditioning, kept, team)?;
         state.precondition = first.precondition;
-        state.second = made(setup, &setup.second, team)?.precondition;
+        state.second = made(setup, &setup.second, Kept::default(), team)?.precondition;
         state.relaxation = match &setup.relaxing {
             Some(relaxing) => Some(relaxed(setup.matrix, relaxing, team.members())?),
             None => None,
         };
         let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));
         self.state = Some(state);
-        Ok(Made { shift: first.shift, pivot: first.pivot, levels: levels.max(first.levels), colours })
+        Ok(Made {
+            shift: first.shift,
+            pivot: first.pivot,
+            levels: levels.max(first.levels),
+            colours,
+            aggregates_kept: first.aggregates_kept,
+        })
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {

@@ -4,6 +4,7 @@
 //! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
 
 use super::member::{Member, ThroughReds};
+use crate::backend::aggregation::Kept;
 use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::rrb::aggregated;
 use crate::backend::cpu::rrb::area::{Four, of_type};
@@ -182,7 +183,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
             // Without memory for it the solve goes on as it is.
-            if let Some(made) = may.take().and_then(|storage| k.aggregate(storage, self.me.members).ok()) {
+            if let Some(made) = may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok()) {
                 // It was empty, or nothing would be allowed.
                 let _ = k.aggregated.set(made);
             }

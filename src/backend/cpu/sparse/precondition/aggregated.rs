@@ -1,7 +1,7 @@
 //! Multigrid by aggregation.
 
 use super::apply::Apply;
-use crate::backend::aggregation::{COARSEST, Choices, Hierarchy, Rules};
+use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Rules};
 use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::error::{Error, Result};
 use crate::runtime::number::Real;
@@ -16,14 +16,20 @@ pub struct Aggregated<V: Number> {
 }
 
 impl<V: Real + Number> Aggregated<V> {
-    pub fn new<I: Index>(a: &Csr<I>, threads: usize) -> Result<Self> {
+    pub fn new<I: Index>(a: &Csr<I>, kept: Kept, threads: usize) -> Result<Self> {
         if a.rows() > u32::MAX as usize - 1 {
             let sentence = format!("preconditioner=amg takes fewer than 2^32 rows, got {}", a.rows());
             return Err(Error::Unsupported(sentence));
         }
         let workers = &mut Workers::new(threads);
-        let hierarchy = Hierarchy::new(a, &rules(a), COARSEST, workers)?;
-        Ok(Self { cycle: Cycle::new(&hierarchy, &Choices::PARALLEL, workers)? })
+        let (couplings, scale) = Couplings::scaled(a, workers)?;
+        let hierarchy = Hierarchy::again(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
+        Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, workers)? })
+    }
+
+    /// From the matrix before.
+    pub fn aggregates_kept(&self) -> usize {
+        self.cycle.aggregates_kept()
     }
 }
 
@@ -46,6 +52,10 @@ impl<V: Real + Number> Apply for Aggregated<V> {
 
     fn is_linear(&self) -> bool {
         false
+    }
+
+    fn into_kept(self: Box<Self>) -> Kept {
+        self.cycle.into_kept()
     }
 
     fn bytes(&self) -> usize {

@@ -1,5 +1,6 @@
 //! What a preconditioner is, and what it is made for.
 
+use crate::backend::aggregation::Kept;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 
@@ -17,6 +18,10 @@ pub trait Apply: Send + Sync {
     /// The same map for every r; else CG takes its flexible beta.
     fn is_linear(&self) -> bool {
         true
+    }
+    /// Aggregates, for the next matrix.
+    fn into_kept(self: Box<Self>) -> Kept {
+        Kept::default()
     }
     /// Bytes of all arrays.
     fn bytes(&self) -> usize;

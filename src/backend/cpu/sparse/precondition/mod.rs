@@ -17,6 +17,7 @@ mod truncated;
 pub use crate::backend::steps::sparse::Preconditioning as Wanted;
 pub use apply::Purpose;
 
+use crate::backend::aggregation::Kept;
 use crate::backend::cpu::sparse::levels::by_levels;
 use crate::error::{Error, Result};
 use crate::runtime::heap::{Counted, boxed};
@@ -47,6 +48,11 @@ impl Preconditioner {
         other.unwrap_or(&*self.own).apply(me, from, to);
     }
 
+    /// Aggregates, for the next matrix.
+    pub fn into_kept(self) -> Kept {
+        self.own.into_kept()
+    }
+
     pub fn is_linear(&self) -> bool {
         self.own.is_linear()
     }
@@ -67,6 +73,8 @@ pub struct Made {
     pub pivot: Option<(usize, f64)>,
     /// Of triangular solves.
     pub levels: usize,
+    /// From the matrix before.
+    pub aggregates_kept: usize,
 }
 
 impl Made {
@@ -75,16 +83,22 @@ impl Made {
     }
 }
 
-/// Makes M of a square matrix.
-pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, team: &mut Team) -> Result<Made> {
+/// Makes M of a square matrix, with aggregates of the one before where they suit.
+pub fn make<I: Index>(
+    a: &Csr<I>,
+    wanted: &Wanted,
+    purpose: &Purpose,
+    kept: Kept,
+    team: &mut Team,
+) -> Result<Made> {
     if a.rows() != a.cols {
         let extents = format!("a preconditioner needs a square matrix, this one has {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
     }
     if purpose.single {
-        make_of::<I, f32>(a, wanted, purpose, team)
+        make_of::<I, f32>(a, wanted, purpose, kept, team)
     } else {
-        make_of::<I, f64>(a, wanted, purpose, team)
+        make_of::<I, f64>(a, wanted, purpose, kept, team)
     }
 }
 
@@ -93,6 +107,7 @@ fn make_of<I: Index, V: Real + Number>(
     a: &Csr<I>,
     wanted: &Wanted,
     purpose: &Purpose,
+    kept: Kept,
     team: &mut Team,
 ) -> Result<Made> {
     match *wanted {
@@ -111,7 +126,10 @@ fn make_of<I: Index, V: Real + Number>(
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
             Made::of(make(split)?, transposed)
         }
-        Wanted::Aggregation => Made::of(Aggregated::<V>::new(a, team.members())?, None),
+        Wanted::Aggregation => {
+            let own = Aggregated::<V>::new(a, kept, team.members())?;
+            Ok(Made { aggregates_kept: own.aggregates_kept(), ..Made::of(own, None)? })
+        }
         Wanted::Chebyshev { degree } => {
             let own = Chebyshev::<I, V>::new(a, degree, purpose.symmetric)?;
             let transposed: Option<Box<dyn Apply>> = match purpose.transposes && !purpose.symmetric {
