@@ -9,3 +9,4 @@
 #include "steps.cuh"
 #include "ends.cuh"
 #include "projection.cuh"
+#include "aggregated.cuh"

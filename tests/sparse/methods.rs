@@ -198,7 +198,9 @@ fn new_values_keep_aggregates() {
             false => value,
         };
         let mut diagonal = vec![0.0; a.rows];
-        a.entries.iter().for_each(|entry| diagonal[entry.0] += entry.2 - if entry.0 == entry.1 { 0.0 } else { of(entry) });
+        a.entries
+            .iter()
+            .for_each(|entry| diagonal[entry.0] += entry.2 - if entry.0 == entry.1 { 0.0 } else { of(entry) });
         let value = |entry: &(usize, usize, f64)| if entry.0 == entry.1 { diagonal[entry.0] } else { of(entry) };
         solver.set_values(&a.entries.iter().map(value).collect::<Vec<f64>>()).unwrap();
         solver.factorize().unwrap();

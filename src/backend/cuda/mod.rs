@@ -1,7 +1,9 @@
 //! A CUDA device, a folder per family: `driver` has the calls of the driver, `launch` the kernels (kernels/, compiled
-//! ahead of time into the library), `staging` the copies of arrays of the host, `session` what handles of all families
-//! have of a device, `looped` what a loop that the device runs by itself tells the host.
+//! ahead of time into the library), `aggregation` a cycle for any family, `staging` the copies of arrays of the host,
+//! `session` what handles of all families have of a device, `looped` what a loop that the device runs by itself tells
+//! the host.
 
+mod aggregation;
 pub mod dpcg;
 pub mod driver;
 mod launch;

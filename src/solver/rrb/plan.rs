@@ -21,7 +21,7 @@ const WORTH_A_DEVICE: usize = 10_000;
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
 /// the CPU.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && wants_on_host(options).is_none())
+    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && !prefers_host(options))
 }
 
 /// What is asked about a matrix.
@@ -68,6 +68,9 @@ impl<'a> Plan<'a> {
         }
         check_offered(options, machine)?;
         let aggregates = aggregates(options) || known_slow;
+        if aggregates && machine.is_device() && components.singular() > 0 {
+            return Err(Error::Unsupported(SINGULAR_ON_DEVICE.to_owned()));
+        }
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let singular = components.singular() > 0;
         Ok(Self {
@@ -165,6 +168,9 @@ pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
     if aggregates(options) { options.changed(&of_levels) } else { Vec::new() }
 }
 
+const SINGULAR_ON_DEVICE: &str =
+    "cycle=aggregation takes no singular systems on a device: use backend=cpu, or another cycle";
+
 fn aggregates(options: &Options) -> bool {
     options.is(opt::CYCLE, options::Cycle::Aggregation)
 }
@@ -176,9 +182,13 @@ fn wants_on_host(options: &Options) -> Option<&'static str> {
             "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or \
              backend=cpu",
         ),
-        options::Cycle::Aggregation => Some("cycle=aggregation is offered on the CPU alone: use backend=cpu, or auto"),
         _ => None,
     }
+}
+
+/// What `backend=auto` leaves to the CPU: what a device has not got, in all cases or in some.
+fn prefers_host(options: &Options) -> bool {
+    wants_on_host(options).is_some() || aggregates(options)
 }
 
 /// Refuses what a backend has not got.
@@ -186,7 +196,9 @@ fn check_offered(options: &Options, machine: Machine) -> Result<()> {
     let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
     let refused = match wants_on_host(options) {
         sentence if machine.is_device() => sentence,
-        sentence if machine.backend == options::Backend::Reference && aggregates(options) => sentence,
+        _ if machine.backend == options::Backend::Reference && aggregates(options) => {
+            Some("cycle=aggregation has no plain form: use backend=cpu")
+        }
         _ if aggregates(options) && short => {
             Some("cycle=aggregation keeps no number in bf16: use precision=f32 (auto) or f64")
         }

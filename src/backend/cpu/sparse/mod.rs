@@ -16,9 +16,9 @@ mod stages;
 mod state;
 mod values;
 
+use crate::backend::aggregation::Kept;
 use crate::backend::cpu::caller::{Caller, Output};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
-use crate::backend::aggregation::Kept;
 use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
 use crate::error::{Error, Result};
 use crate::report::{Observer, Outcome};

@@ -90,6 +90,28 @@ macro_rules! format_kernels {
     };
 }
 
+/// The same with each kernel in f64 and in f32.
+macro_rules! real_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
+       |$a:ident| $blocks:expr $(, in $block:expr)?;)*) => {
+        enum $numbers { $($number,)* }
+
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] = &[
+            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")), Kernel::of::<$arguments>(concat!($symbol, "_f32")),)*
+        ];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, single: bool, $a: &$arguments) -> Result<()> {
+            let kernel = $first + 2 * $numbers::$number as usize + usize::from(single);
+            let block = [BLOCK $(, $block)?];
+            // SAFETY: as above; the arrays were laid out for these numbers.
+            unsafe { stream.launch(kernel, $blocks, block[block.len() - 1], 0, false, $a, concat!("kernel ", $symbol)) }
+        })*
+    };
+}
+
 /// The same of cooperative kernels: all blocks run at once, with grid-wide barriers.
 macro_rules! cooperative_kernels {
     ($numbers:ident from $first:expr, in $list:ident:

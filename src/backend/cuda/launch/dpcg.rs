@@ -446,29 +446,6 @@ plain_kernels! {
         |a| cell_blocks(a.coarse.count()), BLOCK;
 }
 
-/// Kernels of multigrid in f64, then in f32.
-macro_rules! real_kernels {
-    ($numbers:ident from $first:expr, in $list:ident:
-     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
-       |$a:ident| $blocks:expr $(, in $block:expr)?;)*) => {
-        enum $numbers { $($number,)* }
-
-        /// The kernels, in the order of their numbers.
-        pub(super) const $list: &[Kernel] = &[
-            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")), Kernel::of::<$arguments>(concat!($symbol, "_f32")),)*
-        ];
-
-        $($(#[doc = $doc])*
-        pub fn $name(stream: &Stream, single: bool, $a: &$arguments) -> Result<()> {
-            let kernel = $first + 2 * $numbers::$number as usize + usize::from(single);
-            let block = [BLOCK $(, $block)?];
-            // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
-            // extents and the numbers in it.
-            unsafe { stream.launch(kernel, $blocks, block[block.len() - 1], 0, false, $a, concat!("kernel ", $symbol)) }
-        })*
-    };
-}
-
 real_kernels! {
     RealNumber from PLAIN.len(), in REAL:
     /// A sweep of Gauss-Seidel on the finest grid: from x = 0, from x, from x + P of the coarse solution; the last two

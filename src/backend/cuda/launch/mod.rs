@@ -5,10 +5,13 @@ use crate::backend::cuda::driver::Module;
 
 #[macro_use]
 mod declare;
+mod aggregated;
+pub mod aggregation;
 mod dpcg;
 mod rrb;
 mod smoother;
 
+pub use aggregated::*;
 pub use declare::{Address, TILE};
 pub use dpcg::*;
 pub use rrb::*;
@@ -20,7 +23,15 @@ pub static DPCG: Module =
 /// The kernels of `rrb`.
 pub static RRB: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
-    kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE],
+    kernels: &[
+        rrb::PLAIN,
+        rrb::IN_FORMATS,
+        rrb::COOPERATIVE,
+        aggregated::AGGREGATED,
+        aggregated::AGGREGATED_REAL,
+        aggregation::PLAIN,
+        aggregation::REAL,
+    ],
 };
 /// The kernels of `smoother`.
 pub static SMOOTHER: Module =

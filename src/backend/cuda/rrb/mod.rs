@@ -1,11 +1,12 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `packed` has the data of a factorization, `setup` makes it, `components` counts connected components, `projection`
+//! `packed` has the data of a factorization, `setup` makes it, `aggregated` what takes the place of its levels, `components` counts connected components, `projection`
 //! has the means of singular components. The preconditioner is a list of kernels: `program` writes it down, `schedule`
 //! says which of them go together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps,
 //! and `start` and `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid
 //! (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
+mod aggregated;
 mod components;
 mod estimates;
 mod launches;
@@ -24,7 +25,7 @@ use super::session::Session;
 use crate::backend::cuda::driver::{self, Stream};
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::Recursion;
-use crate::backend::steps::rrb::{Look, RrbBackend, Setup};
+use crate::backend::steps::rrb::{Aggregation, Look, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
@@ -116,7 +117,7 @@ impl RrbBackend for Cuda {
         let _entered = self.session.device.clone().enter()?;
         let stream = self.session.stream();
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
-        if setup.levels < 2 {
+        if setup.levels < 2 && setup.aggregation != Aggregation::Instead {
             let mut natural = match previous {
                 Solver::Natural(natural) => natural,
                 other => {
@@ -219,9 +220,14 @@ impl RrbBackend for Cuda {
 
     fn levels(&self, setup: &Setup) -> usize {
         match &self.solver {
+            Solver::Packed(packed) if packed.aggregated.is_some() => packed.aggregation_levels(),
             Solver::Packed(packed) if packed.ends_early() => 2 * packed.used,
             _ => setup.levels,
         }
+    }
+
+    fn aggregates(&self) -> bool {
+        matches!(&self.solver, Solver::Packed(packed) if packed.aggregated.is_some())
     }
 
     fn threads(&self) -> usize {

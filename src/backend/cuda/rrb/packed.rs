@@ -2,6 +2,7 @@
 //! vectors, and the scalars. The storage is that of `grid::layout`, as on the CPU; all levels are stored by colour
 //! here.
 
+use super::aggregated::Aggregated;
 use super::program::Programs;
 use super::projection::Projection;
 use crate::backend::coarse::levels::NaturalLevels;
@@ -12,7 +13,7 @@ use crate::backend::cuda::launch::{
     ReportArgs, Scalars, SchurArrays,
 };
 use crate::backend::steps::cycle::{Cycle, Kind, Recursion};
-use crate::backend::steps::rrb::Setup;
+use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result, collected, reserve};
 use crate::grid::layout::Layout;
@@ -125,6 +126,8 @@ pub struct Shape {
     pub cycle: Cycle,
     /// Fewer grids will do where couplings of what they leave are weak.
     pub may_end: bool,
+    /// Aggregation in place of the levels.
+    pub aggregates: bool,
 }
 
 impl Shape {
@@ -137,12 +140,18 @@ impl Shape {
             storage: setup.storage,
             cycle: setup.cycle,
             may_end: setup.may_end,
+            aggregates: setup.aggregation == Aggregation::Instead,
         }
     }
 
-    /// Grids stored by colour: all whose both levels are eliminated.
+    /// Grids stored by colour: all whose both levels are eliminated. One where no level follows S1.
     pub fn grids(&self) -> usize {
-        self.levels / 2
+        if self.aggregates { 1 } else { self.levels / 2 }
+    }
+
+    /// What follows a grid.
+    fn left_by(&self, grid: levels::Grid) -> levels::Grid {
+        if self.aggregates { levels::Grid { nx: 1, ny: 1 } } else { grid.coarse() }
     }
 
     /// First grid of each section of the cycle.
@@ -250,6 +259,8 @@ pub struct Packed {
     pub projection: Projection,
     /// The loop, where it runs on the device by itself.
     pub recorded: Option<Recorded>,
+    /// M, in place of the levels.
+    pub aggregated: Option<Aggregated>,
     /// Comes when what a start has found is in `scalars`, with the loop under way behind it.
     pub started: Event,
     /// Iterations that the last loops took, the latest first.
@@ -404,7 +415,7 @@ impl Plans<'_> {
         for number in 0..self.shape.grids() {
             let layout = Layout::new(grid, self.source.shape.block);
             grids.push(Level { embedding, ..self.level(number, sections, other_p, layout)? });
-            (embedding, grid) = (embedding.coarse(grid), grid.coarse());
+            (embedding, grid) = (embedding.coarse(grid), self.shape.left_by(grid));
         }
         Ok((grids, grid))
     }
@@ -518,11 +529,11 @@ impl Packed {
                 shape.source.grid.nx, shape.source.grid.ny
             )));
         }
-        let local = shape.levels - 2 * shape.grids();
+        let local = shape.levels.saturating_sub(2 * shape.grids());
         let (mut rest_grid, mut embedding) = (shape.source.grid, Embedding::FINEST);
         for _ in 0..shape.grids() {
             embedding = embedding.coarse(rest_grid);
-            rest_grid = rest_grid.coarse();
+            rest_grid = shape.left_by(rest_grid);
         }
         // The remainder itself does not recurse.
         let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1 };
@@ -572,6 +583,7 @@ impl Packed {
             scalars,
             projection: Projection::default(),
             recorded: None,
+            aggregated: None,
             started: Event::new(device)?,
             taken: [0; 4],
             staging: None,
@@ -585,7 +597,7 @@ impl Packed {
 
     /// Stages are fused where CG runs on S1 and nothing is projected between them.
     pub fn fused(&self) -> bool {
-        self.shape.fusion && self.shape.schur && self.projection.is_empty()
+        self.shape.fusion && self.shape.schur && self.projection.is_empty() && !self.shape.aggregates
     }
 
     /// M may end with grid q, if what it leaves has weak couplings.
@@ -668,7 +680,8 @@ impl Packed {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes + self.staging.as_ref().map_or(0, |s| s.bytes) + self.projection.bytes()
+        let of_cycle = self.aggregated.as_ref().map_or(0, Aggregated::bytes);
+        self.memory.bytes + self.staging.as_ref().map_or(0, |s| s.bytes) + self.projection.bytes() + of_cycle
     }
 
     /// Bytes of host memory.

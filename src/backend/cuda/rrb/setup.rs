@@ -285,6 +285,9 @@ impl Packed {
             format: self.format(),
             ..Rules::default()
         };
+        if self.shape.aggregates {
+            return self.aggregate(stream, source, &rules, components);
+        }
         self.eliminate(stream, source, &rules, setup.compensate)?;
         if labels.is_none() && !uniform_is("off") {
             self.find_uniform(stream, source.findings_at)?;
@@ -297,7 +300,7 @@ impl Packed {
         stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {
-            return Err(self.bad_pivot(stream, source.findings.bad_pivot, a)?);
+            return Err(self.bad_pivot(stream, source.findings.bad_pivot, a.grid.nx)?);
         }
         let of_device = [source.findings.remainder_inverse, source.findings.remainder_pivot].map(f64::from_bits);
         let of_host = self.factorize_on_host(stream, a, setup, components)?;
@@ -309,6 +312,43 @@ impl Packed {
         }
         // A solve may come on another stream.
         stream.wait()
+    }
+
+    /// S1, and aggregation of its nodes; or of those of A.
+    fn aggregate(
+        &mut self,
+        stream: &Stream,
+        source: &mut Source,
+        rules: &Rules,
+        components: &Components,
+    ) -> Result<()> {
+        let a = source;
+        if self.shape.schur {
+            self.eliminate_first(stream, a, rules)?;
+        }
+        self.scalars.per_unit = 1.0;
+        stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
+        stream.fetch_start(&mut a.findings, a.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        if a.findings.bad_pivot != u64::MAX {
+            return Err(self.bad_pivot(stream, a.findings.bad_pivot, a.shape.grid.nx)?);
+        }
+        self.clear_transient(stream)?;
+        self.project(stream, components)?;
+        self.make_aggregated(stream, a)?;
+        // A solve may come on another stream.
+        stream.wait()
+    }
+
+    /// The odd level of the first grid, which leaves S1.
+    fn eliminate_first(&self, stream: &Stream, source: &Source, rules: &Rules) -> Result<()> {
+        let level = &self.grids[0];
+        let rules = Rules { level: 1, ..on_level(rules, 1, &level.embedding) };
+        let odd = LevelArgs { k: level.k, rules, exact: source.m.center, corners: 0, black: 0 };
+        launch::eliminate_reds(stream, &odd)?;
+        launch::form_skew(stream, &odd)?;
+        let schur = SchurCenterArgs { k: level.k, center: source.m.center, schur: self.first.center };
+        launch::schur_center(stream, &schur)
     }
 
     /// The levels of all grids.
@@ -364,14 +404,23 @@ impl Packed {
         let wide = self.short() && large;
         let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(found.coupling[*q]) <= WEAK;
         let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
-        let projects = !(self.projection.is_empty() && components.singular() == 0);
+        let projects = self.projects(components);
         // Which steps go together depends on these.
         if wide != self.wide_remainder || used != self.used || projects {
             self.recorded = None;
             self.programs = Programs::default();
         }
         (self.wide_remainder, self.used) = (wide, used);
-        if projects {
+        self.project(stream, components)
+    }
+
+    fn projects(&self, components: &Components) -> bool {
+        !(self.projection.is_empty() && components.singular() == 0)
+    }
+
+    /// The means of singular components.
+    fn project(&mut self, stream: &Stream, components: &Components) -> Result<()> {
+        if self.projects(components) {
             let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
             self.projection = Projection::default();
             self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
@@ -469,9 +518,9 @@ impl Packed {
 
     /// The sentence about the first refused pivot; kernels/rrb/setup.cuh left its value and center in place of its
     /// inverse.
-    fn bad_pivot(&self, stream: &Stream, key: u64, a: &StencilView) -> Result<Error> {
+    fn bad_pivot(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
-        let (i, j) = (node % a.grid.nx, node / a.grid.nx);
+        let (i, j) = (node % nx, node / nx);
         let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
         if let Some(at) = self.grids.get((level - 1) / 2) {
             let (colour, place) = at.place_of(i, j);

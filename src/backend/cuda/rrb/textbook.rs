@@ -44,7 +44,7 @@ impl Packed {
     }
 
     /// z of the first grid.
-    fn z(&self) -> Address {
+    pub fn z(&self) -> Address {
         self.grids[0].sweep.z
     }
 
@@ -84,6 +84,9 @@ impl Packed {
 
     /// z = P M^-1 P r with the plain sweeps.
     pub fn sweeps(&mut self, stream: &Stream) -> Result<()> {
+        if self.aggregated.is_some() {
+            return self.apply_aggregated(stream);
+        }
         let plane = 8 * self.grids[0].layout.len() as u64;
         let (z, short) = (self.z(), self.short());
         let mut input = self.r;

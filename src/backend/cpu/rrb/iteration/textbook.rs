@@ -183,7 +183,9 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
             // Without memory for it the solve goes on as it is.
-            if let Some(made) = may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok()) {
+            if let Some(made) =
+                may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
+            {
                 // It was empty, or nothing would be allowed.
                 let _ = k.aggregated.set(made);
             }

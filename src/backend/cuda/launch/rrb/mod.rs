@@ -165,6 +165,9 @@ cooperative_kernels! {
     Solve solve(SolveArgs) = "rrb_solve";
 }
 
+/// Kernels before those of aggregation.
+pub(super) const BEFORE_AGGREGATION: usize = PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
+
 /// Whether cooperative kernels may take so much shared memory, in a format.
 pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
     cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))

@@ -1,0 +1,50 @@
+// Multigrid by aggregation on a device (src/backend/aggregation has the method): the matrix of a level while levels
+// are made, in double precision, and loops over its rows.
+//
+// A symmetric matrix by its couplings and the excess of its rows: a_ij = -s_ij, e_i = sum of row i of S, and
+// d_i = e_i + sum over j of a_ij. Row i has `length` couplings from `first` on, by ascending columns; behind them there
+// may be room that nobody reads.
+//
+// Launch shape of all kernels that are not said to be one block: blocks of THREADS threads, at most MOST_BLOCKS of
+// them, each of which walks with the stride of the launch. A value has one writer, the thread of its row, and a kernel
+// reads no array that it writes, unless it says otherwise. Rows and couplings count with 32 bits.
+#pragma once
+#include "../common/device.cuh"
+
+namespace aggregation {
+
+constexpr int THREADS = 256;
+constexpr int MOST_BLOCKS = 1056;
+// No row, no aggregate.
+constexpr uint32_t NONE = ~0u;
+// Nodes of an aggregate at most: three passes of pairs.
+constexpr int MOST_NODES = 8;
+// An excess below this part of the diagonal is rounding.
+constexpr double ROUNDING = 1e-12;
+
+struct Couplings {
+    uint32_t *first, *length;
+    uint32_t *col;
+    double *a;
+    double *excess, *diagonal;
+    uint32_t rows, unused;
+};
+
+// Calls f(k) with this thread's places of 0 .. count - 1.
+template <class F> __device__ inline void over(uint32_t count, F f) {
+    const uint32_t step = gridDim.x * blockDim.x;
+    for (uint64_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) f(uint32_t(k));
+}
+
+// Row i has all its couplings.
+__device__ inline void end_row(const Couplings &c, uint32_t i, uint32_t length, double excess) {
+    const double *a = c.a + c.first[i];
+    double sum = 0.0;
+    for (uint32_t k = 0; k < length; ++k) sum += a[k];
+    if (fabs(excess) < ROUNDING * (excess + sum)) excess = 0.0;
+    c.length[i] = length;
+    c.excess[i] = excess;
+    c.diagonal[i] = excess + sum;
+}
+
+} // namespace aggregation

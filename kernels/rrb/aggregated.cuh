@@ -1,0 +1,113 @@
+// M by aggregation in place of the levels (kernels/aggregation): what CG runs on as couplings and excess, and vectors to
+// and from the order of its rows. Rows are nodes by rows of the grid: black ones of S1, or all of A.
+#pragma once
+#include "../aggregation/aggregation.cuh"
+#include "storage.cuh"
+
+struct GridPlace {
+    int i, j;
+};
+
+// The nodes that CG works on: every `step`-th of a row.
+struct Numbers {
+    Geometry g;
+    int step, first; // and the first one in the first row
+
+    __device__ int start(int j) const { return (j + first) % step; }
+    __device__ int of_row(int j) const { return (g.nx + step - 1 - start(j)) / step; }
+    // Column and row of a node.
+    __device__ GridPlace node(uint32_t number) const {
+        const uint32_t even = of_row(0), both = even + of_row(1);
+        const int j = int(number / both) * 2;
+        const uint32_t rest = number % both;
+        if (rest < even) return {start(j) + step * int(rest), j};
+        return {start(j + 1) + step * int(rest - even), j + 1};
+    }
+    __device__ uint32_t number(int i, int j) const {
+        return uint32_t(j / 2) * uint32_t(of_row(0) + of_row(1)) + (j % 2) * of_row(0) + i / step;
+    }
+};
+
+// What S1 or A is made of: of S1 diagonal couplings and far ones after the odd level.
+struct CouplingsArgs {
+    Numbers n;
+    Matrix m;              // A
+    const double *d, *far; // S1; null: A
+    const double *excess;
+    double scale;
+    aggregation::Couplings c; // with room for eight couplings a row
+    uint32_t *place;          // of a row: of its node among the planes
+    uint64_t *bad;            // smallest row whose diagonal is not positive
+};
+
+// One thread a row, by ascending columns.
+extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_couplings_f64(CouplingsArgs a) {
+    const Geometry &g = a.n.g;
+    aggregation::over(a.c.rows, [&](uint32_t k) {
+        const GridPlace node = a.n.node(k);
+        const int i = node.i, j = node.j, ii = i + g.shift_x, jj = j + g.shift_y, colour = colour_of(ii, jj);
+        const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
+        double straight[4] = {0.0, 0.0, 0.0, 0.0}, diagonal[4] = {0.0, 0.0, 0.0, 0.0};
+        if (a.d) {
+            const double *east = a.far + (colour == B1 ? B1_EAST : B2_EAST) * p + c;
+            const double *north = a.far + (colour == B1 ? B1_NORTH : B2_NORTH) * p + c;
+            set(straight, east[-1], east[0], north[-n], north[0]);
+            diagonal_couplings(g, a.d, colour, c, diagonal);
+        } else {
+            straight_couplings(g, a.m.straight, colour, c, straight);
+            if (a.m.black) diagonal_couplings(g, colour <= R2 ? a.m.red : a.m.black, colour, c, diagonal);
+        }
+        a.place[k] = uint32_t(colour * p + c);
+        const uint32_t first = 8 * k;
+        a.c.first[k] = first;
+        uint32_t length = 0;
+        const auto push = [&](int east, int north, double s) {
+            if (s == 0.0) return;
+            a.c.col[first + length] = a.n.number(i + east, j + north);
+            a.c.a[first + length++] = -a.scale * s;
+        };
+        const int far = a.d ? 2 : 1;
+        if (far == 2) push(0, -2, straight[S]);
+        push(-1, -1, diagonal[SW]);
+        if (far == 1) push(0, -1, straight[S]);
+        push(1, -1, diagonal[SE]);
+        push(-far, 0, straight[W]);
+        push(far, 0, straight[E]);
+        push(-1, 1, diagonal[NW]);
+        if (far == 1) push(0, 1, straight[N]);
+        push(1, 1, diagonal[NE]);
+        if (far == 2) push(0, 2, straight[N]);
+        aggregation::end_row(a.c, k, length, a.scale * a.excess[colour * p + c]);
+        if (!(a.c.diagonal[k] >= 0.0 && is_finite(a.c.diagonal[k]))) atomic_min(a.bad, k);
+    });
+}
+
+// A vector by colour to the rows, with the first step of the cycle; and z back, times `factor`.
+template <class V> struct RowsArgs {
+    const uint32_t *place;
+    double *by_colour;
+    V *z_by_colour;
+    const V *step;
+    V *r, *start, *z;
+    uint32_t rows, unused;
+    double factor;
+};
+
+template <class V> __device__ inline void take_residual(const RowsArgs<V> &a) {
+    aggregation::over(a.rows, [&](uint32_t k) {
+        const V r = V(a.by_colour[a.place[k]]);
+        a.r[k] = r;
+        if (a.start) a.start[k] = a.step[k] * r;
+    });
+}
+
+template <class V> __device__ inline void give_solution(const RowsArgs<V> &a) {
+    aggregation::over(a.rows, [&](uint32_t k) { a.z_by_colour[a.place[k]] = V(a.factor * double(a.z[k])); });
+}
+
+RRB_KERNEL(rrb_agg_take_f64, RowsArgs<double>, aggregation::THREADS, 1, take_residual)
+RRB_KERNEL(rrb_agg_take_f32, RowsArgs<float>, aggregation::THREADS, 1, take_residual)
+RRB_KERNEL(rrb_agg_give_f64, RowsArgs<double>, aggregation::THREADS, 1, give_solution)
+RRB_KERNEL(rrb_agg_give_f32, RowsArgs<float>, aggregation::THREADS, 1, give_solution)
+
+AGGREGATION_KERNELS(rrb)

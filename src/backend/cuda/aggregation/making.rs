@@ -1,0 +1,315 @@
+//! Makes the levels on the device, queued but for counts that come to the host: how many aggregates, and how many
+//! couplings.
+
+use super::{Cycle, Launched};
+use crate::backend::aggregation::{COARSEST, Rules, WHAT};
+use crate::backend::cuda::driver::{Memory, Stream};
+use crate::backend::cuda::launch::Address;
+use crate::backend::cuda::launch::aggregation::{
+    Couplings, GalerkinArgs, InverseArgs, Level, MOST_LEVELS, NumberArgs, PART, PairArgs, ScanArgs, TakeArgs, invert,
+    make_room, mark_first, number_pairs, pair_up, point, scan_parts, scan_values, set_free, sum_couplings, sum_parts,
+    take_lengths, take_rows,
+};
+use crate::error::{Error, Result, push};
+
+/// Rounds of handshakes of a pass: no more are needed.
+const ROUNDS: usize = 4;
+/// A level at most this part of the one before is worth its cycle.
+const WORTH: f64 = 0.9;
+/// Rows of a coarsest matrix that is inverted at most, where no aggregates make it smaller.
+const MOST_INVERTED: u32 = 512;
+/// Couplings of a level, beside half of those before it, with which its system is solved by two cycles.
+const FEW: usize = 1000;
+/// How much weaker the bound of mu may become.
+const WEAKEST: f64 = 4.0;
+
+/// Hands out addresses one after the other.
+struct Plan {
+    base: Address,
+    used: usize,
+}
+
+impl Plan {
+    fn of(base: Address) -> Self {
+        Self { base, used: 0 }
+    }
+
+    fn bytes(&mut self, bytes: usize) -> Address {
+        let address = self.base + self.used as u64;
+        self.used += bytes.next_multiple_of(256);
+        address
+    }
+}
+
+/// Room for what is made on the way, and the first matrix.
+pub struct Making {
+    matrices: [Couplings; 3],
+    partner: Address,
+    pointed: Address,
+    struck: Address,
+    number: Address,
+    parts: Address,
+    nodes: Address,
+    /// A count, and the bound of eigenvalues.
+    bound: Address,
+    rows: usize,
+    entries: usize,
+    memory: Memory,
+}
+
+/// A matrix to be taken: rows and couplings at most of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    pub rows: usize,
+    pub row: usize,
+}
+
+impl Making {
+    pub fn new(stream: &Stream, Matrix { rows, row }: Matrix) -> Result<Self> {
+        let entries = rows * row;
+        if entries >= u32::MAX as usize {
+            let sentence = format!("cycle=aggregation takes fewer than 2^32 couplings on a device, got {entries}");
+            return Err(Error::Unsupported(sentence));
+        }
+        let plan = |base| {
+            let mut plan = Plan::of(base);
+            let mut matrix = || Couplings {
+                first: plan.bytes(4 * (rows + 1)),
+                length: plan.bytes(4 * rows),
+                col: plan.bytes(4 * entries),
+                a: plan.bytes(8 * entries),
+                excess: plan.bytes(8 * rows),
+                diagonal: plan.bytes(8 * rows),
+                rows: 0,
+                unused: 0,
+            };
+            let matrices = [matrix(), matrix(), matrix()];
+            let words = |plan: &mut Plan, count: usize| plan.bytes(4 * count);
+            let (partner, pointed) = (words(&mut plan, rows), words(&mut plan, rows));
+            let (number, parts) = (words(&mut plan, rows + 1), words(&mut plan, rows.div_ceil(PART) + 1));
+            // Of a pass, as wide as the next one needs, and of the one after it.
+            let nodes = words(&mut plan, 6 * rows + 16);
+            let (struck, bound) = (plan.bytes(entries), plan.bytes(8));
+            (matrices, [partner, pointed, number, parts, nodes, struck, bound], plan.used)
+        };
+        let memory = Memory::zeroed(stream.device(), stream, plan(0).2, WHAT)?;
+        let (matrices, [partner, pointed, number, parts, nodes, struck, bound], _) = plan(memory.address);
+        Ok(Self { matrices, partner, pointed, struck, number, parts, nodes, bound, rows, entries, memory })
+    }
+
+    /// Whether it is that of such a matrix.
+    pub fn fits(&self, Matrix { rows, row }: Matrix) -> bool {
+        (self.rows, self.entries) == (rows, rows * row)
+    }
+
+    /// The first matrix, to be filled.
+    pub fn first(&self) -> Couplings {
+        Couplings { rows: self.rows as u32, ..self.matrices[0] }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    /// Sums of the values before each, and of all behind them.
+    fn scan(&self, stream: &Stream, values: Address, count: u32) -> Result<()> {
+        let arguments = ScanArgs { values, parts: self.parts, count, unused: 0 };
+        sum_parts(stream, &arguments)?;
+        scan_parts(stream, &arguments)?;
+        scan_values(stream, &arguments)
+    }
+
+    /// The cycle of the first matrix, which is `scale` times A, in `memory` of the one before where that suffices.
+    pub fn cycle(
+        &mut self,
+        stream: &Stream,
+        rules: &Rules,
+        (scale, single): (f64, bool),
+        memory: Vec<Option<Memory>>,
+    ) -> Result<Cycle> {
+        let launched = Launched { single, levels: Vec::new(), inverse: 0, scale };
+        let mut cycle = Cycle { launched, memory };
+        let (mut matrix, mut spare) = (self.first(), [self.matrices[1], self.matrices[2]]);
+        let (mut nodes, mut before, mut kappa) = ((0, 0), None, rules.kappa);
+        loop {
+            let couplings = self.take(stream, &mut cycle, matrix, (nodes, before))?;
+            before = Some(couplings);
+            let k = cycle.launched.levels.len() - 1;
+            if matrix.rows as usize <= COARSEST || k + 1 == MOST_LEVELS {
+                break;
+            }
+            let made = loop {
+                let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &Rules { kappa, ..*rules })?;
+                let weaker = 2.0 * kappa;
+                if f64::from(made.0) <= WORTH * f64::from(matrix.rows) {
+                    break Some(made);
+                }
+                // Too few pairs: once more with a weaker bound where the rest cannot be inverted.
+                if matrix.rows <= MOST_INVERTED || weaker > WEAKEST * rules.kappa {
+                    break None;
+                }
+                kappa = weaker;
+            };
+            let Some((count, width, of_nodes)) = made.filter(|made| made.0 > 0) else { break };
+            let of = cycle.room(stream, 3 * k, 0)?.1;
+            let level = &mut cycle.launched.levels[k];
+            level.aggregate = of;
+            let coarse = Couplings { rows: count, ..spare[1] };
+            self.galerkin(stream, (matrix, coarse), of, (of_nodes, width))?;
+            nodes = (of_nodes, width);
+            (matrix, spare) = (coarse, [spare[0], Couplings { rows: 0, ..matrix }]);
+        }
+        let k = cycle.launched.levels.len() - 1;
+        if cycle.launched.levels[k].aggregate == 0 && matrix.rows <= MOST_INVERTED {
+            self.invert(stream, &mut cycle, matrix)?;
+        }
+        Ok(cycle)
+    }
+
+    /// Another level of the cycle, with this matrix. Its couplings.
+    fn take(
+        &self,
+        stream: &Stream,
+        cycle: &mut Cycle,
+        matrix: Couplings,
+        ((nodes, width), before): ((Address, u16), Option<usize>),
+    ) -> Result<usize> {
+        let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
+        let real = if cycle.launched.single { 4 } else { 8 };
+        let plan = |base| {
+            let mut plan = Plan::of(base);
+            let aggregate = plan.bytes(4 * n);
+            let first = plan.bytes(4 * (n + 1));
+            let [excess, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
+            let level = Level { first, excess, step, nodes, r, start, c, z, width, rows: n as u32, ..Level::default() };
+            (level, aggregate, plan.used)
+        };
+        let base = cycle.room(stream, 3 * k, plan(0).2)?.1;
+        let mut level = plan(base).0;
+        let arguments = TakeArgs {
+            c: matrix,
+            first: level.first,
+            excess: level.excess,
+            step: level.step,
+            bound: self.bound,
+            ..TakeArgs::default()
+        };
+        stream.fill(self.bound, 0, 8)?;
+        take_lengths(stream, cycle.launched.single, &arguments)?;
+        self.scan(stream, level.first, matrix.rows)?;
+        let couplings = fetched(stream, level.first + 4 * n as u64)? as usize;
+        level.entries = cycle.room(stream, 3 * k + 1, 2 * real * couplings)?.1;
+        take_rows(stream, cycle.launched.single, &TakeArgs { entries: level.entries, ..arguments })?;
+        level.twice = u16::from(before.is_some_and(|before| couplings <= before / 2 + FEW));
+        push(&mut cycle.launched.levels, level, WHAT)?;
+        Ok(couplings)
+    }
+
+    /// Aggregates of the rows of a matrix, with room for that of pairs: how many, and how wide their lists of nodes
+    /// are, and where. Where each row belongs is where the memory of the level begins.
+    fn aggregate(
+        &self,
+        stream: &Stream,
+        cycle: &mut Cycle,
+        (matrix, spare): (Couplings, Couplings),
+        rules: &Rules,
+    ) -> Result<(u32, u16, Address)> {
+        let k = cycle.launched.levels.len() - 1;
+        let of = cycle.room(stream, 3 * k, 0)?.1;
+        let (mut rows, mut width, mut nodes) = (matrix, 1, 0);
+        for pass in 0..rules.passes {
+            let is_first = pass == 0;
+            let arguments = PairArgs {
+                c: rows,
+                kappa: rules.kappa,
+                partner: self.partner,
+                pointed: self.pointed,
+                struck: self.struck,
+                of: if is_first { of } else { 0 },
+                fine: matrix,
+                nodes,
+                width,
+                unused: 0,
+            };
+            set_free(stream, &arguments)?;
+            for _ in 0..ROUNDS {
+                point(stream, &arguments)?;
+                pair_up(stream, &arguments)?;
+            }
+            let numbers =
+                NumberArgs { partner: self.partner, number: self.number, of, nodes, joined: 0, rows: rows.rows, width };
+            mark_first(stream, &numbers)?;
+            self.scan(stream, self.number, rows.rows)?;
+            let count = fetched(stream, self.number + 4 * u64::from(rows.rows))?;
+            width *= 2;
+            let is_last = pass + 1 == rules.passes;
+            let joined = match is_last {
+                true => cycle.room(stream, 3 * k + 2, 4 * count as usize * width as usize)?.1,
+                // Those of a pass are read while those of the next one are written.
+                false => self.nodes + if pass % 2 == 0 { 0 } else { 8 * (u64::from(matrix.rows) + 2) },
+            };
+            number_pairs(stream, &NumberArgs { joined, ..numbers })?;
+            nodes = joined;
+            if count == 0 || is_last {
+                return Ok((count, width as u16, nodes));
+            }
+            let pairs = Couplings { rows: count, ..spare };
+            self.galerkin(stream, (matrix, pairs), of, (nodes, width as u16))?;
+            rows = pairs;
+        }
+        Ok((rows.rows, width as u16, nodes))
+    }
+
+    /// The matrix of aggregates.
+    fn galerkin(
+        &self,
+        stream: &Stream,
+        (fine, coarse): (Couplings, Couplings),
+        of: Address,
+        (nodes, width): (Address, u16),
+    ) -> Result<()> {
+        let arguments = GalerkinArgs { fine, coarse, of, nodes, width: i32::from(width), unused: 0 };
+        make_room(stream, &arguments)?;
+        self.scan(stream, coarse.first, coarse.rows)?;
+        sum_couplings(stream, &arguments)
+    }
+
+    /// The inverse of the coarsest matrix.
+    fn invert(&self, stream: &Stream, cycle: &mut Cycle, matrix: Couplings) -> Result<()> {
+        let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
+        let real = if cycle.launched.single { 4 } else { 8 };
+        let plan = |base| {
+            let mut plan = Plan::of(base);
+            (plan.bytes(8 * n * n), plan.bytes(8 * n), plan.bytes(real * n * n), plan.used)
+        };
+        let base = cycle.room(stream, 3 * k, plan(0).3)?.1;
+        let (a, excess, inverse, _) = plan(base);
+        cycle.launched.inverse = inverse;
+        invert(stream, cycle.launched.single, &InverseArgs { c: matrix, a, excess, inverse })
+    }
+}
+
+impl Cycle {
+    /// Memory number k with room for so many bytes: how many it has, and where.
+    fn room(&mut self, stream: &Stream, k: usize, bytes: usize) -> Result<(usize, Address)> {
+        while self.memory.len() <= k {
+            push(&mut self.memory, None, WHAT)?;
+        }
+        let place = &mut self.memory[k];
+        if place.as_ref().is_none_or(|memory| memory.bytes < bytes) {
+            // Its memory first.
+            *place = None;
+            // A little more: the next matrix may have a few rows more there.
+            *place = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
+        }
+        Ok(place.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
+    }
+}
+
+/// A count, waited for.
+fn fetched(stream: &Stream, from: Address) -> Result<u32> {
+    let mut value = [0u32];
+    stream.fetch(&mut value, from)?;
+    stream.wait()?;
+    Ok(value[0])
+}

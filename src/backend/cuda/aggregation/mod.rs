@@ -1,0 +1,115 @@
+//! Multigrid by aggregation on a device (`backend/aggregation` has the method; kernels/aggregation): `making` makes the
+//! levels, with pairs by handshakes; this is the cycle, with Jacobi and two Chebyshev steps, a fixed matrix. No text
+//! goes over rows on the host, and no scalar of a cycle comes here.
+
+mod making;
+
+pub use making::{Making, Matrix};
+
+use super::driver::{Memory, Stream};
+use super::launch::Address;
+use super::launch::aggregation::{
+    AscendArgs, DescendArgs, Level, MOST_LEVELS, SmallArgs, SubtractArgs, ascend, descend, solve_small, subtract,
+};
+use crate::error::Result;
+
+/// Rows of the first level that one block has, with all below it.
+const SMALL: u32 = 3000;
+
+/// Bounds of the eigenvalues of B A on every level: kernels/aggregation/cycle.cuh.
+const LOW: f64 = 0.3;
+const HIGH: f64 = 1.225;
+
+/// The cycle of a matrix.
+pub struct Cycle {
+    pub launched: Launched,
+    pub memory: Vec<Option<Memory>>,
+}
+
+/// What its launches hang on: where it is that of another cycle, a record of those is one of these.
+#[derive(PartialEq)]
+pub struct Launched {
+    /// The precision of M is f32.
+    single: bool,
+    levels: Vec<Level>,
+    /// Of the coarsest level; 0: too large, or nothing but what the smoother does.
+    inverse: Address,
+    /// A power of two, times which A is held.
+    scale: f64,
+}
+
+impl Cycle {
+    /// Levels that are coarser than the matrix.
+    pub fn coarse_levels(&self) -> usize {
+        self.launched.levels.len() - 1
+    }
+
+    /// Bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.iter().flatten().map(|memory| memory.bytes).sum()
+    }
+}
+
+impl Launched {
+    /// The first level: r and start are its input, z what the cycle makes of it, times the scale.
+    pub fn first(&self) -> &Level {
+        &self.levels[0]
+    }
+
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// z = B r of the first level.
+    pub fn apply(&self, stream: &Stream) -> Result<()> {
+        self.solve(stream, 0)
+    }
+
+    /// One block's work.
+    fn is_small(&self, k: usize) -> bool {
+        self.levels[k].rows <= SMALL || self.is_last(k) && self.inverse != 0
+    }
+
+    fn is_last(&self, k: usize) -> bool {
+        k + 1 == self.levels.len()
+    }
+
+    /// out = B r on level k, or with `c`: factors of c and of that, their sum.
+    fn cycle(&self, stream: &Stream, k: usize, out: Address, c: Option<(f64, f64)>) -> Result<()> {
+        let (fine, coarse) = (self.levels[k], self.levels[k + 1]);
+        descend(stream, self.single, &DescendArgs { fine, coarse })?;
+        self.solve(stream, k + 1)?;
+        let (first, second) = c.unwrap_or((0.0, 1.0));
+        ascend(stream, self.single, &AscendArgs { fine, coarse_z: coarse.z, out, first, second })
+    }
+
+    /// z, about A^-1 r on level k; r is spent.
+    fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
+        let own = self.levels[k];
+        if self.is_small(k) {
+            return self.small(stream, k);
+        }
+        if self.is_last(k) {
+            let alone = AscendArgs { fine: own, coarse_z: 0, out: own.z, first: 0.0, second: 1.0 };
+            return ascend(stream, self.single, &alone);
+        }
+        if own.twice == 0 {
+            return self.cycle(stream, k, own.z, None);
+        }
+        // AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`], with c = B r and d = B (r - A c / t).
+        let (t, h) = (0.5 * (LOW + HIGH), 0.5 * (HIGH - LOW));
+        let p = 1.0 / (2.0 * t / h - h / t);
+        self.cycle(stream, k, own.c, None)?;
+        subtract(stream, self.single, &SubtractArgs { k: own, factor: 1.0 / t })?;
+        self.cycle(stream, k, own.z, Some(((1.0 + p * h / t) / t, 2.0 * p / h)))
+    }
+
+    /// The same, by one block.
+    fn small(&self, stream: &Stream, k: usize) -> Result<()> {
+        let mut levels = [Level::default(); MOST_LEVELS];
+        let count = self.levels.len() - k;
+        levels[..count].copy_from_slice(&self.levels[k..]);
+        // On the first level it is the cycle alone.
+        solve_small(stream, self.single, &SmallArgs { levels, inverse: self.inverse, count: count as i32, unused: 0 })
+    }
+}
