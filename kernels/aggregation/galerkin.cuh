@@ -135,63 +135,17 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
     });
 }
 
-template <class V> struct InverseArgs {
+// The coarsest matrix as a square, which holds zeros before.
+struct SpreadArgs {
     Couplings c;
-    double *a, *excess; // room: rows^2, rows
-    V *inverse;         // rows^2
+    double *to;
 };
-
-// A pivot below this part of its diagonal is the zero that a singular component ends with.
-constexpr double VANISHED = 1e-12;
-
-// The inverse of the coarsest matrix by Gauss and Jordan, in place. Pivots come from couplings and excess, which each
-// elimination hands on as sums: a_pq += a_rp a_rq / d_r and e_p += a_rp e_r / d_r. A pivot that vanishes is taken as
-// infinite: its unknown is 0. One block.
-template <class V> __device__ inline void invert(const InverseArgs<V> &g) {
-    const uint32_t n = g.c.rows, threads = blockDim.x, t = threadIdx.x;
-    double *m = g.a, *excess = g.excess;
-    __shared__ double pivot;
-    for (uint32_t k = t; k < n * n; k += threads) m[k] = 0.0;
-    __syncthreads();
-    for (uint32_t i = t; i < n; i += threads) {
-        excess[i] = g.c.excess[i];
-        for (uint32_t k = g.c.first[i]; k < g.c.first[i] + g.c.length[i]; ++k) m[i * n + g.c.col[k]] = -g.c.a[k];
-    }
-    __syncthreads();
-    for (uint32_t r = 0; r < n; ++r) {
-        double part = 0.0;
-        for (uint32_t q = r + 1 + t; q < n; q += threads) part -= m[r * n + q];
-        const double sum = block_sum(part);
-        if (t == 0) {
-            const double d = excess[r] + sum;
-            pivot = fabs(d) > VANISHED * g.c.diagonal[r] ? 1.0 / d : 0.0;
-        }
-        __syncthreads();
-        const double inverse = pivot;
-        if (inverse == 0.0) {
-            // Row and column of zeros.
-            __syncthreads();
-            for (uint32_t q = t; q < n; q += threads) m[r * n + q] = m[q * n + r] = 0.0;
-            __syncthreads();
-            continue;
-        }
-        // What other rows take: not the row, the column or diagonals below, which are made of sums.
-        for (uint32_t k = t; k < n * n; k += threads) {
-            const uint32_t p = k / n, q = k % n;
-            if (p == r || q == r || (p == q && p > r)) continue;
-            m[k] -= m[p * n + r] * inverse * m[r * n + q];
-        }
-        for (uint32_t p = r + 1 + t; p < n; p += threads) excess[p] -= m[p * n + r] * inverse * excess[r];
-        __syncthreads();
-        for (uint32_t q = t; q < n; q += threads) {
-            if (q == r) continue;
-            m[r * n + q] *= inverse;
-            m[q * n + r] *= -inverse;
-        }
-        if (t == 0) m[r * n + r] = inverse;
-        __syncthreads();
-    }
-    for (uint32_t k = t; k < n * n; k += threads) g.inverse[k] = V(m[k]);
+__device__ inline void spread_rows(const SpreadArgs &s) {
+    over(s.c.rows, [&](uint32_t i) {
+        double *row = s.to + uint64_t(i) * s.c.rows;
+        row[i] = s.c.diagonal[i];
+        for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) row[s.c.col[k]] = -s.c.a[k];
+    });
 }
 
 } // namespace aggregation

@@ -2,22 +2,22 @@
 //! couplings.
 
 use super::{Cycle, Launched};
-use crate::backend::aggregation::{COARSEST, Rules, WHAT};
+use crate::backend::aggregation::{Rules, WHAT};
 use crate::backend::cuda::driver::{Memory, Stream};
-use crate::backend::cuda::launch::Address;
 use crate::backend::cuda::launch::aggregation::{
-    Couplings, GalerkinArgs, InverseArgs, Level, MOST_LEVELS, NumberArgs, PART, PairArgs, ScanArgs, TakeArgs, invert,
-    make_room, mark_first, number_pairs, pair_up, point, scan_parts, scan_values, set_free, sum_couplings, sum_parts,
-    take_lengths, take_rows,
+    Couplings, GalerkinArgs, Level, NarrowArgs, NumberArgs, PART, PairArgs, ScanArgs, SpreadArgs, TakeArgs,
+    invert_coarsest, make_room, mark_first, narrow_inverse, number_pairs, pair_up, point, scan_parts, scan_values,
+    set_free, spread_rows, sum_couplings, sum_parts, take_lengths, take_rows,
 };
+use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::error::{Error, Result, push};
 
 /// Rounds of handshakes of a pass: no more are needed.
 const ROUNDS: usize = 4;
 /// A level at most this part of the one before is worth its cycle.
 const WORTH: f64 = 0.9;
-/// Rows of a coarsest matrix that is inverted at most, where no aggregates make it smaller.
-const MOST_INVERTED: u32 = 512;
+/// Rows that are inverted, not aggregated: a product with so many is one launch, as each step on a level is.
+const COARSEST: u32 = 1024;
 /// Couplings of a level, beside half of those before it, with which its system is solved by two cycles.
 const FEW: usize = 1000;
 /// How much weaker the bound of mu may become.
@@ -135,7 +135,7 @@ impl Making {
             let couplings = self.take(stream, &mut cycle, matrix, (nodes, before))?;
             before = Some(couplings);
             let k = cycle.launched.levels.len() - 1;
-            if matrix.rows as usize <= COARSEST || k + 1 == MOST_LEVELS {
+            if matrix.rows <= COARSEST {
                 break;
             }
             let made = loop {
@@ -145,7 +145,7 @@ impl Making {
                     break Some(made);
                 }
                 // Too few pairs: once more with a weaker bound where the rest cannot be inverted.
-                if matrix.rows <= MOST_INVERTED || weaker > WEAKEST * rules.kappa {
+                if weaker > WEAKEST * rules.kappa {
                     break None;
                 }
                 kappa = weaker;
@@ -160,7 +160,7 @@ impl Making {
             (matrix, spare) = (coarse, [spare[0], Couplings { rows: 0, ..matrix }]);
         }
         let k = cycle.launched.levels.len() - 1;
-        if cycle.launched.levels[k].aggregate == 0 && matrix.rows <= MOST_INVERTED {
+        if cycle.launched.levels[k].aggregate == 0 && matrix.rows <= COARSEST {
             self.invert(stream, &mut cycle, matrix)?;
         }
         Ok(cycle)
@@ -280,12 +280,19 @@ impl Making {
         let real = if cycle.launched.single { 4 } else { 8 };
         let plan = |base| {
             let mut plan = Plan::of(base);
-            (plan.bytes(8 * n * n), plan.bytes(8 * n), plan.bytes(real * n * n), plan.used)
+            let buffers = [0; 2].map(|_: u8| plan.bytes(8 * n * n));
+            let pivots = plan.bytes(16 * (PIVOTS * PIVOTS) as usize);
+            (buffers, pivots, plan.bytes(real * n * n), plan.used)
         };
         let base = cycle.room(stream, 3 * k, plan(0).3)?.1;
-        let (a, excess, inverse, _) = plan(base);
+        let (mut buffers, pivots, inverse, _) = plan(base);
         cycle.launched.inverse = inverse;
-        invert(stream, cycle.launched.single, &InverseArgs { c: matrix, a, excess, inverse })
+        stream.fill(buffers[0], 0, 8 * n * n)?;
+        spread_rows(stream, &SpreadArgs { c: matrix, to: buffers[0] })?;
+        let what = (&mut buffers, matrix.diagonal, pivots, n);
+        InverseArgs::all_steps(what, |a| invert_coarsest(stream, a))?;
+        let arguments = NarrowArgs { from: buffers[0], to: inverse, count: (n * n) as u32, unused: 0 };
+        narrow_inverse(stream, cycle.launched.single, &arguments)
     }
 }
 

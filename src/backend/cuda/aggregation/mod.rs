@@ -9,12 +9,9 @@ pub use making::{Making, Matrix};
 use super::driver::{Memory, Stream};
 use super::launch::Address;
 use super::launch::aggregation::{
-    AscendArgs, DescendArgs, Level, MOST_LEVELS, SmallArgs, SubtractArgs, ascend, descend, solve_small, subtract,
+    AscendArgs, CoarsestArgs, DescendArgs, Level, SubtractArgs, ascend, descend, solve_coarsest, subtract,
 };
 use crate::error::Result;
-
-/// Rows of the first level that one block has, with all below it.
-const SMALL: u32 = 3000;
 
 /// Bounds of the eigenvalues of B A on every level: kernels/aggregation/cycle.cuh.
 const LOW: f64 = 0.3;
@@ -65,33 +62,24 @@ impl Launched {
         self.solve(stream, 0)
     }
 
-    /// One block's work.
-    fn is_small(&self, k: usize) -> bool {
-        self.levels[k].rows <= SMALL || self.is_last(k) && self.inverse != 0
-    }
-
-    fn is_last(&self, k: usize) -> bool {
-        k + 1 == self.levels.len()
-    }
-
     /// out = B r on level k, or with `c`: factors of c and of that, their sum.
     fn cycle(&self, stream: &Stream, k: usize, out: Address, c: Option<(f64, f64)>) -> Result<()> {
-        let (fine, coarse) = (self.levels[k], self.levels[k + 1]);
-        descend(stream, self.single, &DescendArgs { fine, coarse })?;
+        let (own, coarse) = (self.levels[k], self.levels[k + 1]);
+        descend(stream, self.single, &DescendArgs { fine: own, coarse })?;
         self.solve(stream, k + 1)?;
         let (first, second) = c.unwrap_or((0.0, 1.0));
-        ascend(stream, self.single, &AscendArgs { fine, coarse_z: coarse.z, out, first, second })
+        ascend(stream, self.single, &AscendArgs { k: own, coarse_z: coarse.z, out, first, second })
     }
 
     /// z, about A^-1 r on level k; r is spent.
     fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
         let own = self.levels[k];
-        if self.is_small(k) {
-            return self.small(stream, k);
-        }
-        if self.is_last(k) {
-            let alone = AscendArgs { fine: own, coarse_z: 0, out: own.z, first: 0.0, second: 1.0 };
-            return ascend(stream, self.single, &alone);
+        if k + 1 == self.levels.len() {
+            let alone = AscendArgs { k: own, coarse_z: 0, out: own.z, first: 0.0, second: 1.0 };
+            return match self.inverse {
+                0 => ascend(stream, self.single, &alone),
+                inverse => solve_coarsest(stream, self.single, &CoarsestArgs { k: own, inverse }),
+            };
         }
         if own.twice == 0 {
             return self.cycle(stream, k, own.z, None);
@@ -102,14 +90,5 @@ impl Launched {
         self.cycle(stream, k, own.c, None)?;
         subtract(stream, self.single, &SubtractArgs { k: own, factor: 1.0 / t })?;
         self.cycle(stream, k, own.z, Some(((1.0 + p * h / t) / t, 2.0 * p / h)))
-    }
-
-    /// The same, by one block.
-    fn small(&self, stream: &Stream, k: usize) -> Result<()> {
-        let mut levels = [Level::default(); MOST_LEVELS];
-        let count = self.levels.len() - k;
-        levels[..count].copy_from_slice(&self.levels[k..]);
-        // On the first level it is the cycle alone.
-        solve_small(stream, self.single, &SmallArgs { levels, inverse: self.inverse, count: count as i32, unused: 0 })
     }
 }

@@ -1,4 +1,4 @@
-//! Dense symmetric positive matrices on the device, and their inverses (kernels/dpcg/dense.cuh): E, and the coarsest
+//! Dense symmetric positive matrices on the device, and their inverses (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh): E, and the coarsest
 //! grid of multigrid.
 
 use super::arrays::Pool;
@@ -71,16 +71,8 @@ impl Dense {
 
     /// Inverts it; unknowns that are left out are zero.
     pub fn invert(&mut self, stream: &Stream) -> Result<()> {
-        let steps = (self.n as i32 + PIVOTS - 1) / PIVOTS;
-        for step in -1..steps {
-            let ([from, to], n) = (self.buffers, self.n as i32);
-            let a = InverseArgs { from, to, diagonal: self.diagonal, pivots: self.pivots, n, step };
-            launch::invert_step(stream, &a)?;
-            if step >= 0 {
-                self.buffers.reverse();
-            }
-        }
-        Ok(())
+        let what = (&mut self.buffers, self.diagonal, self.pivots, self.n);
+        InverseArgs::all_steps(what, |a| launch::invert_step(stream, a))
     }
 
     fn null_args(&self, add: bool) -> NullArgs {

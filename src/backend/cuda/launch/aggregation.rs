@@ -2,16 +2,14 @@
 
 use super::aggregated::BEFORE;
 use super::declare::Address;
+use super::inverse::InverseArgs;
 use crate::backend::cuda::driver::{Argument, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Threads of a block, of that which has the small levels, and blocks of a launch at most: kernels/aggregation.
+/// Threads of a block, and blocks of a launch at most: kernels/aggregation.
 pub const BLOCK: (u32, u32) = (256, 1);
-const SMALL_BLOCK: (u32, u32) = (1024, 1);
 const MOST_BLOCKS: u32 = 1056;
-/// Levels at most.
-pub const MOST_LEVELS: usize = 20;
 /// Values of a part of a sum of those before each.
 pub const PART: usize = 2048;
 
@@ -43,12 +41,13 @@ structures! {
     }
     ScanArgs { values: Address, parts: Address, count: u32, unused: u32 }
     GalerkinArgs { fine: Couplings, coarse: Couplings, of: Address, nodes: Address, width: i32, unused: i32 }
-    InverseArgs { c: Couplings, a: Address, excess: Address, inverse: Address }
+    SpreadArgs { c: Couplings, to: Address }
     TakeArgs { c: Couplings, first: Address, entries: Address, excess: Address, step: Address, bound: Address }
     DescendArgs { fine: Level, coarse: Level }
-    AscendArgs { fine: Level, coarse_z: Address, out: Address, first: f64, second: f64 }
+    AscendArgs { k: Level, coarse_z: Address, out: Address, first: f64, second: f64 }
     SubtractArgs { k: Level, factor: f64 }
-    SmallArgs { levels: [Level; MOST_LEVELS], inverse: Address, count: i32, unused: i32 }
+    NarrowArgs { from: Address, to: Address, count: u32, unused: u32 }
+    CoarsestArgs { k: Level, inverse: Address }
 }
 
 impl ScanArgs {
@@ -78,12 +77,14 @@ plain_kernels! {
     MakeRoom make_room(GalerkinArgs) = "rrb_agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// P' S P.
     SumCouplings sum_couplings(GalerkinArgs) = "rrb_agg_sum_couplings_f64", |a| row_blocks(a.coarse.rows), BLOCK;
+    /// The coarsest matrix as a square.
+    Spread spread_rows(SpreadArgs) = "rrb_agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// A step of its inversion.
+    InvertCoarsest invert_coarsest(InverseArgs) = "rrb_agg_invert_step_f64", |a| a.blocks(), BLOCK;
 }
 
 real_kernels! {
     RealNumber from BEFORE + PLAIN.len(), in REAL:
-    /// The inverse of the coarsest matrix.
-    Invert invert(InverseArgs) = "rrb_agg_invert", |_a| 1, in SMALL_BLOCK;
     /// Lengths of rows, and the bound of eigenvalues.
     TakeLengths take_lengths(TakeArgs) = "rrb_agg_take_lengths", |a| row_blocks(a.c.rows);
     /// The matrix for the cycle.
@@ -92,9 +93,11 @@ real_kernels! {
     Descend descend(DescendArgs) = "rrb_agg_descend",
         |a| row_blocks(a.coarse.rows.saturating_mul(u32::from(a.coarse.width)));
     /// A level up.
-    Ascend ascend(AscendArgs) = "rrb_agg_ascend", |a| row_blocks(a.fine.rows);
+    Ascend ascend(AscendArgs) = "rrb_agg_ascend", |a| row_blocks(a.k.rows);
     /// r less a part of A c.
     Subtract subtract(SubtractArgs) = "rrb_agg_subtract", |a| row_blocks(a.k.rows);
-    /// All small levels.
-    SolveSmall solve_small(SmallArgs) = "rrb_agg_solve_small", |_a| 1, in SMALL_BLOCK;
+    /// An inverse in the precision of the cycle.
+    Narrow narrow_inverse(NarrowArgs) = "rrb_agg_narrow", |a| row_blocks(a.count);
+    /// The coarsest level.
+    Coarsest solve_coarsest(CoarsestArgs) = "rrb_agg_coarsest", |a| row_blocks(32 * a.k.rows);
 }

@@ -1,6 +1,7 @@
 //! The kernels of `dpcg`: what they take, and their launches.
 
 use super::declare::Address;
+use super::inverse::InverseArgs;
 use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream, Together};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
@@ -40,15 +41,6 @@ fn chunk_blocks(cells: i64) -> u32 {
 /// Blocks of a launch with lanes for each slot of so many cells: all at once, fewer where there are fewer chunks.
 fn slot_blocks(cells: i64) -> u32 {
     (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(MOST_SLOT_BLOCKS)) as u32
-}
-
-/// Unknowns of a step of an inversion, and along a tile of the matrix.
-pub const PIVOTS: i32 = 32;
-const SIDE: u32 = 64;
-
-/// A block for each tile; the first pivots are one block's.
-fn inverse_blocks(a: &InverseArgs) -> u32 {
-    if a.step < 0 { 1 } else { (a.n as u32).div_ceil(SIDE).pow(2) }
 }
 
 /// Blocks of a launch with a warp for each of so many items.
@@ -257,7 +249,6 @@ structures! {
         null_of: Address, matrix: Address, diagonal: Address, n: i32, unused: i32
     }
     /// A step of the inversion of a dense matrix.
-    InverseArgs { from: Address, to: Address, diagonal: Address, pivots: Address, n: i32, step: i32 }
     /// Its null vectors, and its condition.
     NullArgs {
         from: Address, to: Address, diagonal: Address, null_of: Address, nulls: Address, shift: Address,
@@ -413,7 +404,7 @@ plain_kernels! {
     TakeCoarseMatrix take_coarse_matrix(GalerkinArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
     /// A step of an inversion: the first block has the next pivots.
-    InvertStep invert_step(InverseArgs) = "dpcg_invert_step_f64", |a| inverse_blocks(a), BLOCK;
+    InvertStep invert_step(InverseArgs) = "dpcg_invert_step_f64", |a| a.blocks(), BLOCK;
     /// What is added along null vectors.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
     /// Rows less their means over null vectors, as columns.

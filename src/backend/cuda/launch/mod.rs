@@ -8,12 +8,14 @@ mod declare;
 mod aggregated;
 pub mod aggregation;
 mod dpcg;
+mod inverse;
 mod rrb;
 mod smoother;
 
 pub use aggregated::*;
 pub use declare::{Address, TILE};
 pub use dpcg::*;
+pub use inverse::{InverseArgs, PIVOTS};
 pub use rrb::*;
 pub use smoother::*;
 
