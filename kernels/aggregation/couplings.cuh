@@ -6,8 +6,9 @@
 // may be room that nobody reads.
 //
 // Launch shape of all kernels that are not said to be one block: blocks of THREADS threads, at most MOST_BLOCKS of
-// them, each of which walks with the stride of the launch. A value has one writer, the thread of its row, and a kernel
-// reads no array that it writes, unless it says otherwise. Rows and couplings count with 32 bits.
+// them, each of which walks with the stride of the launch. Where a row's couplings are gone over, LANES threads share
+// it, whose loads are on their way together; its first lane writes. A value has one writer, the thread of its row, and
+// a kernel reads no array that it writes, unless it says otherwise. Rows and couplings count with 32 bits.
 #pragma once
 #include "../common/device.cuh"
 
@@ -36,11 +37,28 @@ template <class F> __device__ inline void over(uint32_t count, F f) {
     for (uint64_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) f(uint32_t(k));
 }
 
-// Row i has all its couplings.
-__device__ inline void end_row(const Couplings &c, uint32_t i, uint32_t length, double excess) {
-    const double *a = c.a + c.first[i];
-    double sum = 0.0;
-    for (uint32_t k = 0; k < length; ++k) sum += a[k];
+// Threads of a row: most have no more couplings.
+constexpr int LANES = 8;
+
+// Calls f(i, lane, is) with the rows of this thread and which of their lanes it is. All threads of a warp come along:
+// those beyond the last row have that one, and `is` not set.
+template <class F> __device__ inline void over_rows(uint32_t rows, F f) {
+    const uint32_t group = (blockIdx.x * blockDim.x + threadIdx.x) / LANES, groups = gridDim.x * blockDim.x / LANES;
+    constexpr uint32_t TOGETHER = 32 / LANES;
+    for (uint64_t first = group - group % TOGETHER; first < rows; first += groups) {
+        const uint64_t i = first + group % TOGETHER;
+        f(uint32_t(i < rows ? i : rows - 1), threadIdx.x % LANES, i < rows);
+    }
+}
+
+// The sum over the lanes of a row, the same on each.
+template <class V> __device__ inline V lane_sum(V v) {
+    for (int by = LANES / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
+    return v;
+}
+
+// Row i has all its couplings, whose sum this is.
+__device__ inline void end_row(const Couplings &c, uint32_t i, uint32_t length, double excess, double sum) {
     if (fabs(excess) < ROUNDING * (excess + sum)) excess = 0.0;
     c.length[i] = length;
     c.excess[i] = excess;

@@ -27,37 +27,38 @@ template <class V> struct Level {
     uint16_t twice; // the system is solved by two cycles
 };
 
-// (A x)_i as e_i x_i + sum of a_ij (x_i - x_j): a small excess beside large couplings keeps its digits.
-template <class V, class X> __device__ inline V product(const Level<V> &k, uint32_t i, V own, X x) {
-    V sum = k.excess[i] * own;
+// (A x)_i as e_i x_i + sum of a_ij (x_i - x_j): a small excess beside large couplings keeps its digits. By the lanes of
+// the row.
+template <class V, class X> __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own, X x) {
+    V sum = lane == 0 ? k.excess[i] * own : V(0);
     const uint32_t end = k.first[i + 1];
-    for (uint32_t e = k.first[i]; e < end; ++e) {
+    for (uint32_t e = k.first[i] + lane; e < end; e += LANES) {
         const Entry<V> v = k.entries[e];
         sum += v.a * (own - x(v.col));
     }
-    return sum;
+    return lane_sum(sum);
 }
 
+// Down: z = a step from zero, and what is left of r summed to the aggregates; the first step there. A warp an aggregate,
+// LANES of which have a node.
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
 };
-
-// Down: z = a step from zero, and what is left of r summed to the aggregates, a lane a node; the first step there.
 template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
     const Level<V> &k = a.fine, &coarse = a.coarse;
-    const uint32_t lanes = coarse.width, lane = threadIdx.x % lanes;
-    const uint64_t count = uint64_t(coarse.rows) * lanes;
-    // All threads of a warp come along.
-    const uint64_t first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
-    for (uint64_t item = first; item - threadIdx.x % 32 < count; item += step) {
-        const uint32_t i = item < count ? coarse.nodes[item] : NONE;
+    const uint32_t thread = threadIdx.x % 32, lane = thread % LANES, warps = gridDim.x * (blockDim.x / 32);
+    for (uint64_t to = (blockIdx.x * blockDim.x + threadIdx.x) / 32; to < coarse.rows; to += warps) {
         V left = V(0);
-        if (i != NONE) left = k.r[i] - product(k, i, k.start[i], [&](uint32_t j) { return k.start[j]; });
-        for (uint32_t by = 1; by < lanes; by *= 2) left += __shfl_xor_sync(0xffffffffu, left, by);
-        if (item < count && lane == 0) {
-            const uint32_t to = uint32_t(item / lanes);
+        for (uint32_t w = thread / LANES; w - thread / LANES < coarse.width; w += 32 / LANES) {
+            const uint32_t i = w < coarse.width ? coarse.nodes[to * coarse.width + w] : NONE;
+            const uint32_t of = i == NONE ? 0 : i;
+            const V spent = product(k, of, lane, k.start[of], [&](uint32_t j) { return k.start[j]; });
+            if (i != NONE && lane == 0) left += k.r[i] - spent;
+        }
+        left = warp_sum(left);
+        if (thread == 0) {
             coarse.r[to] = left;
-            if (coarse.step) coarse.start[to] = coarse.step[to] * left;
+            coarse.start[to] = coarse.step[to] * left;
         }
     }
 }
@@ -76,10 +77,10 @@ template <class V> __device__ inline void ascend(const AscendArgs<V> &a) {
         const uint32_t of = a.coarse_z ? k.aggregate[j] : NONE;
         return k.start[j] + (of == NONE ? V(0) : a.coarse_z[of]);
     };
-    over(k.rows, [&](uint32_t i) {
+    over_rows(k.rows, [&](uint32_t i, uint32_t lane, bool is) {
         const V own = corrected(i);
-        const V z = own + k.step[i] * (k.r[i] - product(k, i, own, corrected));
-        a.out[i] = first == V(0) ? z : first * k.c[i] + second * z;
+        const V z = own + k.step[i] * (k.r[i] - product(k, i, lane, own, corrected));
+        if (is && lane == 0) a.out[i] = first == V(0) ? z : first * k.c[i] + second * z;
     });
 }
 
@@ -91,8 +92,10 @@ template <class V> struct SubtractArgs {
 template <class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
     const Level<V> &k = a.k;
     const V factor = V(a.factor);
-    over(k.rows, [&](uint32_t i) {
-        const V r = k.r[i] - factor * product(k, i, k.c[i], [&](uint32_t j) { return k.c[j]; });
+    over_rows(k.rows, [&](uint32_t i, uint32_t lane, bool is) {
+        const V spent = product(k, i, lane, k.c[i], [&](uint32_t j) { return k.c[j]; });
+        if (!is || lane != 0) return;
+        const V r = k.r[i] - factor * spent;
         k.r[i] = r;
         k.start[i] = k.step[i] * r;
     });
@@ -135,12 +138,12 @@ template <class V> struct TakeArgs {
 
 template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
     uint64_t most = 0;
-    over(t.c.rows, [&](uint32_t i) {
-        t.first[i] = t.c.length[i];
+    over_rows(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         double sum = 0.0;
-        for (uint32_t e = t.c.first[i]; e < t.c.first[i] + t.c.length[i]; ++e) sum += fabs(t.c.a[e]);
-        const double bound = 1.0 + sum / t.c.diagonal[i];
+        for (uint32_t e = t.c.first[i] + lane; e < t.c.first[i] + t.c.length[i]; e += LANES) sum += fabs(t.c.a[e]);
+        const double bound = 1.0 + lane_sum(sum) / t.c.diagonal[i];
         if (is_finite(bound)) most = max(most, magnitude(bound));
+        if (is && lane == 0) t.first[i] = t.c.length[i];
     });
     note_largest(t.bound, most);
 }
@@ -148,9 +151,11 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
 template <class V> __device__ inline void take_rows(const TakeArgs<V> &t) {
     // Gershgorin: eigenvalues are at most 2 where couplings and excess are positive.
     const double omega = 4.0 / 3.0 / max(2.0, __longlong_as_double((long long)*t.bound));
-    over(t.c.rows, [&](uint32_t i) {
+    over_rows(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         const uint32_t to = t.first[i], from = t.c.first[i];
-        for (uint32_t e = 0; e < t.c.length[i]; ++e) t.entries[to + e] = {t.c.col[from + e], V(t.c.a[from + e])};
+        for (uint32_t e = lane; is && e < t.c.length[i]; e += LANES)
+            t.entries[to + e] = {t.c.col[from + e], V(t.c.a[from + e])};
+        if (!is || lane != 0) return;
         t.excess[i] = V(t.c.excess[i]);
         const V step = V(omega / t.c.diagonal[i]);
         t.step[i] = is_finite(double(step)) ? step : V(0);

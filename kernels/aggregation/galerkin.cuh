@@ -99,40 +99,125 @@ __device__ inline void make_room(const GalerkinArgs &g) {
     });
 }
 
-// P' S P: sums of couplings and of excess; couplings to what is in no aggregate are excess of those who have them. In
-// the order of the nodes of an aggregate and of their columns; then by columns. `coarse.first` is there.
-__device__ inline void sum_couplings(const GalerkinArgs &g) {
-    const Couplings &fine = g.fine;
-    over(g.coarse.rows, [&](uint32_t k) {
-        uint32_t *col = g.coarse.col + g.coarse.first[k], length = 0;
-        double *a = g.coarse.a + g.coarse.first[k], excess = 0.0;
-        for (int w = 0; w < g.width; ++w) {
-            const uint32_t i = g.nodes[uint64_t(k) * g.width + w];
-            if (i == NONE) continue;
-            excess += fine.excess[i];
-            for (uint32_t e = fine.first[i]; e < fine.first[i] + fine.length[i]; ++e) {
-                const uint32_t to = g.of[fine.col[e]];
-                const double v = fine.a[e];
-                if (to == NONE) {
-                    excess += v;
-                } else if (to != k) {
-                    uint32_t at = 0;
-                    while (at < length && col[at] < to) ++at;
-                    if (at < length && col[at] == to) {
-                        a[at] += v;
-                        continue;
-                    }
-                    for (uint32_t q = length++; q > at; --q) {
-                        col[q] = col[q - 1];
-                        a[q] = a[q - 1];
-                    }
-                    col[at] = to;
-                    a[at] = v;
-                }
+// P' S P: sums of couplings and of excess; couplings to what is in no aggregate are excess of those who have them. A
+// warp a row. The sums have the order of the nodes of an aggregate
+// and of their columns. `coarse.first` is there.
+constexpr int MOST_TOGETHER = 64;
+struct Summed {
+    uint32_t to;
+    double a;
+};
+
+// Coupling number k of the nodes of an aggregate; NONE: there is none, or it is in no aggregate, or inside.
+__device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32_t k, double &excess) {
+    for (int w = 0; w < g.width; ++w) {
+        const uint32_t i = g.nodes[uint64_t(row) * g.width + w];
+        if (i == NONE) break;
+        const uint32_t length = g.fine.length[i];
+        if (k >= length) {
+            k -= length;
+            continue;
+        }
+        const uint32_t e = g.fine.first[i] + k, to = g.of[g.fine.col[e]];
+        const double a = g.fine.a[e];
+        if (to == NONE) excess += a;
+        return {to == row ? NONE : to, a};
+    }
+    return {NONE, 0.0};
+}
+
+// The same one by one, where they are many. By one thread.
+__device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
+    double &sum) {
+    uint32_t *col = g.coarse.col + g.coarse.first[row], length = 0;
+    double *a = g.coarse.a + g.coarse.first[row];
+    for (uint32_t k = 0; k < count; ++k) {
+        const Summed s = coupling_of(g, row, k, excess);
+        if (s.to == NONE) continue;
+        uint32_t at = 0;
+        while (at < length && col[at] < s.to) ++at;
+        if (at < length && col[at] == s.to) {
+            a[at] += s.a;
+            continue;
+        }
+        for (uint32_t q = length++; q > at; --q) {
+            col[q] = col[q - 1];
+            a[q] = a[q - 1];
+        }
+        col[at] = s.to;
+        a[at] = s.a;
+    }
+    for (uint32_t k = 0; k < length; ++k) sum += a[k];
+    return length;
+}
+
+// The same by a warp: each lane that has the first coupling to an aggregate adds up all, and counts those to lower ones.
+__device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
+    double &sum) {
+    constexpr int EACH = MOST_TOGETHER / 32;
+    const uint32_t lane = threadIdx.x % 32, first = g.coarse.first[row];
+    Summed own[EACH];
+    double all[EACH];
+    bool leads[EACH];
+    uint32_t place[EACH], length = 0;
+#pragma unroll
+    for (int q = 0; q < EACH; ++q) {
+        const uint32_t k = q * 32 + lane;
+        own[q] = k < count ? coupling_of(g, row, k, excess) : Summed{NONE, 0.0};
+        leads[q] = own[q].to != NONE;
+        all[q] = 0.0;
+        place[q] = 0;
+    }
+#pragma unroll
+    for (int from = 0; from < EACH; ++from) {
+        for (int k = 0; k < 32 && from * 32 + k < count; ++k) {
+            const uint32_t to = __shfl_sync(0xffffffffu, own[from].to, k);
+            const double a = __shfl_sync(0xffffffffu, own[from].a, k);
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) {
+                if (own[q].to != to) continue;
+                all[q] += a;
+                if (from * 32 + k < q * 32 + int(lane)) leads[q] = false;
             }
         }
-        end_row(g.coarse, k, length, excess);
-    });
+    }
+#pragma unroll
+    for (int from = 0; from < EACH; ++from) {
+        unsigned leaders = __ballot_sync(0xffffffffu, leads[from]);
+        length += __popc(leaders);
+        for (; leaders; leaders &= leaders - 1) {
+            const uint32_t to = __shfl_sync(0xffffffffu, own[from].to, __ffs(leaders) - 1);
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) place[q] += to < own[q].to;
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < EACH; ++q) {
+        if (!leads[q]) continue;
+        g.coarse.col[first + place[q]] = own[q].to;
+        g.coarse.a[first + place[q]] = all[q];
+        sum += all[q];
+    }
+    return length;
+}
+
+__device__ inline void sum_couplings(const GalerkinArgs &g) {
+    const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
+    for (uint64_t row = (blockIdx.x * blockDim.x + threadIdx.x) / 32; row < g.coarse.rows; row += warps) {
+        uint32_t count = 0, length;
+        double excess = 0.0, sum = 0.0;
+        for (int w = 0; w < g.width; ++w) {
+            const uint32_t i = g.nodes[row * g.width + w];
+            if (i == NONE) break;
+            count += g.fine.length[i];
+            if (lane == 0) excess += g.fine.excess[i];
+        }
+        if (count <= MOST_TOGETHER) length = sum_together(g, uint32_t(row), count, excess, sum);
+        else length = lane == 0 ? sum_one_by_one(g, uint32_t(row), count, excess, sum) : 0;
+        excess = warp_sum(excess);
+        sum = warp_sum(sum);
+        if (lane == 0) end_row(g.coarse, uint32_t(row), length, excess, sum);
+    }
 }
 
 // The coarsest matrix as a square, which holds zeros before.

@@ -46,12 +46,14 @@ __device__ inline uint64_t key(uint32_t i, uint32_t j, double mu) {
 // d_i (kappa - 2) >= kappa sum over j of |a_ij|.
 __device__ inline void set_free(const PairArgs &p) {
     const Couplings &c = p.c;
-    over(c.rows, [&](uint32_t i) {
+    over_rows(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         double sum = 0.0;
-        for (uint32_t k = c.first[i]; k < c.first[i] + c.length[i]; ++k) {
+        for (uint32_t k = c.first[i] + lane; k < c.first[i] + c.length[i]; k += LANES) {
             sum += fabs(c.a[k]);
             p.struck[k] = 0;
         }
+        sum = lane_sum(sum);
+        if (!is || lane != 0) return;
         const bool out = p.of && c.diagonal[i] * (p.kappa - 2.0) >= p.kappa * sum;
         p.partner[i] = out ? i : NONE;
         if (p.of) p.of[i] = out ? NONE : 0;
@@ -61,11 +63,11 @@ __device__ inline void set_free(const PairArgs &p) {
 // Free nodes point.
 __device__ inline void point(const PairArgs &p) {
     const Couplings &c = p.c;
-    over(c.rows, [&](uint32_t i) {
-        if (p.partner[i] != NONE) return;
-        uint64_t least = ~0ull;
+    over_rows(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
+        unsigned long long least = ~0ull;
         uint32_t at = NONE;
-        for (uint32_t k = c.first[i]; k < c.first[i] + c.length[i]; ++k) {
+        const bool free = p.partner[i] == NONE;
+        for (uint32_t k = c.first[i] + lane; free && k < c.first[i] + c.length[i]; k += LANES) {
             const uint32_t j = c.col[k];
             if (p.partner[j] != NONE || !(c.a[k] > 0.0) || p.struck[k]) continue;
             const double mu = quality(c, i, j, c.a[k]);
@@ -76,66 +78,103 @@ __device__ inline void point(const PairArgs &p) {
                 at = k;
             }
         }
-        p.pointed[i] = at;
+        for (int by = LANES / 2; by > 0; by /= 2) {
+            const unsigned long long other = __shfl_xor_sync(0xffffffffu, least, by);
+            const uint32_t other_at = __shfl_xor_sync(0xffffffffu, at, by);
+            if (other < least) {
+                least = other;
+                at = other_at;
+            }
+        }
+        if (is && lane == 0 && free) p.pointed[i] = at;
     });
 }
 
-// The coupling of rows i and j; 0: none.
-__device__ inline double between(const Couplings &c, uint32_t i, uint32_t j) {
-    for (uint32_t k = c.first[i]; k < c.first[i] + c.length[i]; ++k)
-        if (c.col[k] == j) return c.a[k];
-    return 0.0;
-}
-
-// Whether kappa A_G - D_G (I - 1 1' D_G / 1' D_G 1) has no negative eigenvalue, for n nodes G: A_G has the couplings
-// inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first.
-__device__ inline bool accepts(const Couplings &c, const uint32_t *nodes, int n, double kappa) {
-    double m[MOST_NODES][MOST_NODES], d[MOST_NODES], total = 0.0;
-    for (int k = 0; k < n; ++k) {
-        d[k] = c.diagonal[nodes[k]];
-        total += d[k];
+// Whether kappa A_G - D_G (I - 1 1' D_G / 1' D_G 1) has no negative eigenvalue, for n of at most N nodes G: A_G has the
+// couplings inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first. No index but constants,
+// so that all of it stays in registers.
+template <int N> __device__ inline bool accepts(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
+    double m[N][N], d[N], total = 0.0;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        d[k] = k < n ? c.diagonal[nodes[k]] : 1.0;
+        total += k < n ? d[k] : 0.0;
+#pragma unroll
+        for (int l = 0; l < N; ++l) m[k][l] = 0.0;
     }
-    for (int k = 0; k < n; ++k) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        if (k >= n) continue;
+        const uint32_t first = c.first[nodes[k]], end = first + c.length[nodes[k]];
+#pragma unroll 4
+        for (uint32_t e = first; e < end; ++e) {
+            const uint32_t j = c.col[e];
+#pragma unroll
+            for (int l = 0; l < N; ++l)
+                if (l < n && nodes[l] == j) m[k][l] = c.a[e];
+        }
         double inside = c.excess[nodes[k]];
-        for (int l = 0; l < n; ++l) {
-            if (l == k) continue;
-            const double a = between(c, nodes[k], nodes[l]);
-            inside += a;
-            m[k][l] = (d[k] * d[l] / total - kappa * a) / sqrt(d[k] * d[l]);
+#pragma unroll
+        for (int l = 0; l < N; ++l) {
+            if (l == k || l >= n) continue;
+            inside += m[k][l];
+            m[k][l] = (d[k] * d[l] / total - kappa * m[k][l]) / sqrt(d[k] * d[l]);
         }
         m[k][k] = kappa * inside / d[k] - 1.0 + d[k] / total;
     }
     unsigned left = (1u << n) - 1;
     for (int step = 0; step < n; ++step) {
         int p = -1;
-        for (int k = 0; k < n; ++k)
-            if (left >> k & 1 && (p < 0 || m[k][k] >= m[p][p])) p = k;
-        const double pivot = m[p][p];
+        double pivot = 0.0, row[N];
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            if (!(left >> k & 1) || (p >= 0 && !(m[k][k] >= pivot))) continue;
+            p = k;
+            pivot = m[k][k];
+#pragma unroll
+            for (int l = 0; l < N; ++l) row[l] = m[k][l];
+        }
         if (!(pivot > -NEGATIVE)) {
             // The largest one: what is left is zero, or has a negative eigenvalue.
-            for (int k = 0; k < n; ++k) {
+            bool is_zero = true;
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
                 if (!(left >> k & 1)) continue;
-                if (!(m[k][k] >= NEGATIVE)) return false;
-                for (int l = 0; l < n; ++l)
-                    if (left >> l & 1 && !(fabs(m[k][l]) <= sqrt(-NEGATIVE))) return false;
+                is_zero &= m[k][k] >= NEGATIVE;
+#pragma unroll
+                for (int l = 0; l < N; ++l) is_zero &= !(left >> l & 1) || fabs(m[k][l]) <= sqrt(-NEGATIVE);
             }
-            return true;
+            return is_zero;
         }
         left &= ~(1u << p);
-        for (int k = 0; k < n; ++k)
-            for (int l = 0; l < n; ++l)
-                if (left >> k & 1 && left >> l & 1) m[k][l] -= m[k][p] * m[p][l] / pivot;
+        // The matrix is symmetric.
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const double factor = row[k] / pivot;
+#pragma unroll
+            for (int l = 0; l < N; ++l) m[k][l] -= factor * row[l];
+        }
     }
     return true;
 }
 
-// Nodes of rows i and j: of the former, then of the latter.
-__device__ inline int joined(const PairArgs &p, uint32_t i, uint32_t j, uint32_t *nodes) {
+// Whether the nodes of rows i and j, of the former, then of the latter, are a good union; of at most N.
+template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_t i, uint32_t j) {
+    uint32_t nodes[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) nodes[k] = NONE;
     int n = 0;
-    for (const uint32_t row : {i, j})
-        for (int k = 0; k < p.width; ++k)
-            if (p.nodes[row * p.width + k] != NONE) nodes[n++] = p.nodes[row * p.width + k];
-    return n;
+#pragma unroll
+    for (int of = 0; of < N; ++of) {
+        const uint32_t row = of < N / 2 ? i : j;
+        const uint32_t node = of % (N / 2) < p.width ? p.nodes[uint64_t(row) * p.width + of % (N / 2)] : NONE;
+        if (node == NONE) continue;
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            if (k == n) nodes[k] = node;
+        ++n;
+    }
+    return accepts<N>(p.fine, nodes, n, p.kappa);
 }
 
 // Nodes that point at each other match, in later passes if their union is good; else their coupling is struck. The
@@ -149,13 +188,9 @@ __device__ inline void match(const PairArgs &p) {
         if (j < i) return;
         const uint32_t back = p.pointed[j];
         if (back == NONE || c.col[back] != i) return;
-        if (p.nodes) {
-            uint32_t nodes[MOST_NODES];
-            const int n = joined(p, i, j, nodes);
-            if (!accepts(p.fine, nodes, n, p.kappa)) {
-                p.struck[at] = p.struck[back] = 1;
-                return;
-            }
+        if (p.nodes && !(p.width <= 2 ? is_good_union<4>(p, i, j) : is_good_union<MOST_NODES>(p, i, j))) {
+            p.struck[at] = p.struck[back] = 1;
+            return;
         }
         p.partner[i] = j;
         p.partner[j] = i;

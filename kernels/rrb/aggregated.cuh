@@ -61,10 +61,12 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
         const uint32_t first = 8 * k;
         a.c.first[k] = first;
         uint32_t length = 0;
+        double sum = 0.0;
         const auto push = [&](int east, int north, double s) {
             if (s == 0.0) return;
             a.c.col[first + length] = a.n.number(i + east, j + north);
             a.c.a[first + length++] = -a.scale * s;
+            sum -= a.scale * s;
         };
         const int far = a.d ? 2 : 1;
         if (far == 2) push(0, -2, straight[S]);
@@ -77,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
         if (far == 1) push(0, 1, straight[N]);
         push(1, 1, diagonal[NE]);
         if (far == 2) push(0, 2, straight[N]);
-        aggregation::end_row(a.c, k, length, a.scale * a.excess[colour * p + c]);
+        aggregation::end_row(a.c, k, length, a.scale * a.excess[colour * p + c], sum);
         if (!(a.c.diagonal[k] >= 0.0 && is_finite(a.c.diagonal[k]))) atomic_min(a.bad, k);
     });
 }

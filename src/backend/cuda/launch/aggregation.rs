@@ -13,9 +13,18 @@ const MOST_BLOCKS: u32 = 1056;
 /// Values of a part of a sum of those before each.
 pub const PART: usize = 2048;
 
+/// Threads that share a row, and a row that is a warp's.
+const LANES: u32 = 8;
+const WARP: u32 = 32;
+
 /// Blocks of a launch over so many rows.
 pub fn row_blocks(rows: u32) -> u32 {
     rows.div_ceil(BLOCK.0).clamp(1, MOST_BLOCKS)
+}
+
+/// The same with so many threads a row.
+fn blocks_of(rows: u32, threads: u32) -> u32 {
+    rows.div_ceil(BLOCK.0 / threads).clamp(1, MOST_BLOCKS)
 }
 
 entries! {
@@ -60,9 +69,9 @@ impl ScanArgs {
 plain_kernels! {
     Number from BEFORE, in PLAIN:
     /// Before the first round: rows that the smoother alone does have themselves as partners.
-    SetFree set_free(PairArgs) = "rrb_agg_set_free_f64", |a| row_blocks(a.c.rows), BLOCK;
+    SetFree set_free(PairArgs) = "rrb_agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Free rows point.
-    Point point(PairArgs) = "rrb_agg_point_f64", |a| row_blocks(a.c.rows), BLOCK;
+    Point point(PairArgs) = "rrb_agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Those that point at each other match.
     Match pair_up(PairArgs) = "rrb_agg_match_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// The first rows of pairs, and those alone.
@@ -76,7 +85,7 @@ plain_kernels! {
     /// Room for coarse rows.
     MakeRoom make_room(GalerkinArgs) = "rrb_agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// P' S P.
-    SumCouplings sum_couplings(GalerkinArgs) = "rrb_agg_sum_couplings_f64", |a| row_blocks(a.coarse.rows), BLOCK;
+    SumCouplings sum_couplings(GalerkinArgs) = "rrb_agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// The coarsest matrix as a square.
     Spread spread_rows(SpreadArgs) = "rrb_agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// A step of its inversion.
@@ -86,18 +95,18 @@ plain_kernels! {
 real_kernels! {
     RealNumber from BEFORE + PLAIN.len(), in REAL:
     /// Lengths of rows, and the bound of eigenvalues.
-    TakeLengths take_lengths(TakeArgs) = "rrb_agg_take_lengths", |a| row_blocks(a.c.rows);
+    TakeLengths take_lengths(TakeArgs) = "rrb_agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
     /// The matrix for the cycle.
-    TakeRows take_rows(TakeArgs) = "rrb_agg_take_rows", |a| row_blocks(a.c.rows);
+    TakeRows take_rows(TakeArgs) = "rrb_agg_take_rows", |a| blocks_of(a.c.rows, LANES);
     /// A level down.
     Descend descend(DescendArgs) = "rrb_agg_descend",
-        |a| row_blocks(a.coarse.rows.saturating_mul(u32::from(a.coarse.width)));
+        |a| blocks_of(a.coarse.rows, WARP);
     /// A level up.
-    Ascend ascend(AscendArgs) = "rrb_agg_ascend", |a| row_blocks(a.k.rows);
+    Ascend ascend(AscendArgs) = "rrb_agg_ascend", |a| blocks_of(a.k.rows, LANES);
     /// r less a part of A c.
-    Subtract subtract(SubtractArgs) = "rrb_agg_subtract", |a| row_blocks(a.k.rows);
+    Subtract subtract(SubtractArgs) = "rrb_agg_subtract", |a| blocks_of(a.k.rows, LANES);
     /// An inverse in the precision of the cycle.
     Narrow narrow_inverse(NarrowArgs) = "rrb_agg_narrow", |a| row_blocks(a.count);
     /// The coarsest level.
-    Coarsest solve_coarsest(CoarsestArgs) = "rrb_agg_coarsest", |a| row_blocks(32 * a.k.rows);
+    Coarsest solve_coarsest(CoarsestArgs) = "rrb_agg_coarsest", |a| blocks_of(a.k.rows, WARP);
 }
