@@ -16,7 +16,9 @@
 #define AGGREGATION_KERNELS(FAMILY)                                                                                    \
     AGGREGATION_KERNEL(FAMILY##_agg_set_free_f64, PairArgs, aggregation::THREADS, set_free)                            \
     AGGREGATION_KERNEL(FAMILY##_agg_point_f64, PairArgs, aggregation::THREADS, point)                                  \
-    AGGREGATION_KERNEL(FAMILY##_agg_match_f64, PairArgs, aggregation::THREADS, match)                                  \
+    AGGREGATION_KERNEL(FAMILY##_agg_match_2_f64, PairArgs, aggregation::THREADS, match<2>)                             \
+    AGGREGATION_KERNEL(FAMILY##_agg_match_4_f64, PairArgs, aggregation::THREADS, match<4>)                             \
+    AGGREGATION_KERNEL(FAMILY##_agg_match_8_f64, PairArgs, aggregation::THREADS, match<8>)                             \
     AGGREGATION_KERNEL(FAMILY##_agg_mark_first_f64, NumberArgs, aggregation::THREADS, mark_first)                      \
     AGGREGATION_KERNEL(FAMILY##_agg_number_f64, NumberArgs, aggregation::THREADS, number)                              \
     AGGREGATION_KERNEL(FAMILY##_agg_sum_parts_f64, ScanArgs, aggregation::THREADS, sum_parts)                          \

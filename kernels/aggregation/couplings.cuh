@@ -18,8 +18,6 @@ constexpr int THREADS = 256;
 constexpr int MOST_BLOCKS = 1056;
 // No row, no aggregate.
 constexpr uint32_t NONE = ~0u;
-// Nodes of an aggregate at most: three passes of pairs.
-constexpr int MOST_NODES = 8;
 // An excess below this part of the diagonal is rounding.
 constexpr double ROUNDING = 1e-12;
 

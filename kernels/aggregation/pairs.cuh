@@ -94,14 +94,16 @@ __device__ inline void point(const PairArgs &p) {
 // couplings inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first. No index but constants,
 // so that all of it stays in registers.
 template <int N> __device__ inline bool accepts(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
-    double m[N][N], d[N], total = 0.0;
+    double m[N][N], d[N], root[N], total = 0.0;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
         d[k] = k < n ? c.diagonal[nodes[k]] : 1.0;
+        root[k] = 1.0 / sqrt(d[k]);
         total += k < n ? d[k] : 0.0;
 #pragma unroll
         for (int l = 0; l < N; ++l) m[k][l] = 0.0;
     }
+    const double per_total = 1.0 / total;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
         if (k >= n) continue;
@@ -118,9 +120,9 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
         for (int l = 0; l < N; ++l) {
             if (l == k || l >= n) continue;
             inside += m[k][l];
-            m[k][l] = (d[k] * d[l] / total - kappa * m[k][l]) / sqrt(d[k] * d[l]);
+            m[k][l] = (d[k] * d[l] * per_total - kappa * m[k][l]) * (root[k] * root[l]);
         }
-        m[k][k] = kappa * inside / d[k] - 1.0 + d[k] / total;
+        m[k][k] = kappa * inside / d[k] - 1.0 + d[k] * per_total;
     }
     unsigned left = (1u << n) - 1;
     for (int step = 0; step < n; ++step) {
@@ -147,10 +149,11 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
             return is_zero;
         }
         left &= ~(1u << p);
+        const double per_pivot = 1.0 / pivot;
         // The matrix is symmetric.
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            const double factor = row[k] / pivot;
+            const double factor = row[k] * per_pivot;
 #pragma unroll
             for (int l = 0; l < N; ++l) m[k][l] -= factor * row[l];
         }
@@ -177,9 +180,9 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
     return accepts<N>(p.fine, nodes, n, p.kappa);
 }
 
-// Nodes that point at each other match, in later passes if their union is good; else their coupling is struck. The
-// thread of the lower node writes for both: what it writes nobody else reads here.
-__device__ inline void match(const PairArgs &p) {
+// Nodes that point at each other match; in later passes, of N nodes at most, if their union is good, or their coupling is
+// struck. The thread of the lower node writes for both: what it writes nobody else reads here.
+template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {
         // Who is free has pointed in this round, others may have in an earlier one.
@@ -188,9 +191,11 @@ __device__ inline void match(const PairArgs &p) {
         if (j < i) return;
         const uint32_t back = p.pointed[j];
         if (back == NONE || c.col[back] != i) return;
-        if (p.nodes && !(p.width <= 2 ? is_good_union<4>(p, i, j) : is_good_union<MOST_NODES>(p, i, j))) {
-            p.struck[at] = p.struck[back] = 1;
-            return;
+        if constexpr (N > 2) {
+            if (!is_good_union<N>(p, i, j)) {
+                p.struck[at] = p.struck[back] = 1;
+                return;
+            }
         }
         p.partner[i] = j;
         p.partner[j] = i;

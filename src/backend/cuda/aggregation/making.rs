@@ -6,8 +6,8 @@ use crate::backend::aggregation::{Rules, WHAT};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::aggregation::{
     Couplings, GalerkinArgs, Level, NarrowArgs, NumberArgs, PART, PairArgs, ScanArgs, SpreadArgs, TakeArgs,
-    invert_coarsest, make_room, mark_first, narrow_inverse, number_pairs, pair_up, point, scan_parts, scan_values,
-    set_free, spread_rows, sum_couplings, sum_parts, take_lengths, take_rows,
+    invert_coarsest, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse, number_pairs, point,
+    scan_parts, scan_values, set_free, spread_rows, sum_couplings, sum_parts, take_lengths, take_rows,
 };
 use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::error::{Error, Result, push};
@@ -234,7 +234,11 @@ impl Making {
             set_free(stream, &arguments)?;
             for _ in 0..ROUNDS {
                 point(stream, &arguments)?;
-                pair_up(stream, &arguments)?;
+                match width {
+                    1 => match_two(stream, &arguments)?,
+                    2 => match_four(stream, &arguments)?,
+                    _ => match_eight(stream, &arguments)?,
+                }
             }
             let numbers =
                 NumberArgs { partner: self.partner, number: self.number, of, nodes, joined: 0, rows: rows.rows, width };

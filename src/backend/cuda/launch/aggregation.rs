@@ -72,8 +72,10 @@ plain_kernels! {
     SetFree set_free(PairArgs) = "rrb_agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Free rows point.
     Point point(PairArgs) = "rrb_agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Those that point at each other match.
-    Match pair_up(PairArgs) = "rrb_agg_match_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Those that point at each other match: to two nodes, or to four or eight, whose union is tested.
+    MatchTwo match_two(PairArgs) = "rrb_agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
+    MatchFour match_four(PairArgs) = "rrb_agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    MatchEight match_eight(PairArgs) = "rrb_agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// The first rows of pairs, and those alone.
     MarkFirst mark_first(NumberArgs) = "rrb_agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
     /// Aggregates by their numbers.
