@@ -233,4 +233,43 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
     });
 }
 
+// Leaves out one unknown of each singular component, in which no row has an excess: its row and column become zero,
+// and so they are in the inverse (kernels/common/inverse.cuh). Rows take the least number that they see until none
+// changes. One block, with no more rows than MOST_PINNED.
+constexpr uint32_t MOST_PINNED = 1024;
+__device__ inline void leave_out(const SpreadArgs &s) {
+    __shared__ uint32_t least[MOST_PINNED];
+    __shared__ unsigned regular[MOST_PINNED], changed;
+    const uint32_t n = s.c.rows;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        least[i] = i;
+        regular[i] = 0;
+    }
+    do {
+        __syncthreads();
+        if (threadIdx.x == 0) changed = 0;
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+            uint32_t seen = least[least[i]];
+            for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) seen = min(seen, least[s.c.col[k]]);
+            if (seen >= least[i]) continue;
+            // Others may read the old number, or this one.
+            least[i] = seen;
+            changed = 1;
+        }
+        __syncthreads();
+    } while (changed);
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        if (s.c.excess[i] != 0.0) atomicOr(&regular[least[i]], 1u);
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        if (least[i] != i || regular[i]) continue;
+        s.to[uint64_t(i) * n + i] = 0.0;
+        for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) {
+            const uint64_t j = s.c.col[k];
+            s.to[uint64_t(i) * n + j] = s.to[j * n + i] = 0.0;
+        }
+    }
+}
+
 } // namespace aggregation

@@ -141,6 +141,8 @@ pub struct LoopTest {
     pub threshold: f64,
     /// What residuals are reported relative to.
     pub reference: f64,
+    /// The tested norm that the loop begins with.
+    pub first: f64,
     /// Norms at most this may have squares that vanish.
     pub vanishing: f64,
     /// Iterations done before.
@@ -177,6 +179,8 @@ pub enum LoopEnding {
     Spent,
     /// `max_iter` was reached, or the observer asked.
     Cut,
+    /// Another preconditioner promises less work than is left (`change_preconditioner`).
+    Slow,
     /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last
     /// iteration is not told.
     Broken {

@@ -1,6 +1,7 @@
 //! RRB-PCG: what `factorize` is to build, and what a backend has to offer (`RrbBackend`).
 
 use super::cycle::{Cycle, Recursion};
+use super::pcg::Course;
 use super::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
@@ -56,12 +57,37 @@ pub struct Setup {
 }
 
 /// Bytes that aggregation takes while it is made, about, a node with 5 points and with 9: the hierarchy in double
-/// precision, and the cycle, which stays.
+/// precision, and the cycle, which stays; on a device both do.
 const BYTES_OF_AGGREGATION: [usize; 2] = [150, 400];
+const BYTES_ON_DEVICE: [usize; 2] = [400, 800];
 
 /// Those of so many nodes.
-pub fn bytes_of_aggregation(nodes: usize, nine_points: bool) -> usize {
-    nodes.saturating_mul(BYTES_OF_AGGREGATION[usize::from(nine_points)])
+pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) -> usize {
+    let bytes = if on_device { BYTES_ON_DEVICE } else { BYTES_OF_AGGREGATION };
+    nodes.saturating_mul(bytes[usize::from(nine_points)])
+}
+
+/// What aggregation costs a backend, in iterations with the V-cycle in fused stages.
+pub struct CostOfAggregation {
+    /// To make a hierarchy.
+    pub setup: f64,
+    /// An iteration with it.
+    pub iteration: f64,
+    /// What an iteration leaves of the residual.
+    pub contraction: f64,
+    /// Of an iteration in unfused stages, without it.
+    pub unfused: f64,
+}
+
+/// Iterations that tell how a solve goes on.
+const TELLING: usize = 16;
+
+impl CostOfAggregation {
+    /// Whether to make one pays, where an iteration costs `own` with what is there.
+    pub fn pays(&self, course: &Course, own: f64) -> bool {
+        let iterations = (course.norm / course.threshold).ln() / -self.contraction.ln();
+        course.iterations >= TELLING && own * course.iterations_left() > self.setup + self.iteration * iterations
+    }
 }
 
 /// What `factorize` is to do about aggregation.

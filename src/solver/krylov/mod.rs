@@ -50,6 +50,8 @@ enum Next {
     Iterate,
     /// A start from a recomputed residual.
     Restart,
+    /// The same, with another preconditioner if the steps take one.
+    Change,
     /// Nothing.
     End(PcgEnd),
 }
@@ -93,6 +95,13 @@ pub fn pcg<S: PcgSteps + ?Sized>(
                 next = policies.restart(s, &mut at)?; // r = b - A x, and a start
                 continue;
             }
+            Next::Change => {
+                next = match policies.changes_preconditioner(s, &at) {
+                    true => policies.start_anew(s, &mut at)?,
+                    false => policies.restart(s, &mut at)?,
+                };
+                continue;
+            }
             Next::End(end) => return Ok(end),
         }
         let replaces = policies.replacement.is_due(&at) && s.replaces_residual();
@@ -112,11 +121,7 @@ pub fn pcg<S: PcgSteps + ?Sized>(
             Check::Diverged => Next::End(at.ended(StopReason::Diverged)),
             Check::Continue(_) if policies.changes_preconditioner(s, &at) => {
                 s.advance_solution(at.alpha);
-                at.norm2 = s.residual();
-                // What was missed with the other one says nothing of this.
-                policies.restarts.begin_run();
-                policies.best.begin_run();
-                policies.start(s, &mut at)? // r = b - A x, and a start
+                policies.start_anew(s, &mut at)? // r = b - A x, and a start
             }
             // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>
             Check::Continue(rho) => policies.change_direction(s, &mut at, rho, replaced)?,
@@ -135,6 +140,14 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
     fn restart(&mut self, s: &mut S, at: &mut Iteration) -> Result<Next> {
         at.norm2 = s.residual();
         self.restarts.count();
+        self.start(s, at)
+    }
+
+    /// The same with another preconditioner: what was missed with the one before says nothing of it.
+    fn start_anew(&mut self, s: &mut S, at: &mut Iteration) -> Result<Next> {
+        at.norm2 = s.residual();
+        self.restarts.begin_run();
+        self.best.begin_run();
         self.start(s, at)
     }
 
@@ -216,6 +229,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
             preconditioned: test.norm == Norm::Preconditioned,
             threshold: test.threshold,
             reference: test.reference,
+            first: at.norm,
             vanishing: test.vanishing,
             iterations: at.iterations,
             max_iter: test.max_iter,
@@ -228,6 +242,9 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
     /// Goes on from where a loop has ended that the backend ran by itself.
     fn adopt(&self, s: &mut S, at: &mut Iteration, end: LoopEnd) -> Result<Next> {
         (at.iterations, at.norm, at.stopped) = (end.iterations, end.norm, end.stopped);
+        if end.ending == LoopEnding::Slow {
+            return Ok(Next::Change);
+        }
         let LoopEnding::Broken { quantity, value } = end.ending else {
             return Ok(self.confirm(s, at, end.ending));
         };

@@ -21,7 +21,7 @@ const WORTH_A_DEVICE: usize = 10_000;
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
 /// the CPU.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && !prefers_host(options))
+    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && wants_on_host(options).is_none())
 }
 
 /// What is asked about a matrix.
@@ -68,9 +68,6 @@ impl<'a> Plan<'a> {
         }
         check_offered(options, machine)?;
         let aggregates = aggregates(options) || known_slow;
-        if aggregates && machine.is_device() && components.singular() > 0 {
-            return Err(Error::Unsupported(SINGULAR_ON_DEVICE.to_owned()));
-        }
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let singular = components.singular() > 0;
         Ok(Self {
@@ -103,15 +100,17 @@ impl<'a> Plan<'a> {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
             _ if self.aggregates => return Aggregation::Instead,
+            // There vectors stay in the format that they have.
+            Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             Precision::Auto | Precision::F32 => Storage::F32,
             Precision::F64 => Storage::F64,
             Precision::Bf16 | Precision::Mixed => return Aggregation::Never,
         };
         let memory = options.int(opt::SWITCH_MEMORY);
-        let fits =
-            memory < 0 || bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some()) as u128 <= memory as u128;
+        let bytes = bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some(), self.on_device);
+        let fits = memory < 0 || bytes as u128 <= memory as u128;
         let asked = options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(options) && fits;
-        if asked && !self.on_device { Aggregation::IfSlow(storage) } else { Aggregation::Never }
+        if asked { Aggregation::IfSlow(storage) } else { Aggregation::Never }
     }
 
     /// How to factorize in this format with this cycle.
@@ -168,9 +167,6 @@ pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
     if aggregates(options) { options.changed(&of_levels) } else { Vec::new() }
 }
 
-const SINGULAR_ON_DEVICE: &str =
-    "cycle=aggregation takes no singular systems on a device: use backend=cpu, or another cycle";
-
 fn aggregates(options: &Options) -> bool {
     options.is(opt::CYCLE, options::Cycle::Aggregation)
 }
@@ -184,11 +180,6 @@ fn wants_on_host(options: &Options) -> Option<&'static str> {
         ),
         _ => None,
     }
-}
-
-/// What `backend=auto` leaves to the CPU: what a device has not got, in all cases or in some.
-fn prefers_host(options: &Options) -> bool {
-    wants_on_host(options).is_some() || aggregates(options)
 }
 
 /// Refuses what a backend has not got.

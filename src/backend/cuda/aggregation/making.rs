@@ -5,9 +5,10 @@ use super::{Cycle, Launched};
 use crate::backend::aggregation::{Rules, WHAT};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::aggregation::{
-    Couplings, GalerkinArgs, Level, NarrowArgs, NumberArgs, PART, PairArgs, ScanArgs, SpreadArgs, TakeArgs,
-    invert_coarsest, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse, number_pairs, point,
-    scan_parts, scan_values, set_free, spread_rows, sum_couplings, sum_parts, take_lengths, take_rows,
+    Couplings, GalerkinArgs, Level, MOST_PINNED, NarrowArgs, NumberArgs, PART, PairArgs, ScanArgs, SpreadArgs,
+    TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse,
+    number_pairs, point, scan_parts, scan_values, set_free, spread_rows, sum_couplings, sum_parts, take_lengths,
+    take_rows,
 };
 use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::error::{Error, Result, push};
@@ -17,7 +18,12 @@ const ROUNDS: usize = 4;
 /// A level at most this part of the one before is worth its cycle.
 const WORTH: f64 = 0.9;
 /// Rows that are inverted, not aggregated: a product with so many is one launch, as each step on a level is.
-const COARSEST: u32 = 1024;
+const COARSEST: u32 = MOST_PINNED;
+/// Below the first level, rows of which aggregates of eight nodes leave few enough to be inverted, and those of four do
+/// not: one level for two, and fewer launches.
+const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
+/// Coarse levels, from the first, whose system is solved by two cycles.
+const TWICE: usize = 4;
 /// Couplings of a level, beside half of those before it, with which its system is solved by two cycles.
 const FEW: usize = 1000;
 /// How much weaker the bound of mu may become.
@@ -138,8 +144,12 @@ impl Making {
             if matrix.rows <= COARSEST {
                 break;
             }
+            let rules_of = |k: usize, kappa: f64| match k > 0 && LARGE_AGGREGATES.contains(&matrix.rows) {
+                true => Rules { kappa, passes: rules.passes.max(3) },
+                false => Rules { kappa, ..*rules },
+            };
             let made = loop {
-                let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &Rules { kappa, ..*rules })?;
+                let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &rules_of(k, kappa))?;
                 let weaker = 2.0 * kappa;
                 if f64::from(made.0) <= WORTH * f64::from(matrix.rows) {
                     break Some(made);
@@ -200,7 +210,7 @@ impl Making {
         let couplings = fetched(stream, level.first + 4 * n as u64)? as usize;
         level.entries = cycle.room(stream, 3 * k + 1, 2 * real * couplings)?.1;
         take_rows(stream, cycle.launched.single, &TakeArgs { entries: level.entries, ..arguments })?;
-        level.twice = u16::from(before.is_some_and(|before| couplings <= before / 2 + FEW));
+        level.twice = u16::from(k <= TWICE && before.is_some_and(|before| couplings <= before / 2 + FEW));
         push(&mut cycle.launched.levels, level, WHAT)?;
         Ok(couplings)
     }
@@ -292,7 +302,9 @@ impl Making {
         let (mut buffers, pivots, inverse, _) = plan(base);
         cycle.launched.inverse = inverse;
         stream.fill(buffers[0], 0, 8 * n * n)?;
-        spread_rows(stream, &SpreadArgs { c: matrix, to: buffers[0] })?;
+        let square = SpreadArgs { c: matrix, to: buffers[0] };
+        spread_rows(stream, &square)?;
+        leave_out(stream, &square)?;
         let what = (&mut buffers, matrix.diagonal, pivots, n);
         InverseArgs::all_steps(what, |a| invert_coarsest(stream, a))?;
         let arguments = NarrowArgs { from: buffers[0], to: inverse, count: (n * n) as u32, unused: 0 };

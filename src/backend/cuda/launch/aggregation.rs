@@ -13,6 +13,8 @@ const MOST_BLOCKS: u32 = 1056;
 /// Values of a part of a sum of those before each.
 pub const PART: usize = 2048;
 
+/// Rows of a coarsest matrix at most, and threads of the block that looks for its singular components.
+pub const MOST_PINNED: u32 = 1024;
 /// Threads that share a row, and a row that is a warp's.
 const LANES: u32 = 8;
 const WARP: u32 = 32;
@@ -90,6 +92,8 @@ plain_kernels! {
     SumCouplings sum_couplings(GalerkinArgs) = "rrb_agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// The coarsest matrix as a square.
     Spread spread_rows(SpreadArgs) = "rrb_agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Without one unknown of each singular component.
+    LeaveOut leave_out(SpreadArgs) = "rrb_agg_leave_out_f64", |_a| 1, (MOST_PINNED, 1);
     /// A step of its inversion.
     InvertCoarsest invert_coarsest(InverseArgs) = "rrb_agg_invert_step_f64", |a| a.blocks(), BLOCK;
 }

@@ -7,9 +7,12 @@ use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::aggregation::Level;
 use crate::backend::cuda::launch::{Address, CouplingsArgs, Numbers, RowsArgs};
-use crate::backend::steps::rrb::refused_pivot;
+use crate::backend::steps::rrb::{CostOfAggregation, refused_pivot};
 use crate::error::{Error, Result};
 use crate::runtime::number::power_of_two_below;
+
+/// Measured with bf16 on 512 x 512 and 2047 x 2047 (an H200); 17 iterations for 1e-6.
+pub const COST: CostOfAggregation = CostOfAggregation { setup: 80.0, iteration: 8.0, contraction: 0.45, unfused: 1.5 };
 
 /// Passes of pairs: aggregates of four nodes.
 const RULES: Rules = Rules::passes(2);
@@ -90,7 +93,8 @@ impl Packed {
         }
         let Level { step, r, start, z, rows, .. } = *cycle.launched.first();
         let z_by_colour: Address = self.z();
-        let factor = cycle.launched.scale();
+        // Sweeps give z times the unit, too.
+        let factor = cycle.launched.scale() * self.unit;
         let place = place.address;
         let arguments = RowsArgs { place, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
         launch::take_residual(stream, short, &arguments)?;

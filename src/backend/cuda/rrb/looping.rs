@@ -3,6 +3,7 @@
 //! (kernels/common/scalars.cuh, `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of
 //! the last iterations is read when the loop ends or pauses.
 
+use super::aggregated::COST;
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
 use super::run::{Ended, Run, Stage, Way};
@@ -12,7 +13,8 @@ use crate::backend::cuda::launch::{EndArgs, How, RING, Scalars, Step, code};
 use crate::backend::cuda::looped::{
     FIRST_FETCH, MONITOR_LAG, ending, has_limits, not_ended, set_limits, tell, without_graphs,
 };
-use crate::backend::steps::pcg::{LoopEnd, LoopTest};
+use crate::backend::steps::cycle::Cycle;
+use crate::backend::steps::pcg::{Course, LoopEnd, LoopEnding, LoopTest};
 use crate::error::{Result, reserve};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -75,7 +77,26 @@ impl Packed {
 impl Run<'_> {
     /// Iterations between two looks of the host.
     pub fn lag(&self) -> i64 {
-        if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 }
+        let most = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
+        if self.k.may_aggregate { most.min(self.patience) } else { most }
+    }
+
+    /// Whether to go over to aggregation pays, where a loop has paused. The next look comes after as many iterations as
+    /// there were.
+    fn is_slow(&mut self, test: &LoopTest, end: &LoopEnd) -> bool {
+        if !self.k.may_aggregate || test.preconditioned {
+            return false;
+        }
+        let iterations = end.iterations - test.iterations;
+        self.patience = iterations as i64;
+        let course = Course { iterations, first: test.first, norm: end.norm, threshold: test.threshold };
+        self.pays(&course)
+    }
+
+    pub fn pays(&self, course: &Course) -> bool {
+        let own = if self.k.fused() { 1.0 } else { COST.unfused };
+        let cycle = Cycle { kind: Some(self.k.recursion.kind), ..self.k.shape.cycle };
+        COST.pays(course, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
     }
 
     /// The loop can be launched without the host going round.
@@ -126,6 +147,9 @@ impl Run<'_> {
             tell(&self.k.scalars, self.observer, test, &mut end);
             let paused = self.k.scalars.code == code::PAUSED;
             if paused && !end.stopped {
+                if self.is_slow(test, &end) {
+                    return Ok(LoopEnd { ending: LoopEnding::Slow, ..end });
+                }
                 continue;
             }
             if !paused {

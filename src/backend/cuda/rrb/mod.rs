@@ -158,7 +158,7 @@ impl RrbBackend for Cuda {
             Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
             Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
             Solver::Packed(packed) => {
-                let source = self.source.as_ref().ok_or_else(no_source)?;
+                let source = self.source.as_mut().ok_or_else(no_source)?;
                 let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected, copies)?;
                 let result = program(&mut run);
                 let failed = run.failed.take();

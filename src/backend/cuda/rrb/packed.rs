@@ -254,6 +254,8 @@ pub struct Packed {
     pub recursion: Recursion,
     /// What M is divided by as stored.
     pub unit: f64,
+    /// A row sum of at most this part of the center is zero.
+    pub zero_row_sum: f64,
     pub scalars_at: Address,
     pub scalars: Pinned<Scalars>,
     pub projection: Projection,
@@ -261,6 +263,8 @@ pub struct Packed {
     pub recorded: Option<Recorded>,
     /// M, in place of the levels.
     pub aggregated: Option<Aggregated>,
+    /// A solve that is slow may have it made.
+    pub may_aggregate: bool,
     /// Comes when what a start has found is in `scalars`, with the loop under way behind it.
     pub started: Event,
     /// Iterations that the last loops took, the latest first.
@@ -579,11 +583,13 @@ impl Packed {
             sections: shape.sections()?,
             recursion: Recursion::V,
             unit: 1.0,
+            zero_row_sum: 0.0,
             scalars_at: places.scalars,
             scalars,
             projection: Projection::default(),
             recorded: None,
             aggregated: None,
+            may_aggregate: false,
             started: Event::new(device)?,
             taken: [0; 4],
             staging: None,
@@ -595,9 +601,14 @@ impl Packed {
         })
     }
 
+    /// No aggregation has taken the place of the levels.
+    pub fn levels_are_m(&self) -> bool {
+        !self.shape.aggregates && self.aggregated.is_none()
+    }
+
     /// Stages are fused where CG runs on S1 and nothing is projected between them.
     pub fn fused(&self) -> bool {
-        self.shape.fusion && self.shape.schur && self.projection.is_empty() && !self.shape.aggregates
+        self.shape.fusion && self.shape.schur && self.projection.is_empty() && self.levels_are_m()
     }
 
     /// M may end with grid q, if what it leaves has weak couplings.

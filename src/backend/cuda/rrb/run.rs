@@ -11,7 +11,7 @@ use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, Reduc
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::cycle::Recursion;
-use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::pcg::{Course, LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::solve::{Arrays, Criterion, Inputs, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::Observer;
@@ -20,7 +20,7 @@ use std::mem::offset_of;
 /// One run: what is on the device, and the caller's arrays.
 pub struct Run<'a> {
     pub k: &'a mut Packed,
-    pub source: &'a Source,
+    pub source: &'a mut Source,
     pub stream: &'a Stream,
     pub arrays: Arrays<'a>,
     pub observer: &'a mut dyn Observer,
@@ -42,7 +42,12 @@ pub struct Run<'a> {
     pub criterion: Option<Criterion>,
     /// The caller has an iterate, which another may not be better than.
     pub stored: bool,
+    /// Iterations until the host looks whether a loop is slow.
+    pub patience: i64,
 }
+
+/// The first of them. A pause takes as long as one or two iterations.
+const PATIENCE: i64 = 32;
 
 /// How much is done in bulk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +133,7 @@ const NEAR_SCALE: f64 = 256.0;
 impl<'a> Run<'a> {
     pub fn new(
         k: &'a mut Packed,
-        source: &'a Source,
+        source: &'a mut Source,
         stream: &'a Stream,
         arrays: Arrays<'a>,
         observer: &'a mut dyn Observer,
@@ -158,6 +163,7 @@ impl<'a> Run<'a> {
             expected,
             criterion: None,
             stored: false,
+            patience: PATIENCE,
         })
     }
 
@@ -330,6 +336,26 @@ impl PcgSteps for Run<'_> {
             return None;
         }
         self.attempt(|s| s.run_loop(test))
+    }
+
+    fn change_preconditioner(&mut self, course: &Course) -> bool {
+        if !self.k.may_aggregate || !self.pays(course) {
+            return false;
+        }
+        self.k.may_aggregate = false;
+        self.stage = Stage::Idle;
+        // The fused stages have r of b1 in two places by turns.
+        let parity = self.k.scalars_at + offset_of!(Scalars, parity) as u64;
+        let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
+        // Where it cannot be made the solve goes on as it is, unless the device itself has failed.
+        let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
+            Err(Error::Memory(_) | Error::Unsupported(_)) => Ok(false),
+            other => other.map(|()| true),
+        });
+        if made == Some(true) {
+            self.way = if self.k.recorded.is_some() { Way::Loop } else { Way::Textbook };
+        }
+        made == Some(true)
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {

@@ -11,7 +11,7 @@ use crate::backend::cuda::launch::{
     MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs,
 };
 use crate::backend::cuda::staging::{Copies, Job};
-use crate::backend::steps::rrb::{Look, PivotContext, Setup};
+use crate::backend::steps::rrb::{Aggregation, Look, PivotContext, Setup};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
 use crate::grid::components::Components;
@@ -264,7 +264,7 @@ impl Packed {
             stream.wait()?;
             labels = Some(memory);
         }
-        self.unit = setup.unit;
+        (self.unit, self.zero_row_sum) = (setup.unit, setup.zero_row_sum);
         self.clear_transient(stream)?;
         source.findings.forget_factorization();
         stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
@@ -288,6 +288,10 @@ impl Packed {
         if self.shape.aggregates {
             return self.aggregate(stream, source, &rules, components);
         }
+        if self.aggregated.take().is_some() {
+            self.recorded = None;
+        }
+        self.may_aggregate = matches!(setup.aggregation, Aggregation::IfSlow(_));
         self.eliminate(stream, source, &rules, setup.compensate)?;
         if labels.is_none() && !uniform_is("off") {
             self.find_uniform(stream, source.findings_at)?;
@@ -338,6 +342,28 @@ impl Packed {
         self.make_aggregated(stream, a)?;
         // A solve may come on another stream.
         stream.wait()
+    }
+
+    /// Aggregation in place of the levels, for a solve that is slow with them: S1 is made anew, since what it leaves has
+    /// overwritten its excess.
+    pub fn change_to_aggregation(&mut self, stream: &Stream, source: &mut Source) -> Result<()> {
+        let rules = Rules {
+            fine_nx: source.g.nx,
+            fine_ny: source.g.ny,
+            fine: source.g,
+            center: source.m.center,
+            findings: source.findings_at,
+            format: self.format(),
+            ..Rules::default()
+        };
+        source.sum_rows(stream, self.zero_row_sum)?;
+        source.summed = false;
+        if self.shape.schur {
+            self.eliminate_first(stream, source, &rules)?;
+        }
+        self.make_aggregated(stream, source)?;
+        self.recorded = None;
+        self.record(stream.device(), source)
     }
 
     /// The odd level of the first grid, which leaves S1.

@@ -6,7 +6,7 @@
 use super::member::{Member, ThroughReds};
 use crate::backend::aggregation::Kept;
 use crate::backend::cpu::aggregation::Way;
-use crate::backend::cpu::rrb::aggregated;
+use crate::backend::cpu::rrb::aggregated::COST;
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
     add_direction, add_scaled, begin, convert, direct, dot, dot_mixed, largest_in, narrow, over_center, scale_row,
@@ -173,10 +173,10 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn change_preconditioner(&mut self, course: &Course) -> bool {
-        let (k, own) = (self.k, if self.k.fused() { 1.0 } else { aggregated::UNFUSED });
+        let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
         let may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !may || !aggregated::pays(course, own * cycle.cost(k.shape.grid, k.shape.levels)) {
+        if !may || !COST.pays(course, own * cycle.cost(k.shape.grid, k.shape.levels)) {
             return false;
         }
         self.me.barrier();
