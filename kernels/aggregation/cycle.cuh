@@ -39,8 +39,8 @@ template <class V, class X> __device__ inline V product(const Level<V> &k, uint3
     return lane_sum(sum);
 }
 
-// Down: z = a step from zero, and what is left of r summed to the aggregates; the first step there. A warp an aggregate,
-// LANES of which have a node.
+// Down: z = a step from zero, and what is left of r summed to the aggregates; the first step there. A warp an
+// aggregate, LANES of which have a node.
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
 };

@@ -151,7 +151,7 @@ __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, u
     return length;
 }
 
-// The same by a warp: each lane that has the first coupling to an aggregate adds up all, and counts those to lower ones.
+// The same by a warp: each lane that has the first coupling to an aggregate adds up all, and counts the lower ones.
 __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
     double &sum) {
     constexpr int EACH = MOST_TOGETHER / 32;

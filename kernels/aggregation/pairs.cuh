@@ -90,9 +90,9 @@ __device__ inline void point(const PairArgs &p) {
     });
 }
 
-// Whether kappa A_G - D_G (I - 1 1' D_G / 1' D_G 1) has no negative eigenvalue, for n of at most N nodes G: A_G has the
-// couplings inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first. No index but constants,
-// so that all of it stays in registers.
+// Whether kappa A_G - D_G (I - 1 1' D_G / 1' D_G 1) has no negative eigenvalue, for n of at most N nodes G: A_G has
+// the couplings inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first. No index but
+// constants, so that all of it stays in registers.
 template <int N> __device__ inline bool accepts(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
     double m[N][N], d[N], root[N], total = 0.0;
 #pragma unroll
@@ -180,8 +180,8 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
     return accepts<N>(p.fine, nodes, n, p.kappa);
 }
 
-// Nodes that point at each other match; in later passes, of N nodes at most, if their union is good, or their coupling is
-// struck. The thread of the lower node writes for both: what it writes nobody else reads here.
+// Nodes that point at each other match; in later passes, of N nodes at most, if their union is good, or their coupling
+// is struck. The thread of the lower node writes for both: what it writes nobody else reads here.
 template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {

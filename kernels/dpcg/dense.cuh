@@ -1,5 +1,5 @@
-// Dense symmetric positive matrices of up to 1024 unknowns in f64 (kernels/common/inverse.cuh inverts them): E, and that
-// of the coarsest grid.
+// Dense symmetric positive matrices of up to 1024 unknowns in f64, which kernels/common/inverse.cuh inverts: E, and
+// that of the coarsest grid.
 //
 // Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others
 // becomes (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).

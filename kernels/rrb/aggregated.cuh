@@ -1,5 +1,5 @@
-// M by aggregation in place of the levels (kernels/aggregation): what CG runs on as couplings and excess, and vectors to
-// and from the order of its rows. Rows are nodes by rows of the grid: black ones of S1, or all of A.
+// M by aggregation in place of the levels (kernels/aggregation): what CG runs on as couplings and excess, and vectors
+// to and from the order of its rows. Rows are nodes by rows of the grid: black ones of S1, or all of A.
 #pragma once
 #include "../aggregation/aggregation.cuh"
 #include "storage.cuh"

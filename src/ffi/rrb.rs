@@ -51,19 +51,20 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that
 /// this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What
 /// auto came to by trying, v or f64, holds for the matrices after it until an option of the choice changes: a new
-/// handle tries again. aggregation: multigrid by aggregation in place of the levels, on the CPU, in f32 (auto) or f64;
-/// the options of the levels have no effect beside it, which a log line says once; aggregates of the matrix before are
-/// kept where each still does (`RRB_INFO_AGGREGATES_KEPT`), which takes two thirds of the time. A solve that turns out slow with
-/// auto goes over to it (`rrb_solve`), and so do the matrices after it. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell
-/// what is in use. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`,
-/// recursions that take the work of more than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED`
-/// (`cycle=k` or aggregation on a device, aggregation with bf16 or mixed, and what this build lacks), `RRB_ERR_MATRIX`
-/// (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40
-/// flops a point; for amli besides 6 to 16 applications of M on coarse grids of a sixteenth of the points and less. A
-/// second call reuses all memory, but where it needs another format or cycle (auto: a singular matrix after a regular
-/// one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays of two kinds stay; matrices of
-/// more kinds in turn take memory at each change. Where auto took amli and a matrix comes for which it takes v, the
-/// levels and the exact factor of v are made anew, once. Source: report 16-06, section 2.2.
+/// handle tries again. aggregation: multigrid by aggregation in place of the levels, in f32 (auto) or f64; the options
+/// of the levels have no effect beside it, which a log line says once; aggregates of the matrix before are kept where
+/// each still does (`RRB_INFO_AGGREGATES_KEPT`; on the CPU), which takes two thirds of the time. A solve that turns out
+/// slow with auto goes over to it (`rrb_solve`), and so do the matrices after it. `RRB_INFO_PRECISION` and
+/// `RRB_INFO_CYCLE` tell what is in use. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8
+/// bytes, odd `cycle_spacing`, recursions that take the work of more than 100 V-cycles, couplings out of the grid),
+/// `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device, aggregation with bf16, mixed or `backend=reference`, and what this
+/// build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
+/// `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
+/// sixteenth of the points and less. A second call reuses all memory, but where it needs another format or cycle (auto:
+/// a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays
+/// of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a matrix
+/// comes for which it takes v, the levels and the exact factor of v are made anew, once. Source: report 16-06, section
+/// 2.2.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
@@ -89,9 +90,10 @@ pub unsafe extern "C" fn rrb_factorize(
 /// small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision
 /// whatever `precision` is. Where a cycle that `cycle=auto` chose turns out to be indefinite, the solve goes on with v,
 /// and so do later ones until the next `rrb_factorize`. Takes no memory and starts no thread, but where `cycle=auto`
-/// turns out slow (on the CPU, `norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on a solve may go
-/// over to aggregation, where that promises less work, once as long as the options of the choice hold, with about 150
-/// bytes a point (400 with 9 points) while it is made, if that is at most `switch_memory`. On a device, pageable arrays
+/// turns out slow (`norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on, on a device the 32nd, a
+/// solve may go over to aggregation, where that promises less work, once as long as the options of the choice hold,
+/// with about 150 bytes a point (400 with 9 points; 400 and 800 on a device) while it is made, if that is at most
+/// `switch_memory`. On a device, pageable arrays
 /// of the host get buffers and threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to
 /// 122 bytes of memory traffic per unknown with 5 points and fused stages (docs/performance.md has the counts), two
 /// waits for all threads and two per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.

@@ -314,7 +314,7 @@ options! {
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
         "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
-        "v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB, on the CPU";
+        "v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64); "recursion every so many levels; 0: chosen";
     CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations of a recursion";
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
@@ -435,7 +435,7 @@ results! {
 
     LEVELS = 1100 "levels" RRB false &[], "red eliminations in use; with cycle=aggregation its coarse levels";
     PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "the one in use";
-    CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; with k and aggregation M changes with r in a solve";
+    CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; with k, and aggregation on the CPU, M changes with r";
     COMPONENTS = 1103 "components" STENCILS false &[], "connected components of two nodes or more";
     SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "of those, singular ones";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[],

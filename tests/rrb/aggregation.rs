@@ -209,7 +209,7 @@ fn row_sums(a: &Stencil) -> Vec<f64> {
 fn moved_coast(a: &Stencil) -> Stencil {
     let (mut moved, sums) = (a.clone(), row_sums(a));
     let has_land = |p: usize| sums[p] == a.center[p];
-    let flooded = |p: usize| p >= a.nx && p % a.nx > 0 && (has_land(p - 1) || has_land(p - a.nx));
+    let flooded = |p: usize| p >= a.nx && !p.is_multiple_of(a.nx) && (has_land(p - 1) || has_land(p - a.nx));
     (0..a.len()).filter(|&p| flooded(p)).for_each(|p| moved.decouple(p % a.nx, p / a.nx, 1.0));
     moved.set_row_sums(|p| if flooded(p) { 1.0 } else { sums[p] });
     moved

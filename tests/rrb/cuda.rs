@@ -1,6 +1,8 @@
 //! The `cuda` backend against `reference` and `cpu`: iterates to rounding, counts, statuses, and what only a device
 //! has. tests/emulator makes a device of the host.
 
+#[path = "cuda_aggregation.rs"]
+mod aggregation;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/device.rs"]
@@ -8,6 +10,10 @@ mod device;
 #[path = "cuda_loops.rs"]
 mod loops;
 
+use aggregation::{
+    aggregation_again, aggregation_applied, aggregation_of_awkward_sizes, aggregation_of_closed_basins,
+    aggregation_of_hard_systems, aggregation_once_slow,
+};
 use common::problems::cases;
 use common::problems::{
     Random, Stencil, aniso, by_name, inclusions, neumann_const, neumann_var, poisson, random_m_matrix, random_rhs,
@@ -525,4 +531,10 @@ device::device_tests! { devices();
     components_of_basins
     sources_that_are_eliminated
     closed_basins_of_high_contrast_in_short_formats
+    aggregation_of_hard_systems
+    aggregation_of_awkward_sizes
+    aggregation_of_closed_basins
+    aggregation_applied
+    aggregation_again
+    aggregation_once_slow
 }

@@ -101,7 +101,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
    ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16 (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
-   ! v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB, on the CPU
+   ! v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
    ! recursion every so many levels; 0: chosen
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
@@ -239,7 +239,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
    ! the one in use (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
-   ! the one in use; with k and aggregation M changes with r in a solve
+   ! the one in use; with k, and aggregation on the CPU, M changes with r
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
    ! connected components of two nodes or more (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
@@ -249,6 +249,9 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
    ! r1/r2/b1/b2 grids in use
    integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
+   ! of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (also dpcg_,
+   ! sparse_)
+   integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t
    ! different blocks whose inverses are held

@@ -82,8 +82,8 @@ impl Hierarchy {
         Ok(Self { scale, levels, coarsest: matrix, is_kept: false })
     }
 
-    /// The same with the aggregates of an earlier matrix, if all suit; else with new ones. Aggregates of two basins, where
-    /// a coast has moved, are what no smoothing sees.
+    /// The same with the aggregates of an earlier matrix, if all suit; else with new ones. Aggregates of two basins,
+    /// where a coast has moved, are what no smoothing sees.
     pub fn again(
         mut matrix: Couplings,
         scale: f64,

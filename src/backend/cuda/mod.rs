@@ -8,6 +8,7 @@ pub mod dpcg;
 pub mod driver;
 mod launch;
 mod looped;
+mod plan;
 pub mod rrb;
 mod session;
 pub mod smoother;

@@ -38,8 +38,8 @@ enum Precise {
 }
 
 impl<R: Real + Number> Aggregated<R> {
-    /// Of the matrix that CG runs on, with aggregates of the one before where they suit. `z`: that of the first grid, and
-    /// whether it lies in the memory of another vector.
+    /// Of the matrix that CG runs on, with aggregates of the one before where they suit. `z`: that of the first grid,
+    /// and whether it lies in the memory of another vector.
     ///
     /// # Safety
     /// Nobody may write the matrix meanwhile.

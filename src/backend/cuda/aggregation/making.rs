@@ -11,6 +11,7 @@ use crate::backend::cuda::launch::aggregation::{
     take_rows,
 };
 use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
+use crate::backend::cuda::plan::Plan;
 use crate::error::{Error, Result, push};
 
 /// Rounds of handshakes of a pass: no more are needed.
@@ -29,24 +30,6 @@ const FEW: usize = 1000;
 /// How much weaker the bound of mu may become.
 const WEAKEST: f64 = 4.0;
 
-/// Hands out addresses one after the other.
-struct Plan {
-    base: Address,
-    used: usize,
-}
-
-impl Plan {
-    fn of(base: Address) -> Self {
-        Self { base, used: 0 }
-    }
-
-    fn bytes(&mut self, bytes: usize) -> Address {
-        let address = self.base + self.used as u64;
-        self.used += bytes.next_multiple_of(256);
-        address
-    }
-}
-
 /// Room for what is made on the way, and the first matrix.
 pub struct Making {
     matrices: [Couplings; 3],
@@ -63,22 +46,22 @@ pub struct Making {
     memory: Memory,
 }
 
-/// A matrix to be taken: rows and couplings at most of a row.
+/// Of a matrix to be taken: rows, and couplings of a row at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrix {
+pub struct Shape {
     pub rows: usize,
     pub row: usize,
 }
 
 impl Making {
-    pub fn new(stream: &Stream, Matrix { rows, row }: Matrix) -> Result<Self> {
+    pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
         let entries = rows * row;
         if entries >= u32::MAX as usize {
             let sentence = format!("cycle=aggregation takes fewer than 2^32 couplings on a device, got {entries}");
             return Err(Error::Unsupported(sentence));
         }
         let plan = |base| {
-            let mut plan = Plan::of(base);
+            let mut plan = Plan { base, used: 0 };
             let mut matrix = || Couplings {
                 first: plan.bytes(4 * (rows + 1)),
                 length: plan.bytes(4 * rows),
@@ -104,7 +87,7 @@ impl Making {
     }
 
     /// Whether it is that of such a matrix.
-    pub fn fits(&self, Matrix { rows, row }: Matrix) -> bool {
+    pub fn fits(&self, Shape { rows, row }: Shape) -> bool {
         (self.rows, self.entries) == (rows, rows * row)
     }
 
@@ -187,7 +170,7 @@ impl Making {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
         let real = if cycle.launched.single { 4 } else { 8 };
         let plan = |base| {
-            let mut plan = Plan::of(base);
+            let mut plan = Plan { base, used: 0 };
             let aggregate = plan.bytes(4 * n);
             let first = plan.bytes(4 * (n + 1));
             let [excess, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
@@ -293,7 +276,7 @@ impl Making {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
         let real = if cycle.launched.single { 4 } else { 8 };
         let plan = |base| {
-            let mut plan = Plan::of(base);
+            let mut plan = Plan { base, used: 0 };
             let buffers = [0; 2].map(|_: u8| plan.bytes(8 * n * n));
             let pivots = plan.bytes(16 * (PIVOTS * PIVOTS) as usize);
             (buffers, pivots, plan.bytes(real * n * n), plan.used)

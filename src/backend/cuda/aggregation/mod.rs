@@ -4,7 +4,7 @@
 
 mod making;
 
-pub use making::{Making, Matrix};
+pub use making::{Making, Shape};
 
 use super::driver::{Memory, Stream};
 use super::launch::Address;
@@ -51,6 +51,15 @@ impl Launched {
     /// The first level: r and start are its input, z what the cycle makes of it, times the scale.
     pub fn first(&self) -> &Level {
         &self.levels[0]
+    }
+
+    #[cfg(test)]
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    pub fn single(&self) -> bool {
+        self.single
     }
 
     pub fn scale(&self) -> f64 {

@@ -1,5 +1,5 @@
-//! Dense symmetric positive matrices on the device, and their inverses (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh): E, and the coarsest
-//! grid of multigrid.
+//! Dense symmetric positive matrices on the device, and their inverses (kernels/common/inverse.cuh,
+//! kernels/dpcg/dense.cuh): E, and the coarsest grid of multigrid.
 
 use super::arrays::Pool;
 use crate::backend::cuda::driver::{Memory, Stream};

@@ -1,8 +1,8 @@
 //! What CG of `rrb` runs on as couplings, and vectors to and from their rows: kernels/rrb/aggregated.cuh.
 
-use super::aggregation::{BLOCK, Couplings, row_blocks};
+use super::aggregation::{AFTER, BLOCK, Couplings, row_blocks};
 use super::declare::Address;
-use super::rrb::{BEFORE_AGGREGATION, Geometry, Matrix};
+use super::rrb::{Geometry, Matrix};
 use crate::backend::cuda::driver::{Argument, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::AnyBitPattern;
@@ -21,18 +21,15 @@ structures! {
 }
 
 plain_kernels! {
-    AggregatedNumber from BEFORE_AGGREGATION, in AGGREGATED:
+    AggregatedNumber from AFTER, in AGGREGATED:
     /// Couplings and excess of S1, or of A.
     TakeCouplings take_couplings(CouplingsArgs) = "rrb_agg_couplings_f64", |a| row_blocks(a.c.rows), BLOCK;
 }
 
 real_kernels! {
-    RowsNumber from BEFORE_AGGREGATION + AGGREGATED.len(), in AGGREGATED_REAL:
+    RowsNumber from AFTER + AGGREGATED.len(), in AGGREGATED_REAL:
     /// A vector to the rows.
     TakeResidual take_residual(RowsArgs) = "rrb_agg_take", |a| row_blocks(a.rows);
     /// And back.
     GiveSolution give_solution(RowsArgs) = "rrb_agg_give", |a| row_blocks(a.rows);
 }
-
-/// Kernels before those of aggregation in general.
-pub(super) const BEFORE: usize = BEFORE_AGGREGATION + AGGREGATED.len() + AGGREGATED_REAL.len();

@@ -1,8 +1,8 @@
 //! The kernels of aggregation (kernels/aggregation), in the module of `rrb`: what they take, and their launches.
 
-use super::aggregated::BEFORE;
 use super::declare::Address;
 use super::inverse::InverseArgs;
+use super::rrb::BEFORE_AGGREGATION;
 use crate::backend::cuda::driver::{Argument, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
@@ -69,7 +69,7 @@ impl ScanArgs {
 }
 
 plain_kernels! {
-    Number from BEFORE, in PLAIN:
+    Number from BEFORE_AGGREGATION, in PLAIN:
     /// Before the first round: rows that the smoother alone does have themselves as partners.
     SetFree set_free(PairArgs) = "rrb_agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Free rows point.
@@ -81,7 +81,7 @@ plain_kernels! {
     /// The first rows of pairs, and those alone.
     MarkFirst mark_first(NumberArgs) = "rrb_agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
     /// Aggregates by their numbers.
-    NumberPairs number_pairs(NumberArgs) = "rrb_agg_number_f64", |a| row_blocks(a.rows), BLOCK;
+    Enumerate number_pairs(NumberArgs) = "rrb_agg_number_f64", |a| row_blocks(a.rows), BLOCK;
     /// Sums of the values before each: of parts, over parts, within parts.
     SumParts sum_parts(ScanArgs) = "rrb_agg_sum_parts_f64", |a| a.blocks(), BLOCK;
     ScanParts scan_parts(ScanArgs) = "rrb_agg_scan_parts_f64", |_a| 1, BLOCK;
@@ -99,7 +99,7 @@ plain_kernels! {
 }
 
 real_kernels! {
-    RealNumber from BEFORE + PLAIN.len(), in REAL:
+    RealNumber from BEFORE_AGGREGATION + PLAIN.len(), in REAL:
     /// Lengths of rows, and the bound of eigenvalues.
     TakeLengths take_lengths(TakeArgs) = "rrb_agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
     /// The matrix for the cycle.
@@ -116,3 +116,6 @@ real_kernels! {
     /// The coarsest level.
     Coarsest solve_coarsest(CoarsestArgs) = "rrb_agg_coarsest", |a| blocks_of(a.k.rows, WARP);
 }
+
+/// Kernels up to these.
+pub(super) const AFTER: usize = BEFORE_AGGREGATION + PLAIN.len() + REAL.len();

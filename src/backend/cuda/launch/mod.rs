@@ -29,10 +29,10 @@ pub static RRB: Module = Module {
         rrb::PLAIN,
         rrb::IN_FORMATS,
         rrb::COOPERATIVE,
-        aggregated::AGGREGATED,
-        aggregated::AGGREGATED_REAL,
         aggregation::PLAIN,
         aggregation::REAL,
+        aggregated::AGGREGATED,
+        aggregated::AGGREGATED_REAL,
     ],
 };
 /// The kernels of `smoother`.

@@ -1,12 +1,11 @@
 //! M by aggregation (`cuda/aggregation`), in place of the levels.
 
-use super::packed::{Packed, Source};
 use crate::backend::aggregation::{Rules, WHAT};
-use crate::backend::cuda::aggregation::{Cycle, Making, Matrix};
+use crate::backend::cuda::aggregation::{Cycle, Making, Shape};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::aggregation::Level;
-use crate::backend::cuda::launch::{Address, CouplingsArgs, Numbers, RowsArgs};
+use crate::backend::cuda::launch::{Address, CouplingsArgs, Geometry, Matrix, Numbers, RowsArgs};
 use crate::backend::steps::rrb::{CostOfAggregation, refused_pivot};
 use crate::error::{Error, Result};
 use crate::runtime::number::power_of_two_below;
@@ -19,6 +18,33 @@ const RULES: Rules = Rules::passes(2);
 /// Couplings of a row at most, of S1 as of nine points.
 const MOST_COUPLINGS: usize = 8;
 
+/// What CG runs on, on the device.
+pub struct Source {
+    pub g: Geometry,
+    pub nodes: usize,
+    pub m: Matrix,
+    /// Diagonal couplings of S1 and those at distance two; none: A.
+    pub schur: Option<[Address; 2]>,
+    pub excess: Address,
+    pub center_max: f64,
+}
+
+impl Source {
+    fn numbers(&self) -> Numbers {
+        let g = self.g;
+        let (step, first) = if self.schur.is_some() { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
+        Numbers { g, step, first }
+    }
+
+    /// Nodes that CG works on. Of black ones those of the colour of (0, 0) are the more.
+    fn rows(&self) -> usize {
+        match self.schur {
+            Some(_) => (self.nodes + usize::from(self.numbers().first == 0)) / 2,
+            None => self.nodes,
+        }
+    }
+}
+
 /// The cycle, and where its rows lie.
 pub struct Aggregated {
     cycle: Cycle,
@@ -28,91 +54,81 @@ pub struct Aggregated {
 }
 
 impl Aggregated {
+    /// In single precision or in double, in the memory of the one before. Whether a record of the launches of that is
+    /// one of these.
+    pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
+        let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
+        let (previous, mut making, place) = match before {
+            Some(before) if before.making.fits(shape) => (Some(before.cycle), before.making, before.place),
+            other => {
+                // Its memory first.
+                drop(other);
+                let place = Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?;
+                (None, Making::new(stream, shape)?, place)
+            }
+        };
+        let scale = power_of_two_below(source.center_max).recip();
+        take_couplings(stream, source, &making, scale, place.address)?;
+        let (launched, memory) =
+            previous.map_or((None, Vec::new()), |Cycle { launched, memory }| (Some(launched), memory));
+        let cycle = making.cycle(stream, &RULES, (scale, single), memory)?;
+        let same = launched.is_some_and(|launched| launched == cycle.launched);
+        Ok((Self { cycle, making, place }, same))
+    }
+
+    /// z = `unit` B r, both by colour, z in single precision or in double.
+    pub fn apply(&self, stream: &Stream, (r_by_colour, z_by_colour): (Address, Address), unit: f64) -> Result<()> {
+        let Level { step, r, start, z, rows, .. } = *self.cycle.launched.first();
+        let (place, factor, single) =
+            (self.place.address, self.cycle.launched.scale() * unit, self.cycle.launched.single());
+        let by_colour = r_by_colour;
+        let arguments = RowsArgs { place, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
+        launch::take_residual(stream, single, &arguments)?;
+        self.cycle.launched.apply(stream)?;
+        launch::give_solution(stream, single, &arguments)
+    }
+
+    /// Coarse levels.
+    pub fn levels(&self) -> usize {
+        self.cycle.coarse_levels()
+    }
+
     pub fn bytes(&self) -> usize {
         self.cycle.bytes() + self.making.bytes() + self.place.bytes
     }
 }
 
-impl Packed {
-    /// Coarse levels of aggregation.
-    pub fn aggregation_levels(&self) -> usize {
-        self.aggregated.as_ref().map_or(0, |aggregated| aggregated.cycle.coarse_levels())
-    }
-
-    /// The cycle of what CG runs on, in the memory of the one before.
-    pub fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
-        let (g, schur) = (self.grids[0].k.g, self.shape.schur);
-        let nodes = source.shape.grid.nodes();
-        let (step, first) = if schur { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
-        // Of black nodes, those of the colour of (0, 0) are the more.
-        let rows = if schur { (nodes + usize::from(first == 0)) / 2 } else { nodes };
-        let wanted = Matrix { rows, row: MOST_COUPLINGS };
-        let (previous, mut making, place) = match self.aggregated.take() {
-            Some(before) if before.making.fits(wanted) => (Some(before.cycle), before.making, before.place),
-            other => {
-                // Its memory first.
-                drop(other);
-                let place = Memory::zeroed(stream.device(), stream, 4 * rows + 16, WHAT)?;
-                (None, Making::new(stream, wanted)?, place)
-            }
-        };
-        let bad = (place.address + 4 * rows as u64).next_multiple_of(8);
-        stream.fill(bad, 0xff, 8)?;
-        let scale = power_of_two_below(f64::from_bits(source.findings.center_max)).recip();
-        let (k, c) = (self.grids[0].k, making.first());
-        let n = Numbers { g, step, first };
-        let (d, far) = if schur { (k.d, k.far) } else { (0, 0) };
-        let (m, excess) = (source.m, source.excess);
-        let arguments = CouplingsArgs { n, m, d, far, excess, scale, c, place: place.address, bad };
-        launch::take_couplings(stream, &arguments)?;
-        let mut found = [0u64];
-        stream.fetch(&mut found, bad)?;
-        stream.wait()?;
-        if found[0] != u64::MAX {
-            return Err(refused(stream, &n, c.diagonal, found[0], scale, usize::from(schur))?);
-        }
-        let (before, memory) =
-            previous.map_or((None, Vec::new()), |Cycle { launched, memory }| (Some(launched), memory));
-        let cycle = making.cycle(stream, &RULES, (scale, self.short()), memory)?;
-        if before.is_none_or(|before| before != cycle.launched) {
-            self.recorded = None;
-        }
-        self.aggregated = Some(Aggregated { cycle, making, place });
-        Ok(())
-    }
-
-    /// z = B r, without means on singular components.
-    pub fn apply_aggregated(&mut self, stream: &Stream) -> Result<()> {
-        let Some(Aggregated { cycle, place, .. }) = &self.aggregated else { return Ok(()) };
-        let (short, mut by_colour) = (self.short(), self.r);
-        if !self.projection.is_empty() {
-            // q is not in use here.
-            by_colour = self.q;
-            launch::direction(stream, &self.update(by_colour, self.r, 0.0))?;
-            self.projection.center(stream, by_colour, false)?;
-        }
-        let Level { step, r, start, z, rows, .. } = *cycle.launched.first();
-        let z_by_colour: Address = self.z();
-        // Sweeps give z times the unit, too.
-        let factor = cycle.launched.scale() * self.unit;
-        let place = place.address;
-        let arguments = RowsArgs { place, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
-        launch::take_residual(stream, short, &arguments)?;
-        cycle.launched.apply(stream)?;
-        launch::give_solution(stream, short, &arguments)?;
-        self.projection.center(stream, z_by_colour, short)
+/// The first matrix, `scale` times S1 or A; refuses diagonals that no definite one has.
+fn take_couplings(stream: &Stream, source: &Source, making: &Making, scale: f64, place: Address) -> Result<()> {
+    let (n, c) = (source.numbers(), making.first());
+    let [d, far] = source.schur.unwrap_or_default();
+    let bad = (place + 4 * u64::from(c.rows)).next_multiple_of(8);
+    stream.fill(bad, 0xff, 8)?;
+    let (m, excess) = (source.m, source.excess);
+    launch::take_couplings(stream, &CouplingsArgs { n, m, d, far, excess, scale, c, place, bad })?;
+    let mut found = [0u64];
+    stream.fetch(&mut found, bad)?;
+    stream.wait()?;
+    match found[0] {
+        u64::MAX => Ok(()),
+        row => Err(refused(stream, &n, c.diagonal + 8 * row, row, scale)?),
     }
 }
 
-/// The sentence about a row whose diagonal no definite matrix has.
-fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64, level: usize) -> Result<Error> {
+/// The sentence about a row whose diagonal no definite matrix has. Of S1 it is a pivot of level 1, of A of none.
+fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
     let mut d = [f64::NAN];
-    stream.fetch(&mut d, diagonal + 8 * row)?;
+    stream.fetch(&mut d, diagonal)?;
     stream.wait()?;
-    let of_row = |j: u64| (n.g.nx as u64 + n.step as u64 - 1 - (j + n.first as u64) % n.step as u64) / n.step as u64;
+    let (nx, step, first) = (n.g.nx as u64, n.step as u64, n.first as u64);
+    let start = |j: u64| (j + first) % step;
+    let of_row = |j: u64| (nx + step - 1 - start(j)) / step;
     let (even, both) = (of_row(0), of_row(0) + of_row(1));
     let (pair, rest) = (row / both, row % both);
     let (j, within) = if rest < even { (2 * pair, rest) } else { (2 * pair + 1, rest - even) };
-    let i = (j + n.first as u64) % n.step as u64 + n.step as u64 * within;
+    let (i, level) = (start(j) + step * within, usize::from(n.step == 2));
     Ok(refused_pivot(d[0] / scale, d[0] / scale, level, i as usize, j as usize))
 }
+
+#[cfg(test)]
+mod tests;

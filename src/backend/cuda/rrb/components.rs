@@ -1,7 +1,7 @@
 //! Components of a matrix with coasts, as far as one without singular components needs them
 //! (kernels/rrb/components.cuh).
 
-use super::packed::Source;
+use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, ComponentArgs, Findings};

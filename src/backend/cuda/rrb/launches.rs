@@ -1,9 +1,10 @@
 //! Launches of the programs of a factorization.
 
-use super::packed::{Packed, Remainder, geometry};
+use super::packed::{Packed, Remainder};
 use super::program::Part;
 use super::schedule::beside;
 use super::setup::place_in;
+use super::source::geometry;
 use crate::backend::cuda::driver::{Stream, Together};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{

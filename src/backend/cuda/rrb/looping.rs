@@ -4,9 +4,10 @@
 //! the last iterations is read when the loop ends or pauses.
 
 use super::aggregated::COST;
-use super::packed::{Packed, Recorded, Remainder, Source};
+use super::packed::{Packed, Recorded, Remainder};
 use super::program::Part;
 use super::run::{Ended, Run, Stage, Way};
+use super::source::Source;
 use crate::backend::cuda::driver::{Device, Loop};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{EndArgs, How, RING, Scalars, Step, code};

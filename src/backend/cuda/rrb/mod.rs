@@ -1,10 +1,11 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `packed` has the data of a factorization, `setup` makes it, `aggregated` what takes the place of its levels, `components` counts connected components, `projection`
-//! has the means of singular components. The preconditioner is a list of kernels: `program` writes it down, `schedule`
-//! says which of them go together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps,
-//! and `start` and `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid
-//! (`levels` below 2, a grid of three nodes) the host's reference does the work.
+//! `source` is A on the device, `packed` has the data of a factorization, `setup` makes it, `aggregated` is what may
+//! take the place of its levels, `components` counts connected components, `projection` has the means of singular
+//! components. The preconditioner is a list of kernels: `program` writes it down, `schedule` says which of them go
+//! together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps, and `start` and
+//! `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid (`levels` below
+//! 2, a grid of three nodes) the host's reference does the work.
 
 mod aggregated;
 mod components;
@@ -17,6 +18,7 @@ mod projection;
 mod run;
 mod schedule;
 mod setup;
+mod source;
 mod start;
 mod textbook;
 
@@ -34,9 +36,11 @@ use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
-use packed::{Packed, Shape, Source, SourceShape, staging_bytes};
+use aggregated::Aggregated;
+use packed::{Packed, Shape, staging_bytes};
 use run::Run;
 use setup::Fetched;
+use source::{Source, SourceShape};
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -220,7 +224,9 @@ impl RrbBackend for Cuda {
 
     fn levels(&self, setup: &Setup) -> usize {
         match &self.solver {
-            Solver::Packed(packed) if packed.aggregated.is_some() => packed.aggregation_levels(),
+            Solver::Packed(packed) if packed.aggregated.is_some() => {
+                packed.aggregated.as_ref().map_or(0, Aggregated::levels)
+            }
             Solver::Packed(packed) if packed.ends_early() => 2 * packed.used,
             _ => setup.levels,
         }

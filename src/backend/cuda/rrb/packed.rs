@@ -5,13 +5,15 @@
 use super::aggregated::Aggregated;
 use super::program::Programs;
 use super::projection::Projection;
+use super::source::{Source, SourceShape, geometry};
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::cuda::driver::{Event, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
-    ReportArgs, Scalars, SchurArrays,
+    Address, Format, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Op, ReportArgs, Scalars,
+    SchurArrays,
 };
+use crate::backend::cuda::plan::Plan;
 use crate::backend::steps::cycle::{Cycle, Kind, Recursion};
 use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::backend::storage::Storage;
@@ -22,96 +24,6 @@ use crate::grid::levels::{Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
 use crate::runtime::heap::boxed;
 use std::mem::offset_of;
-
-/// Hands out addresses one after the other, from a base that is not known at first.
-struct Plan {
-    base: Address,
-    used: usize,
-}
-
-impl Plan {
-    /// Room for `count` values of eight bytes, on 256-byte lines.
-    fn take(&mut self, count: usize) -> Address {
-        self.bytes(8 * count)
-    }
-
-    fn bytes(&mut self, bytes: usize) -> Address {
-        let address = self.base + self.used as u64;
-        self.used += bytes.next_multiple_of(256);
-        address
-    }
-}
-
-/// The layout as the kernels take it.
-pub fn geometry(layout: &Layout) -> Geometry {
-    Geometry {
-        nx: layout.grid.nx as i32,
-        ny: layout.grid.ny as i32,
-        cx: layout.cx as i32,
-        cy: layout.cy as i32,
-        shift_x: layout.shift_x as i32,
-        shift_y: layout.shift_y as i32,
-        stride: layout.stride() as i32,
-        block: layout.block as i32,
-        plane: layout.len() as i64,
-        uniform: 0,
-    }
-}
-
-/// What A is kept as: decided before it is known what M will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceShape {
-    pub grid: levels::Grid,
-    pub block: usize,
-    pub nine_points: bool,
-}
-
-impl SourceShape {
-    pub fn new(a: &StencilView, block: usize) -> Self {
-        Self { grid: a.grid, block, nine_points: a.corners.is_some() }
-    }
-}
-
-/// A by colour, and its row sums.
-pub struct Source {
-    pub shape: SourceShape,
-    pub layout: Layout,
-    pub g: Geometry,
-    pub m: Matrix,
-    pub excess: Address,
-    /// Of patches of the grid, and of tiles, whether rows are the same (kernels/rrb/uniform.cuh).
-    pub same: Address,
-    pub uniform: Address,
-    /// They are those of A still.
-    pub summed: bool,
-    pub findings_at: Address,
-    pub findings: Pinned<Findings>,
-    pub memory: Memory,
-}
-
-impl Source {
-    pub fn new(stream: &Stream, shape: SourceShape) -> Result<Self> {
-        let layout = Layout::new(shape.grid, shape.block);
-        let (plane, g) = (layout.len(), geometry(&layout));
-        let (tiles, patches) = g.tiles_and_patches();
-        let place = |base| {
-            let mut plan = Plan { base, used: 0 };
-            let m = Matrix {
-                center: plan.take(4 * plane),
-                straight: plan.take(8 * plane),
-                red: if shape.nine_points { plan.take(4 * plane) } else { 0 },
-                black: if shape.nine_points { plan.take(4 * plane) } else { 0 },
-            };
-            let (excess, findings) = (plan.take(4 * plane), plan.take(size_of::<Findings>() / 8));
-            (m, excess, findings, plan.bytes(tiles), plan.bytes(patches), plan.used)
-        };
-        let device = stream.device();
-        let memory = Memory::zeroed(device, stream, place(0).5, "the matrix")?;
-        let (m, excess, findings_at, uniform, same, _) = place(memory.address);
-        let findings = Pinned::new(device, Findings::NONE)?;
-        Ok(Self { shape, layout, g, m, excess, same, uniform, summed: false, findings_at, findings, memory })
-    }
-}
 
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

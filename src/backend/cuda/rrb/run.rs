@@ -2,8 +2,9 @@
 //! follows for certain, or nearly so, is done in bulk: a start, the loop, and what ends a solve. The stage says what of
 //! that is there; a step that finds its answer gives it, any other does its own work, after which the run is idle.
 
-use super::packed::{Packed, Source};
+use super::packed::Packed;
 use super::projection::Nodes;
+use super::source::Source;
 use super::textbook::product;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;

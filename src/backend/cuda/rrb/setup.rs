@@ -1,9 +1,12 @@
 //! The factorization on the device (kernels/rrb/setup.cuh, kernels/rrb/remainder.cuh), and the first look at the
 //! matrix.
 
-use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
+use super::aggregated;
+use super::aggregated::Aggregated;
+use super::packed::{Level, Packed, Remainder, RemainderPlaces};
 use super::program::Programs;
 use super::projection::Projection;
+use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
@@ -344,8 +347,28 @@ impl Packed {
         stream.wait()
     }
 
-    /// Aggregation in place of the levels, for a solve that is slow with them: S1 is made anew, since what it leaves has
-    /// overwritten its excess.
+    /// The cycle of what CG runs on, in the memory of the one before.
+    fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
+        let k = self.grids[0].k;
+        let of = aggregated::Source {
+            g: k.g,
+            nodes: source.shape.grid.nodes(),
+            m: source.m,
+            schur: self.shape.schur.then_some([k.d, k.far]),
+            excess: source.excess,
+            center_max: f64::from_bits(source.findings.center_max),
+        };
+        let before = self.aggregated.take();
+        let (made, same) = Aggregated::new(stream, &of, self.short(), before)?;
+        if !same {
+            self.recorded = None;
+        }
+        self.aggregated = Some(made);
+        Ok(())
+    }
+
+    /// Aggregation in place of the levels, for a solve that is slow with them: S1 is made anew, since what it leaves
+    /// has overwritten its excess.
     pub fn change_to_aggregation(&mut self, stream: &Stream, source: &mut Source) -> Result<()> {
         let rules = Rules {
             fine_nx: source.g.nx,

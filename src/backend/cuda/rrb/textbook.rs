@@ -1,8 +1,9 @@
 //! The steps of PCG and of what surrounds it, one kernel or two for each: where stages are not fused (`fusion` off,
 //! nine points, singular components), and where a step is asked for alone.
 
-use super::packed::{Packed, Source};
+use super::packed::Packed;
 use super::program::Part;
+use super::source::Source;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, DotArgs, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
@@ -44,7 +45,7 @@ impl Packed {
     }
 
     /// z of the first grid.
-    pub fn z(&self) -> Address {
+    fn z(&self) -> Address {
         self.grids[0].sweep.z
     }
 
@@ -85,7 +86,7 @@ impl Packed {
     /// z = P M^-1 P r with the plain sweeps.
     pub fn sweeps(&mut self, stream: &Stream) -> Result<()> {
         if self.aggregated.is_some() {
-            return self.apply_aggregated(stream);
+            return self.cycle_of_aggregation(stream);
         }
         let plane = 8 * self.grids[0].layout.len() as u64;
         let (z, short) = (self.z(), self.short());
@@ -107,6 +108,20 @@ impl Packed {
         let black = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
         self.run(stream, Part::Application, How::Nothing, black, 0)?;
         self.projection.center(stream, z, short)
+    }
+
+    /// The same by aggregation.
+    fn cycle_of_aggregation(&self, stream: &Stream) -> Result<()> {
+        let Some(aggregated) = &self.aggregated else { return Ok(()) };
+        let (z, mut input) = (self.z(), self.r);
+        if !self.projection.is_empty() {
+            // q is not in use here.
+            input = self.q;
+            launch::direction(stream, &self.update(input, self.r, 0.0))?;
+            self.projection.center(stream, input, false)?;
+        }
+        aggregated.apply(stream, (input, z), self.unit)?;
+        self.projection.center(stream, z, self.short())
     }
 
     /// One iteration of the plain steps.

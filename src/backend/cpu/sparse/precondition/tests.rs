@@ -2,6 +2,7 @@
 
 use super::incomplete::ic0;
 use super::*;
+use crate::backend::aggregation::Kept;
 use crate::error::RRB_ERR_MATRIX;
 use crate::runtime::workers::Workers;
 use crate::sparse::{AnyCsr, Entries, Indices, Matrix, Order};
@@ -107,8 +108,8 @@ fn purpose(symmetric: bool) -> Purpose {
 fn made(matrix: &dyn Matrix, wanted: Wanted, symmetric: bool, members: usize) -> Result<Made> {
     let mut team = Team::new(members)?;
     match matrix.any() {
-        AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), &mut team),
-        AnyCsr::Wide(a) => make(a, &wanted, &purpose(symmetric), &mut team),
+        AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), Kept::default(), &mut team),
+        AnyCsr::Wide(a) => make(a, &wanted, &purpose(symmetric), Kept::default(), &mut team),
     }
 }
 

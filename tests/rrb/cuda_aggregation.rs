@@ -1,0 +1,188 @@
+//! `cycle=aggregation` on a device: another program's counts (tests/golden/README.md), what else is to be solved with
+//! it, and solves that go over to it.
+
+use crate::common::dense::Dense;
+use crate::common::problems::hard::{self, System};
+use crate::common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot, without_mean};
+use crate::common::{Solver, bits, dot, key, max_abs, max_difference, norm2, status};
+use flate2::read::GzDecoder;
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::PathBuf;
+
+const AGGREGATION: &str = "backend=cuda cycle=aggregation";
+const IN_USE: i64 = 4;
+
+fn golden(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests/golden", name].iter().collect()
+}
+
+fn systems(size: &str) -> Vec<System> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(golden(&format!("hard/{size}.gz"))).unwrap();
+    GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+    hard::read(&bytes).unwrap()
+}
+
+fn relative_residual(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
+    norm2(&a.residual(b, x)) / norm2(b)
+}
+
+/// At most one iteration more than that program, which goes on to 128 rows where the inverse takes over from 1024 here;
+/// the same bits every time.
+pub fn aggregation_of_hard_systems() {
+    let table = std::fs::read_to_string(golden("aggregation.csv")).unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split(',').collect::<Vec<&str>>());
+    let golden: HashMap<_, i64> = rows
+        .filter(|row| row[6] == "gpu" && row[7] == "1e-06")
+        .map(|row| ((row[1].to_owned(), format!("{}x{}", row[2], row[3])), row[8].parse().unwrap()))
+        .collect();
+    for size in ["64x64", "100x77"] {
+        for System { name, a, b, .. } in systems(size) {
+            let expected = golden[&(name.clone(), size.to_owned())];
+            let solver = Solver::of(&a, AGGREGATION);
+            let (x, result) = solver.solve_from_zero(&b);
+            assert_eq!((result, solver.int(key::INFO_CYCLE)), (status::OK, IN_USE), "{name} {size}");
+            let count = solver.int(key::INFO_ITERATIONS);
+            assert!(count <= expected + 1, "{name} {size}: {count} for {expected}");
+            assert!(relative_residual(&a, &b, &x) <= 1e-6, "{name} {size}");
+            if name == "lakes" {
+                assert_eq!(bits(&solver.solve_from_zero(&b).0), bits(&x));
+            }
+        }
+    }
+}
+
+/// Five and nine points, one node and lines of them, against an exact solution; also where several levels follow.
+pub fn aggregation_of_awkward_sizes() {
+    let small = [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 5), (3, 3), (5, 2), (17, 1), (1, 17), (17, 3), (16, 16)];
+    for (nx, ny) in small {
+        for nine in [false, true] {
+            let a = random_m_matrix(nx, ny, nine, 7);
+            let b = random_rhs(a.len(), 11);
+            let exact = Dense::from_stencil(&a).solve(&b);
+            for block in [8, 64] {
+                let options = format!("{AGGREGATION} compute_block={block} rel_tol=1e-12 precision=f64");
+                let (x, result) = Solver::of(&a, &options).solve_from_zero(&b);
+                assert_eq!(result, status::OK, "{nx} x {ny}, {nine}");
+                assert!(max_difference(&x, &exact) <= 1e-10 * max_abs(&exact), "{nx} x {ny}, {nine}");
+            }
+        }
+    }
+    for (name, a, most) in [
+        ("a line", random_m_matrix(1, 5000, false, 3), 20),
+        ("a strip", random_m_matrix(3000, 3, true, 3), 20),
+        ("nine points", random_m_matrix(65, 64, true, 3), 20),
+        ("positive couplings", rot(63, 64, 0.05, 30.0), 90),
+        ("anisotropy", aniso(64, 1000.0), 20),
+    ] {
+        let b = random_rhs(a.len(), 9);
+        let solver = Solver::of(&a, AGGREGATION);
+        let (x, result) = solver.solve_from_zero(&b);
+        assert_eq!(result, status::OK, "{name}");
+        assert!(relative_residual(&a, &b, &x) <= 1e-6, "{name}");
+        assert!(solver.iterations() <= most, "{name}: {}", solver.iterations());
+    }
+}
+
+/// Singular systems, with one basin and several.
+pub fn aggregation_of_closed_basins() {
+    let mut basins = neumann_var(81, 70);
+    let sums = basins.residual(&vec![0.0; basins.len()], &vec![-1.0; basins.len()]);
+    (0..70).for_each(|j| basins.east[j * 81 + 40] = 0.0);
+    (0..81).for_each(|i| basins.north[30 * 81 + i] = 0.0);
+    basins.set_row_sums(|p| sums[p]);
+    for (name, a, singular) in [("one", neumann_var(90, 81), 1), ("four", basins, 4)] {
+        // In the range of A.
+        let b = a.multiply(&random_rhs(a.len(), 5));
+        for precision in ["f32", "f64"] {
+            let solver = Solver::of(&a, &format!("{AGGREGATION} precision={precision}"));
+            let (x, result) = solver.solve_from_zero(&b);
+            assert_eq!((result, solver.int(key::INFO_SINGULAR_COMPONENTS)), (status::OK, singular), "{name}");
+            assert!(relative_residual(&a, &b, &x) <= 1e-6, "{name}");
+            assert!(solver.iterations() <= 20, "{name} {precision}: {}", solver.iterations());
+        }
+    }
+}
+
+/// M is a fixed matrix: linear, symmetric and positive to the rounding of the cycle.
+pub fn aggregation_applied() {
+    for (name, a, singular) in [
+        ("five points", random_m_matrix(65, 64, false, 3), false),
+        ("nine points", random_m_matrix(40, 33, true, 3), false),
+        ("closed", neumann_var(65, 33), true),
+    ] {
+        for (precision, rounding) in [("f64", 1e-12), ("f32", 1e-4)] {
+            let solver = Solver::of(&a, &format!("{AGGREGATION} precision={precision}"));
+            let vector = |seed: u64| {
+                let v = random_rhs(a.len(), seed);
+                if singular { without_mean(v) } else { v }
+            };
+            let (u, v) = (vector(1), vector(2));
+            let (mu, mv) = (solver.apply(&u), solver.apply(&v));
+            let both: Vec<f64> = u.iter().zip(&v).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
+            let sum: Vec<f64> = mu.iter().zip(&mv).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
+            assert!(max_difference(&solver.apply(&both), &sum) <= rounding * max_abs(&sum), "{name} {precision}");
+            let energy = (dot(&u, &mu) * dot(&v, &mv)).sqrt();
+            assert!((dot(&u, &mv) - dot(&v, &mu)).abs() <= rounding * energy, "{name} {precision}");
+            assert!(dot(&u, &mu) > 0.0 && dot(&v, &mv) > 0.0);
+        }
+    }
+}
+
+/// One handle, from matrix to matrix and from cycle to cycle; matrices that are not definite are told as on the CPU.
+pub fn aggregation_again() {
+    let (a, other) = (random_m_matrix(90, 70, false, 1), random_m_matrix(90, 70, true, 2));
+    let b = random_rhs(a.len(), 3);
+    let fresh = |a: &Stencil| bits(&Solver::of(a, AGGREGATION).solve_from_zero(&b).0);
+    let solver = Solver::of(&a, AGGREGATION);
+    for _ in 0..2 {
+        assert_eq!(bits(&solver.solve_from_zero(&b).0), fresh(&a));
+        solver.factorize(&other).unwrap();
+        assert_eq!(bits(&solver.solve_from_zero(&b).0), fresh(&other));
+        solver.options("cycle=v").unwrap();
+        solver.factorize(&a).unwrap();
+        assert_eq!(solver.int(key::INFO_CYCLE), 1);
+        solver.options("cycle=aggregation").unwrap();
+        solver.factorize(&a).unwrap();
+        assert_eq!(solver.int(key::INFO_CYCLE), IN_USE);
+    }
+    for nine in [false, true] {
+        let mut indefinite = if nine { random_m_matrix(40, 40, true, 3) } else { poisson(40, 40) };
+        indefinite.center[810] *= 0.1;
+        let failures = ["cpu", "cuda"].map(|backend| {
+            Solver::new(40, 40, &format!("backend={backend} cycle=aggregation")).factorize(&indefinite).err()
+        });
+        let [host, device] = failures.map(|failure| failure.map(|failure| (failure.status, failure.sentence)));
+        assert_eq!(host.as_ref().map(|host| host.0), device.as_ref().map(|device| device.0), "{host:?} {device:?}");
+        assert!(nine || host.is_some_and(|(status, _)| status == status::MATRIX));
+    }
+}
+
+/// Solves that are slow go over to aggregation, from fused stages and from plain ones, and the matrices after them are
+/// factorized with it; not where memory for it is refused.
+pub fn aggregation_once_slow() {
+    let hard = systems("64x64").into_iter().find(|system| system.name == "land30").unwrap();
+    let mut closed = hard.a.clone();
+    closed.set_row_sums(|_| 0.0);
+    closed.center.iter_mut().filter(|center| **center == 0.0).for_each(|center| *center = 1.0);
+    let in_range = closed.multiply(&random_rhs(closed.len(), 3));
+    for (name, a, b) in [("land", &hard.a, &hard.b), ("closed", &closed, &in_range)] {
+        for options in ["", "fusion=off precision=f64"] {
+            let solver = Solver::of(a, &format!("backend=cuda max_iter=3000 {options}"));
+            let (x, result) = solver.solve_from_zero(b);
+            assert_eq!((result, solver.int(key::INFO_CYCLE)), (status::OK, IN_USE), "{name} {options}");
+            assert!(relative_residual(a, b, &x) <= 1e-6, "{name} {options}");
+            assert!((33..=150).contains(&solver.iterations()), "{name} {options}: {}", solver.iterations());
+            solver.factorize(a).unwrap();
+            assert_eq!(solver.int(key::INFO_CYCLE), IN_USE);
+            let (x, result) = solver.solve_from_zero(b);
+            assert!(result == status::OK && solver.iterations() <= 25, "{name} {options}");
+            assert!(relative_residual(a, b, &x) <= 1e-6, "{name} {options}");
+            solver.options("switch_memory=0 max_iter=50").unwrap();
+            solver.factorize(a).unwrap();
+            solver.solve_from_zero(b);
+            assert_ne!(solver.int(key::INFO_CYCLE), IN_USE, "{name} {options}");
+        }
+    }
+}
