@@ -209,7 +209,8 @@
 #define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonals of M */
 #define RRB_INFO_GRIDS                  1106  /* r1/r2/b1/b2 grids in use */
 #define RRB_INFO_AGGREGATES_KEPT        1108  /* of cycle=aggregation or amg: aggregates of all levels that the last
-                                                 factorize kept; 0: they are new (also dpcg_, sparse_) */
+                                                 factorize kept; 0: they are new (on a device always) (also dpcg_,
+                                                 sparse_) */
 #define RRB_INFO_BLOCK_SOLVER           1200  /* the one in use */
 #define RRB_INFO_BLOCK_INVERSES         1201  /* different blocks whose inverses are held */
 #define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
@@ -650,10 +651,10 @@ rrb_status rrb_factorize(rrb_handle *h,
  * turns out slow (`norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on, on a device the 32nd, a
  * solve may go over to aggregation, where that promises less work, once as long as the options of the choice hold,
  * with about 150 bytes a point (400 with 9 points; 400 and 800 on a device) while it is made, if that is at most
- * `switch_memory`. On a device, pageable arrays
- * of the host get buffers and threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to
- * 122 bytes of memory traffic per unknown with 5 points and fused stages (docs/performance.md has the counts), two
- * waits for all threads and two per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
+ * `switch_memory`. On a device, pageable arrays of the host get buffers and threads with the first solve that has them
+ * (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per unknown with 5 points and fused stages
+ * (docs/performance.md has the counts), two waits for all threads and two per shared grid, more with recursion.
+ * Source: report 16-06, algorithms 1 and 3.
  *
  * Required:
  * `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.

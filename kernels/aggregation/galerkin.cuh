@@ -100,8 +100,7 @@ __device__ inline void make_room(const GalerkinArgs &g) {
 }
 
 // P' S P: sums of couplings and of excess; couplings to what is in no aggregate are excess of those who have them. A
-// warp a row. The sums have the order of the nodes of an aggregate
-// and of their columns. `coarse.first` is there.
+// warp a row. The sums have the order of the nodes of an aggregate and of their columns. `coarse.first` is there.
 constexpr int MOST_TOGETHER = 64;
 struct Summed {
     uint32_t to;
@@ -238,37 +237,34 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
 // changes. One block, with no more rows than MOST_PINNED.
 constexpr uint32_t MOST_PINNED = 1024;
 __device__ inline void leave_out(const SpreadArgs &s) {
+    // A thread a row.
     __shared__ uint32_t least[MOST_PINNED];
     __shared__ unsigned regular[MOST_PINNED], changed;
-    const uint32_t n = s.c.rows;
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+    const uint32_t n = s.c.rows, i = threadIdx.x;
+    if (i < n) {
         least[i] = i;
         regular[i] = 0;
     }
     do {
         __syncthreads();
-        if (threadIdx.x == 0) changed = 0;
+        if (i == 0) changed = 0;
+        uint32_t seen = i < n ? least[least[i]] : 0;
+        for (uint32_t k = 0; i < n && k < s.c.length[i]; ++k)
+            if (s.c.a[s.c.first[i] + k] != 0.0) seen = min(seen, least[s.c.col[s.c.first[i] + k]]);
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-            uint32_t seen = least[least[i]];
-            for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) seen = min(seen, least[s.c.col[k]]);
-            if (seen >= least[i]) continue;
-            // Others may read the old number, or this one.
+        if (i < n && seen < least[i]) {
             least[i] = seen;
-            changed = 1;
+            atomicOr(&changed, 1u);
         }
         __syncthreads();
     } while (changed);
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        if (s.c.excess[i] != 0.0) atomicOr(&regular[least[i]], 1u);
+    if (i < n && s.c.excess[i] != 0.0) atomicOr(&regular[least[i]], 1u);
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-        if (least[i] != i || regular[i]) continue;
-        s.to[uint64_t(i) * n + i] = 0.0;
-        for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) {
-            const uint64_t j = s.c.col[k];
-            s.to[uint64_t(i) * n + j] = s.to[j * n + i] = 0.0;
-        }
+    if (i >= n || least[i] != i || regular[i]) return;
+    s.to[uint64_t(i) * n + i] = 0.0;
+    for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) {
+        const uint64_t j = s.c.col[k];
+        s.to[uint64_t(i) * n + j] = s.to[j * n + i] = 0.0;
     }
 }
 

@@ -50,7 +50,7 @@ __device__ inline void set_free(const PairArgs &p) {
         double sum = 0.0;
         for (uint32_t k = c.first[i] + lane; k < c.first[i] + c.length[i]; k += LANES) {
             sum += fabs(c.a[k]);
-            p.struck[k] = 0;
+            if (is) p.struck[k] = 0;
         }
         sum = lane_sum(sum);
         if (!is || lane != 0) return;
@@ -181,7 +181,8 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
 }
 
 // Nodes that point at each other match; in later passes, of N nodes at most, if their union is good, or their coupling
-// is struck. The thread of the lower node writes for both: what it writes nobody else reads here.
+// is struck. The thread of the lower node writes for both; that of the higher one returns, whether it sees its partner
+// or not.
 template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {

@@ -249,8 +249,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
    ! r1/r2/b1/b2 grids in use
    integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
-   ! of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (also dpcg_,
-   ! sparse_)
+   ! of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (on a device
+   ! always) (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t

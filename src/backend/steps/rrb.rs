@@ -61,10 +61,17 @@ pub struct Setup {
 const BYTES_OF_AGGREGATION: [usize; 2] = [150, 400];
 const BYTES_ON_DEVICE: [usize; 2] = [400, 800];
 
+/// And an entry of the inverse there, of so many unknowns at most.
+const BYTES_OF_INVERSE: usize = 24;
+const INVERTED_ON_DEVICE: usize = 1024;
+
 /// Those of so many nodes.
 pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) -> usize {
-    let bytes = if on_device { BYTES_ON_DEVICE } else { BYTES_OF_AGGREGATION };
-    nodes.saturating_mul(bytes[usize::from(nine_points)])
+    let (bytes, inverted) = match on_device {
+        true => (BYTES_ON_DEVICE, nodes.min(INVERTED_ON_DEVICE)),
+        false => (BYTES_OF_AGGREGATION, 0),
+    };
+    nodes.saturating_mul(bytes[usize::from(nine_points)]).saturating_add(BYTES_OF_INVERSE * inverted * inverted)
 }
 
 /// What aggregation costs a backend, in iterations with the V-cycle in fused stages.

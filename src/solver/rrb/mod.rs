@@ -145,7 +145,12 @@ impl Rrb {
         let asked = Asked::of(options);
         let look = look(options, self.machine.threads);
         // The next matrix of a simulation is mostly of the same kind: it is read once.
-        let hope = self.last.take().filter(|last| self.doubts == 0 && (last.asked, last.look) == (asked, look));
+        // Not where a solve has gone over to aggregation since.
+        let is_hoped = |last: &Last| {
+            let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
+            self.doubts == 0 && (last.asked, last.look) == (asked, look) && !goes_over
+        };
+        let hope = self.last.take().filter(is_hoped);
         self.doubts = self.doubts.saturating_sub(1);
         let again = match hope {
             Some(last) if self.backend.factorize_again(a, &look, &last.setup, &mut self.inspection)? => {

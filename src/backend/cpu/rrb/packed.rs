@@ -190,7 +190,8 @@ impl<F: Format> Packed<F> {
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
         // Its memory first.
-        self.kept = self.aggregated.take().map(Aggregated::into_kept).unwrap_or_default();
+        let before = self.aggregated.take().filter(|_| self.shape.aggregates);
+        self.kept = before.map(Aggregated::into_kept).unwrap_or_default();
         self.zero_row_sum = setup.zero_row_sum;
         *self.may_aggregate.get_mut().unwrap_or_else(PoisonError::into_inner) = match setup.aggregation {
             Aggregation::IfSlow(storage) => Some(storage),

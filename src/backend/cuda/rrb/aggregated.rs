@@ -10,8 +10,17 @@ use crate::backend::steps::rrb::{CostOfAggregation, refused_pivot};
 use crate::error::{Error, Result};
 use crate::runtime::number::power_of_two_below;
 
-/// Measured with bf16 on 512 x 512 and 2047 x 2047 (an H200); 17 iterations for 1e-6.
-pub const COST: CostOfAggregation = CostOfAggregation { setup: 80.0, iteration: 8.0, contraction: 0.45, unfused: 1.5 };
+/// Measured with bf16 on 512 x 512, where launches count, and on 2047 x 2047, where bytes do (an H200); 17 iterations for
+/// 1e-6.
+const COST: CostOfAggregation = CostOfAggregation { setup: 60.0, iteration: 6.0, contraction: 0.45, unfused: 1.5 };
+const COST_OF_LARGE: CostOfAggregation = CostOfAggregation { setup: 90.0, iteration: 12.0, ..COST };
+/// Nodes of a grid that is a large one.
+const LARGE: usize = 1 << 19;
+
+/// That on so many nodes.
+pub fn cost_on(nodes: usize) -> &'static CostOfAggregation {
+    if nodes < LARGE { &COST } else { &COST_OF_LARGE }
+}
 
 /// Passes of pairs: aggregates of four nodes.
 const RULES: Rules = Rules::passes(2);

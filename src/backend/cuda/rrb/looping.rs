@@ -3,10 +3,10 @@
 //! (kernels/common/scalars.cuh, `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of
 //! the last iterations is read when the loop ends or pauses.
 
-use super::aggregated::COST;
+use super::aggregated::cost_on;
 use super::packed::{Packed, Recorded, Remainder};
 use super::program::Part;
-use super::run::{Ended, Run, Stage, Way};
+use super::run::{Ended, PATIENCE, Run, Stage, Way};
 use super::source::Source;
 use crate::backend::cuda::driver::{Device, Loop};
 use crate::backend::cuda::launch;
@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// early.
 const BODIES: [usize; 4] = [4, 5, 6, 7];
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
+
+/// A loop pauses where a body of the plain steps ends: those after a pause spend q.
+const _: () = assert!(PATIENCE % BODIES[0] as i64 == 0 && MONITOR_LAG % BODIES[0] as i64 == 0 && RING % BODIES[0] == 0);
 
 /// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body
 /// that find the loop over (measured on an H200, docs/performance-gpu.md).
@@ -79,25 +82,29 @@ impl Run<'_> {
     /// Iterations between two looks of the host.
     pub fn lag(&self) -> i64 {
         let most = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
-        if self.k.may_aggregate { most.min(self.patience) } else { most }
+        if self.k.may_aggregate { most.min(self.patience - self.looped) } else { most }
     }
 
-    /// Whether to go over to aggregation pays, where a loop has paused. The next look comes after as many iterations as
-    /// there were.
+    /// Whether to go over to aggregation pays, where a loop has paused after as many iterations as were to tell. The next
+    /// look comes when their number has doubled, whatever else has the host look.
     fn is_slow(&mut self, test: &LoopTest, end: &LoopEnd) -> bool {
+        let iterations = end.iterations - test.iterations;
+        if (iterations as i64) < self.patience {
+            return false;
+        }
+        self.patience *= 2;
         if !self.k.may_aggregate || test.preconditioned {
             return false;
         }
-        let iterations = end.iterations - test.iterations;
-        self.patience = iterations as i64;
         let course = Course { iterations, first: test.first, norm: end.norm, threshold: test.threshold };
         self.pays(&course)
     }
 
     pub fn pays(&self, course: &Course) -> bool {
-        let own = if self.k.fused() { 1.0 } else { COST.unfused };
+        let cost = cost_on(self.k.shape.source.grid.nodes());
+        let own = if self.k.fused() { 1.0 } else { cost.unfused };
         let cycle = Cycle { kind: Some(self.k.recursion.kind), ..self.k.shape.cycle };
-        COST.pays(course, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
+        cost.pays(course, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
     }
 
     /// The loop can be launched without the host going round.
@@ -138,6 +145,7 @@ impl Run<'_> {
         let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
         let ends = self.end_args(self.scale, How::Loop, safe);
         let mut end = not_ended(test);
+        self.looped = 0;
         loop {
             if !std::mem::take(&mut begun) {
                 self.send_limits()?;
@@ -146,6 +154,7 @@ impl Run<'_> {
             self.end_loop(test, &ends)?;
             self.fetch_steps()?;
             tell(&self.k.scalars, self.observer, test, &mut end);
+            self.looped = (end.iterations - test.iterations) as i64;
             let paused = self.k.scalars.code == code::PAUSED;
             if paused && !end.stopped {
                 if self.is_slow(test, &end) {

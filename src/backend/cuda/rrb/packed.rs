@@ -575,7 +575,7 @@ impl Packed {
 
     /// The cycle in use is recursive, and was chosen, not asked for.
     pub fn chose_recursion(&self) -> bool {
-        self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V
+        self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.levels_are_m()
     }
 
     /// The format of M, for the factorization.

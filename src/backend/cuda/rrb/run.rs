@@ -43,12 +43,13 @@ pub struct Run<'a> {
     pub criterion: Option<Criterion>,
     /// The caller has an iterate, which another may not be better than.
     pub stored: bool,
-    /// Iterations until the host looks whether a loop is slow.
+    /// Iterations of a loop after which the host looks whether it is slow, and those that it has done.
     pub patience: i64,
+    pub looped: i64,
 }
 
 /// The first of them. A pause takes as long as one or two iterations.
-const PATIENCE: i64 = 32;
+pub const PATIENCE: i64 = 32;
 
 /// How much is done in bulk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +166,7 @@ impl<'a> Run<'a> {
             criterion: None,
             stored: false,
             patience: PATIENCE,
+            looped: 0,
         })
     }
 
@@ -348,9 +350,10 @@ impl PcgSteps for Run<'_> {
         // The fused stages have r of b1 in two places by turns.
         let parity = self.k.scalars_at + offset_of!(Scalars, parity) as u64;
         let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
-        // Where it cannot be made the solve goes on as it is, unless the device itself has failed.
+        // Where it cannot be made the solve goes on as it is, unless the device itself has failed. M may be definite where
+        // S1 is not.
         let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
-            Err(Error::Memory(_) | Error::Unsupported(_)) => Ok(false),
+            Err(Error::Memory(_) | Error::Unsupported(_) | Error::Matrix { .. }) => Ok(false),
             other => other.map(|()| true),
         });
         if made == Some(true) {

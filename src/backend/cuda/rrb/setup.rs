@@ -329,20 +329,19 @@ impl Packed {
         rules: &Rules,
         components: &Components,
     ) -> Result<()> {
-        let a = source;
         if self.shape.schur {
-            self.eliminate_first(stream, a, rules)?;
+            self.eliminate_first(stream, source, rules)?;
         }
         self.scalars.per_unit = 1.0;
         stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
-        stream.fetch_start(&mut a.findings, a.findings_at, size_of::<Findings>())?;
+        stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;
-        if a.findings.bad_pivot != u64::MAX {
-            return Err(self.bad_pivot(stream, a.findings.bad_pivot, a.shape.grid.nx)?);
+        if source.findings.bad_pivot != u64::MAX {
+            return Err(self.bad_pivot(stream, source.findings.bad_pivot, source.shape.grid.nx)?);
         }
         self.clear_transient(stream)?;
         self.project(stream, components)?;
-        self.make_aggregated(stream, a)?;
+        self.make_aggregated(stream, source)?;
         // A solve may come on another stream.
         stream.wait()
     }
@@ -470,6 +469,8 @@ impl Packed {
     /// The means of singular components.
     fn project(&mut self, stream: &Stream, components: &Components) -> Result<()> {
         if self.projects(components) {
+            // What is recorded has the places of the means before.
+            self.recorded = None;
             let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
             self.projection = Projection::default();
             self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
