@@ -27,7 +27,8 @@ const BODIES: [usize; 4] = [4, 5, 6, 7];
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 
 /// A loop pauses where a body of the plain steps ends: those after a pause spend q.
-const _: () = assert!(PATIENCE % BODIES[0] as i64 == 0 && MONITOR_LAG % BODIES[0] as i64 == 0 && RING % BODIES[0] == 0);
+const _: () =
+    assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
 
 /// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body
 /// that find the loop over (measured on an H200, docs/performance-gpu.md).
@@ -85,8 +86,8 @@ impl Run<'_> {
         if self.k.may_aggregate { most.min(self.patience - self.looped) } else { most }
     }
 
-    /// Whether to go over to aggregation pays, where a loop has paused after as many iterations as were to tell. The next
-    /// look comes when their number has doubled, whatever else has the host look.
+    /// Whether to go over to aggregation pays, where a loop has paused after as many iterations as were to tell. The
+    /// next look comes when their number has doubled, whatever else has the host look.
     fn is_slow(&mut self, test: &LoopTest, end: &LoopEnd) -> bool {
         let iterations = end.iterations - test.iterations;
         if (iterations as i64) < self.patience {

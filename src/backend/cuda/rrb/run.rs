@@ -350,8 +350,8 @@ impl PcgSteps for Run<'_> {
         // The fused stages have r of b1 in two places by turns.
         let parity = self.k.scalars_at + offset_of!(Scalars, parity) as u64;
         let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
-        // Where it cannot be made the solve goes on as it is, unless the device itself has failed. M may be definite where
-        // S1 is not.
+        // Where it cannot be made the solve goes on as it is, unless the device itself has failed. M may be definite
+        // where S1 is not.
         let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
             Err(Error::Memory(_) | Error::Unsupported(_) | Error::Matrix { .. }) => Ok(false),
             other => other.map(|()| true),
