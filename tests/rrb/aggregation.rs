@@ -3,31 +3,20 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "hard_systems.rs"]
+mod hard_systems;
 
 use common::dense::Dense;
-use common::problems::hard::{self, System};
+use common::problems::hard::System;
 use common::problems::{
     Stencil, aniso, fe_aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot, without_mean,
 };
 use common::*;
-use flate2::read::GzDecoder;
+use hard_systems::{check_fixed_matrix, relative_residual, systems};
 use std::ffi::{CStr, c_char, c_void};
-use std::io::Read;
-use std::path::PathBuf;
 
 const AGGREGATION: &str = "backend=cpu cycle=aggregation";
 const AGGREGATION_IN_USE: i64 = 4;
-
-fn systems(size: &str) -> Vec<System> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/golden/hard", &format!("{size}.gz")].iter().collect();
-    let mut bytes = Vec::new();
-    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_end(&mut bytes).unwrap();
-    hard::read(&bytes).unwrap()
-}
-
-fn relative_residual(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
-    norm2(&a.residual(b, x)) / norm2(b)
-}
 
 /// Every system in at most 25 iterations to 1e-6 (16 at most are taken here), the same bits by any team, in both
 /// precisions.
@@ -110,32 +99,9 @@ fn nine_points() {
     }
 }
 
-/// `rrb_apply` takes a matrix: linear, symmetric and positive to the rounding of the cycle, and no solve changes it.
 #[test]
 fn a_fixed_matrix_to_apply() {
-    for (name, a, singular) in [
-        ("five points", random_m_matrix(65, 64, false, 3), false),
-        ("nine points", random_m_matrix(40, 33, true, 3), false),
-        ("closed", neumann_var(65, 33), true),
-    ] {
-        for (precision, rounding) in [("f64", 1e-12), ("f32", 1e-4)] {
-            let solver = Solver::of(&a, &format!("{AGGREGATION} precision={precision}"));
-            let vector = |seed: u64| {
-                let v = random_rhs(a.len(), seed);
-                if singular { without_mean(v) } else { v }
-            };
-            let (u, v) = (vector(1), vector(2));
-            let (mu, mv) = (solver.apply(&u), solver.apply(&v));
-            let both: Vec<f64> = u.iter().zip(&v).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
-            let sum: Vec<f64> = mu.iter().zip(&mv).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
-            assert!(max_difference(&solver.apply(&both), &sum) <= rounding * max_abs(&sum), "{name} {precision}");
-            let energy = (dot(&u, &mu) * dot(&v, &mv)).sqrt();
-            assert!((dot(&u, &mv) - dot(&v, &mu)).abs() <= rounding * energy, "{name} {precision}");
-            assert!(dot(&u, &mu) > 0.0 && dot(&v, &mv) > 0.0);
-            solver.solve_from_zero(&v);
-            assert_eq!(bits(&solver.apply(&u)), bits(&mu), "{name} {precision}");
-        }
-    }
+    check_fixed_matrix(AGGREGATION);
 }
 
 /// A closed basin that hardly leaks, from nothing to 1e-6 of a center: counts do not grow, though the sweeps are in

@@ -7,6 +7,8 @@ mod aggregation;
 mod common;
 #[path = "../common/device.rs"]
 mod device;
+#[path = "hard_systems.rs"]
+mod hard_systems;
 #[path = "cuda_loops.rs"]
 mod loops;
 

@@ -2,31 +2,14 @@
 //! it, and solves that go over to it.
 
 use crate::common::dense::Dense;
-use crate::common::problems::hard::{self, System};
-use crate::common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot, without_mean};
-use crate::common::{Solver, bits, dot, key, max_abs, max_difference, norm2, status};
-use flate2::read::GzDecoder;
+use crate::common::problems::hard::System;
+use crate::common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot};
+use crate::common::{Solver, bits, key, max_abs, max_difference, status};
+use crate::hard_systems::{check_fixed_matrix, golden, relative_residual, systems};
 use std::collections::HashMap;
-use std::io::Read;
-use std::path::PathBuf;
 
 const AGGREGATION: &str = "backend=cuda cycle=aggregation";
 const IN_USE: i64 = 4;
-
-fn golden(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/golden", name].iter().collect()
-}
-
-fn systems(size: &str) -> Vec<System> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(golden(&format!("hard/{size}.gz"))).unwrap();
-    GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
-    hard::read(&bytes).unwrap()
-}
-
-fn relative_residual(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
-    norm2(&a.residual(b, x)) / norm2(b)
-}
 
 /// At most one iteration more than that program, which goes on to 128 rows where the inverse takes over from 1024 here;
 /// the same bits every time.
@@ -105,29 +88,8 @@ pub fn aggregation_of_closed_basins() {
     }
 }
 
-/// M is a fixed matrix: linear, symmetric and positive to the rounding of the cycle.
 pub fn aggregation_applied() {
-    for (name, a, singular) in [
-        ("five points", random_m_matrix(65, 64, false, 3), false),
-        ("nine points", random_m_matrix(40, 33, true, 3), false),
-        ("closed", neumann_var(65, 33), true),
-    ] {
-        for (precision, rounding) in [("f64", 1e-12), ("f32", 1e-4)] {
-            let solver = Solver::of(&a, &format!("{AGGREGATION} precision={precision}"));
-            let vector = |seed: u64| {
-                let v = random_rhs(a.len(), seed);
-                if singular { without_mean(v) } else { v }
-            };
-            let (u, v) = (vector(1), vector(2));
-            let (mu, mv) = (solver.apply(&u), solver.apply(&v));
-            let both: Vec<f64> = u.iter().zip(&v).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
-            let sum: Vec<f64> = mu.iter().zip(&mv).map(|(u, v)| 3.0 * u - 2.0 * v).collect();
-            assert!(max_difference(&solver.apply(&both), &sum) <= rounding * max_abs(&sum), "{name} {precision}");
-            let energy = (dot(&u, &mu) * dot(&v, &mv)).sqrt();
-            assert!((dot(&u, &mv) - dot(&v, &mu)).abs() <= rounding * energy, "{name} {precision}");
-            assert!(dot(&u, &mu) > 0.0 && dot(&v, &mv) > 0.0);
-        }
-    }
+    check_fixed_matrix(AGGREGATION);
 }
 
 /// One handle, from matrix to matrix and from cycle to cycle; matrices that are not definite are told as on the CPU.

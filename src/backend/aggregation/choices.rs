@@ -22,3 +22,26 @@ impl Choices {
         k <= self.levels || rows >= self.rows
     }
 }
+
+/// Bounds of the eigenvalues of B A on every level. Below `HIGH` = 1 + 1 / T2((HIGH + LOW) / (HIGH - LOW)) they stay
+/// there, whatever those of the coarser level below `HIGH` are, and B is definite, since smoothing contracts in the
+/// norm of A; `LOW` is what the bound of mu leaves, with room.
+const LOW: f64 = 0.3;
+const HIGH: f64 = 1.225;
+
+/// AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`], with c = B r, d = B (r - `left` A c) and
+/// z = `first` c + `second` d.
+pub struct TwoSteps {
+    pub left: f64,
+    pub first: f64,
+    pub second: f64,
+}
+
+impl TwoSteps {
+    pub const CHOSEN: Self = {
+        let (t, h) = (0.5 * (LOW + HIGH), 0.5 * (HIGH - LOW));
+        let q = h / t;
+        let p = 1.0 / (2.0 / q - q);
+        Self { left: 1.0 / t, first: (1.0 + p * q) / t, second: 2.0 * p / h }
+    };
+}

@@ -15,7 +15,7 @@ mod quality;
 mod singular;
 
 pub use aggregates::Rules;
-pub use choices::Choices;
+pub use choices::{Choices, TwoSteps};
 pub use couplings::{Couplings, NONE, WHAT, members};
 pub use factor::Factor;
 pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_INVERTED};

@@ -63,7 +63,7 @@ const BYTES_ON_DEVICE: [usize; 2] = [400, 800];
 
 /// And an entry of the inverse there, of so many unknowns at most.
 const BYTES_OF_INVERSE: usize = 24;
-const INVERTED_ON_DEVICE: usize = 1024;
+pub const INVERTED_ON_DEVICE: usize = 1024;
 
 /// Those of so many nodes.
 pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) -> usize {

@@ -5,7 +5,7 @@
 
 use super::level::{CHUNK, Level, Run, Visits, Way};
 use crate::backend::aggregation::{
-    Choices, Couplings, Factor, Hierarchy, Kept, MOST_INVERTED, Means, Ordered, WHAT, nearly_none,
+    Choices, Couplings, Factor, Hierarchy, Kept, MOST_INVERTED, Means, Ordered, TwoSteps, WHAT, nearly_none,
 };
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::{Real, power_of_two_below};
@@ -21,12 +21,6 @@ const ENOUGH: f64 = 0.25;
 const SMALL: usize = 1000;
 /// Below this many rows a level and those below it are left to member 0: barriers cost more than the work.
 const WORTH_A_TEAM: usize = 4096;
-
-/// Bounds of the eigenvalues of B A on every level. Below `HIGH` = 1 + 1 / T2((HIGH + LOW) / (HIGH - LOW)) they stay
-/// there, whatever those of the coarser level below `HIGH` are, and B is definite, since smoothing contracts in the
-/// norm of A; `LOW` is what the bound of mu leaves, with room.
-const LOW: f64 = 0.3;
-const HIGH: f64 = 1.225;
 
 /// What ends the levels.
 enum Last<V> {
@@ -219,18 +213,15 @@ impl<V: Real + Number> Cycle<V> {
         own.combine(&run.me, first - gamma * second / rho, second);
     }
 
-    /// AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`], with c = B r and d = B (r - A c / t).
+    /// AMLI: two Chebyshev steps.
     fn solve_by_bounds(&self, k: usize, run: &mut Run) {
-        let own = &self.levels[k];
-        let (t, h) = (0.5 * (LOW + HIGH), 0.5 * (HIGH - LOW));
-        let q = h / t;
-        let p = 1.0 / (2.0 / q - q);
+        let (own, TwoSteps { left, first, second }) = (&self.levels[k], TwoSteps::CHOSEN);
         self.cycle(k, run, &own.c);
         own.multiply(run, &own.c);
-        own.subtract(run, 1.0 / t);
+        own.subtract(run, left);
         own.remove_means(&run.me);
         self.cycle(k, run, &own.z);
-        own.combine(&run.me, (1.0 + p * q) / t, 2.0 * p / h);
+        own.combine(&run.me, first, second);
     }
 
     pub fn bytes(&self) -> usize {

@@ -19,7 +19,7 @@ const ROUNDS: usize = 4;
 /// A level at most this part of the one before is worth its cycle.
 const WORTH: f64 = 0.9;
 /// Rows that are inverted, not aggregated: a product with so many is one launch, as each step on a level is.
-const COARSEST: u32 = MOST_PINNED;
+pub const COARSEST: u32 = MOST_PINNED;
 /// Below the first level, rows of which aggregates of eight nodes leave few enough to be inverted, and those of four do
 /// not: one level for two, and fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;

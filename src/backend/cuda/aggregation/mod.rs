@@ -4,18 +4,15 @@
 
 mod making;
 
-pub use making::{Making, Shape};
+pub use making::{COARSEST, Making, Shape};
 
 use super::driver::{Memory, Stream};
 use super::launch::Address;
 use super::launch::aggregation::{
     AscendArgs, CoarsestArgs, DescendArgs, Level, SubtractArgs, ascend, descend, solve_coarsest, subtract,
 };
+use crate::backend::aggregation::TwoSteps;
 use crate::error::Result;
-
-/// Bounds of the eigenvalues of B A on every level: kernels/aggregation/cycle.cuh.
-const LOW: f64 = 0.3;
-const HIGH: f64 = 1.225;
 
 /// The cycle of a matrix.
 pub struct Cycle {
@@ -93,11 +90,10 @@ impl Launched {
         if own.twice == 0 {
             return self.cycle(stream, k, own.z, None);
         }
-        // AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`], with c = B r and d = B (r - A c / t).
-        let (t, h) = (0.5 * (LOW + HIGH), 0.5 * (HIGH - LOW));
-        let p = 1.0 / (2.0 * t / h - h / t);
+        // AMLI.
+        let TwoSteps { left, first, second } = TwoSteps::CHOSEN;
         self.cycle(stream, k, own.c, None)?;
-        subtract(stream, self.single, &SubtractArgs { k: own, factor: 1.0 / t })?;
-        self.cycle(stream, k, own.z, Some(((1.0 + p * h / t) / t, 2.0 * p / h)))
+        subtract(stream, self.single, &SubtractArgs { k: own, factor: left })?;
+        self.cycle(stream, k, own.z, Some((first, second)))
     }
 }

@@ -1,12 +1,12 @@
 //! M by aggregation (`cuda/aggregation`), in place of the levels.
 
 use crate::backend::aggregation::{Rules, WHAT};
-use crate::backend::cuda::aggregation::{Cycle, Making, Shape};
+use crate::backend::cuda::aggregation::{COARSEST, Cycle, Making, Shape};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::aggregation::Level;
 use crate::backend::cuda::launch::{Address, CouplingsArgs, Geometry, Matrix, Numbers, RowsArgs};
-use crate::backend::steps::rrb::{CostOfAggregation, refused_pivot};
+use crate::backend::steps::rrb::{CostOfAggregation, INVERTED_ON_DEVICE, refused_pivot};
 use crate::error::{Error, Result};
 use crate::runtime::number::power_of_two_below;
 
@@ -21,6 +21,9 @@ const LARGE: usize = 1 << 19;
 pub fn cost_on(nodes: usize) -> &'static CostOfAggregation {
     if nodes < LARGE { &COST } else { &COST_OF_LARGE }
 }
+
+/// What memory is predicted by.
+const _: () = assert!(INVERTED_ON_DEVICE == COARSEST as usize);
 
 /// Passes of pairs: aggregates of four nodes.
 const RULES: Rules = Rules::passes(2);
