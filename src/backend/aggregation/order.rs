@@ -33,6 +33,14 @@ impl Ordered {
         }
     }
 
+    /// By the colours of the rows, where the caller knows fewer or more regular ones.
+    pub fn coloured<const N: usize>(colours: impl Iterator<Item = u32>) -> Result<Self> {
+        let colour = collected(colours, WHAT)?;
+        let mut sizes = [0; N];
+        colour.iter().for_each(|&of| sizes[of as usize] += 1);
+        Self::by_groups(&colour, sizes)
+    }
+
     /// As the rows lie, of a matrix that is not swept.
     pub fn unswept(rows: usize) -> Result<Self> {
         let all = || collected(0..rows as u32, WHAT);
@@ -80,7 +88,7 @@ impl Ordered {
     }
 
     /// Rows of a group in the order in which they lie.
-    fn by_groups(group: &[u32], sizes: Vec<usize>) -> Result<Self> {
+    fn by_groups(group: &[u32], sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut groups = collected([0].into_iter().chain(sizes), WHAT)?;
         crate::sparse::accumulate(&mut groups);
         let mut next = collected(groups.iter().copied(), WHAT)?;

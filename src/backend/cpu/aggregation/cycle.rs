@@ -44,13 +44,24 @@ pub struct Cycle<V: Number> {
 }
 
 impl<V: Real + Number> Cycle<V> {
-    /// Of a hierarchy whose aggregates the next matrix may keep.
-    pub fn keeping(hierarchy: Hierarchy, choices: &Choices, workers: &mut Workers) -> Result<Self> {
-        let cycle = Self::new(&hierarchy, choices, workers)?;
+    /// Of a hierarchy whose aggregates the next matrix may keep. `first`: the order of the rows on the first level,
+    /// where the caller knows it.
+    pub fn keeping(
+        hierarchy: Hierarchy,
+        choices: &Choices,
+        first: Option<Ordered>,
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let cycle = Self::new(&hierarchy, choices, first, workers)?;
         Ok(Self { kept: hierarchy.into_kept()?, ..cycle })
     }
 
-    pub fn new(hierarchy: &Hierarchy, choices: &Choices, workers: &mut Workers) -> Result<Self> {
+    pub fn new(
+        hierarchy: &Hierarchy,
+        choices: &Choices,
+        first: Option<Ordered>,
+        workers: &mut Workers,
+    ) -> Result<Self> {
         let coarsest = &hierarchy.coarsest;
         let is_exact = coarsest.rows() <= MOST_INVERTED;
         let matrices = collected(hierarchy.matrices(), WHAT)?;
@@ -64,7 +75,8 @@ impl<V: Real + Number> Cycle<V> {
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
         let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest, |_, _| least)?.is_some();
         let mut means = if may_be { Means::of(matrices[0], nearly_none)? } else { None };
-        let mut order = order_of(0)?;
+        let first = first.filter(|_| !(is_exact && matrices.len() == 1));
+        let mut order = first.map_or_else(|| order_of(0), Ok)?;
         let row = collected(order.row.iter().copied(), WHAT)?;
         let mut levels: Vec<Level<V>> = Vec::new();
         for (k, matrix) in matrices.iter().enumerate() {

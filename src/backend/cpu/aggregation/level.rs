@@ -193,7 +193,7 @@ impl<V: Real + Number> Level<V> {
         for (k, group) in self.groups.windows(2).enumerate() {
             let (slices, own) = self.share(me, k);
             // SAFETY: rows of this member, and rows of groups before the last barrier, which hold all that the slices
-            // have couplings with on that side (`rows::Group::side`).
+            // have couplings with on that side (`lines`).
             let (before, r, z) = unsafe {
                 let r = self.r.slice(own.start, own.len());
                 (Around::new(z.slice(0, group[0]), 0), r, z.slice_mut(own.start, own.len()))

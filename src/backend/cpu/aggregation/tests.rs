@@ -52,7 +52,7 @@ pub(in crate::backend::cpu) struct Applied<V: Number> {
 
 impl<V: Real + Number> Applied<V> {
     pub(in crate::backend::cpu) fn new(hierarchy: &Hierarchy, choices: &Choices, threads: usize) -> Self {
-        let cycle: Cycle<V> = Cycle::new(hierarchy, choices, &mut Workers::eager(threads)).unwrap();
+        let cycle: Cycle<V> = Cycle::new(hierarchy, choices, None, &mut Workers::eager(threads)).unwrap();
         let room = || Shared::zeroed(cycle.rows()).unwrap();
         Self { team: Team::new(threads).unwrap(), from: room(), to: room(), cycle }
     }

@@ -4,7 +4,7 @@ use super::cell::{CellCentred, Walker};
 use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::Vertex;
-use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Rules};
+use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Ordered, Rules};
 use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::error::Result;
@@ -150,7 +150,8 @@ fn aggregated<V: Real + Number>(a: &SevenPoints, passes: usize, kept: Kept, team
     let workers = &mut Workers::new(team.members());
     let couplings = Couplings::of_cells(a, scale)?;
     let hierarchy = Hierarchy::again(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
-    Cycle::keeping(hierarchy, &Choices::PARALLEL, workers)
+    let colours = (0..a.cells.count()).map(|cell| (a.cells.place(cell).iter().sum::<usize>() % 2) as u32);
+    Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
 }
 
 /// z = B r.

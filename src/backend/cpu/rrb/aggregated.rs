@@ -3,7 +3,7 @@
 use super::area::Four;
 use super::couplings::{Numbers, Source};
 use super::spread::colours_of_row;
-use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Rules, WHAT};
+use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Ordered, Rules, WHAT};
 use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::backend::steps::rrb::{CostOfAggregation, refused_pivot, unprojected_pivot};
 use crate::backend::storage::Storage;
@@ -59,8 +59,8 @@ impl<R: Real + Number> Aggregated<R> {
         let hierarchy = Hierarchy::again(couplings, scale, &RULES, (COARSEST, kept), workers)?;
         let (places, levels) = (places(layout, z.0, numbers)?, hierarchy.levels.len());
         let cycle = match storage {
-            Storage::F64 => Precise::Double(cycle(hierarchy, &places, workers)?),
-            _ => Precise::Single(cycle(hierarchy, &places, workers)?),
+            Storage::F64 => Precise::Double(cycle(hierarchy, numbers, &places, workers)?),
+            _ => Precise::Single(cycle(hierarchy, numbers, &places, workers)?),
         };
         let z = if z.1 { Some(Four::zeroed(layout, true)?) } else { None };
         Ok(Self { cycle, levels, z })
@@ -117,8 +117,14 @@ impl<R: Real + Number> Aggregated<R> {
 const COLOUR: u32 = 30;
 
 /// The cycle in one precision, with the places of the rows.
-fn cycle<V: Real + Number>(hierarchy: Hierarchy, places: &[u32], workers: &mut Workers) -> Result<Cycle<V>> {
-    let mut cycle = Cycle::keeping(hierarchy, &Choices::PARALLEL, workers)?;
+fn cycle<V: Real + Number>(
+    hierarchy: Hierarchy,
+    numbers: Numbers,
+    places: &[u32],
+    workers: &mut Workers,
+) -> Result<Cycle<V>> {
+    let order = Ordered::coloured::<4>(numbers.colours())?;
+    let mut cycle = Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(order), workers)?;
     cycle.take_places(|row| places[row]);
     Ok(cycle)
 }

@@ -56,6 +56,16 @@ impl Numbers {
         self.before(j) + i / self.step
     }
 
+    /// Of each node one of four colours, none of which has a coupling within.
+    pub fn colours(&self) -> impl Iterator<Item = u32> + use<> {
+        let all = *self;
+        let of = move |(i, j): (usize, usize)| match all.step {
+            1 => 2 * (j % 2) + i % 2,
+            _ => 2 * (j % 2) + (i + j).div_ceil(2) % 2,
+        };
+        self.nodes().map(move |node| of(node) as u32)
+    }
+
     /// Row j with its nodes, as they are numbered.
     pub fn nodes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let all = *self;

@@ -24,7 +24,7 @@ impl<V: Real + Number> Aggregated<V> {
         let workers = &mut Workers::new(threads);
         let (couplings, scale) = Couplings::scaled(a, workers)?;
         let hierarchy = Hierarchy::again(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
-        Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, workers)? })
+        Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, None, workers)? })
     }
 
     /// From the matrix before.
