@@ -145,8 +145,13 @@ impl<'a> Plan<'a> {
             cycle,
             aggregation: self.aggregation(),
         };
-        // On S1 of a regular matrix, whose first grid is not the last, and on the CPU.
-        let mixed = self.single && options.is(opt::PRECISION, Precision::Mixed);
+        // On S1 of a regular matrix, whose first grid is not the last, and on the CPU. `auto` takes it where a solve that
+        // is slow may leave it: the same iterations, but for hundreds of them.
+        let asked = match options.choice(opt::PRECISION) {
+            Precision::Auto => matches!(setup.aggregation, Aggregation::IfSlow(_)),
+            precision => precision == Precision::Mixed,
+        };
+        let mixed = self.single && asked;
         setup.single = mixed && storage == Storage::Bf16 && grids > 1 && !self.singular && setup.on_schur_complement(a);
         Ok(setup)
     }
@@ -205,7 +210,7 @@ const CONTRAST_FOR_SHORT: f64 = 1e6;
 /// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
 const SMALL: usize = 16384;
 
-/// Format of M. `auto`: bf16, which takes a quarter of the memory traffic of f64 for one or two iterations more,
+/// Format of M. `auto`: bf16 (mixed where `Plan::setup` can), which takes a quarter of the memory traffic of f64 for one or two iterations more,
 /// except on small grids, with contrasts that strain its range, on singular systems (whose constants f32 sweeps do not
 /// keep out: up to 40 % more iterations in closed basins), and for the variants that only the papers' tables want.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
