@@ -44,6 +44,8 @@ pub struct Cycle {
     pub spacing: usize,
     /// Inner iterations.
     pub steps: usize,
+    /// [`choose`] may take AMLI for coefficients that jump, too.
+    pub jumps: bool,
 }
 
 impl Cycle {
@@ -306,15 +308,22 @@ fn bounds_of(low: f64, high: f64) -> Bounds {
 }
 
 /// A recursion is worth it below this condition number of M_k^-1 A_k: above, two inner iterations do not contract
-/// enough for their price (strong anisotropy, coefficients that jump from node to node).
+/// enough for their price (strong anisotropy, coefficients that differ from node to node).
 const WORTH_RECURSION: f64 = 6.0;
 /// Below this one, what the levels leave is solved well enough by one application (strong diagonals).
 const NEAR_EXACT: f64 = 1.6;
+/// Up to this one AMLI is worth it, too, where the condition number does not grow from the deeper grids to the first:
+/// then it is a few eigenvalues apart, of jumps (checkerboards, walls), that make it large, which CG finds; AMLI keeps
+/// their number, and the rest contracts. Iterations of V and AMLI at 2047 x 2047 on a device: checkerboard 96, 33, walls
+/// 190, 67, a lognormal field 121, 58. Where it grows each recursion loses: anisotropy 100 85, 130, white noise 81, 118.
+const WORTH_JUMPS: f64 = 200.0;
 
-/// V or AMLI, from the estimate on the first recursion grid and the worst of all: where a deeper section contracts
-/// little, its Chebyshev steps are next to nothing, and so is what finer ones get from it. Never the nonlinear K.
-pub fn choose(first: f64, worst: f64) -> Kind {
-    if first >= NEAR_EXACT && worst <= WORTH_RECURSION { Kind::Amli } else { Kind::V }
+/// V or AMLI, from the estimate on the first recursion grid and the worst of deeper ones: where a deeper section
+/// contracts little, its Chebyshev steps are next to nothing, and so is what finer ones get from it. Never the
+/// nonlinear K.
+pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
+    let contracts = first.max(deeper) <= WORTH_RECURSION || jumps && first <= deeper && deeper <= WORTH_JUMPS;
+    if first >= NEAR_EXACT && contracts { Kind::Amli } else { Kind::V }
 }
 
 impl Recursion {
@@ -338,23 +347,29 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
         return Recursion::V;
     }
     let mut recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
-    let enough = if cycle.kind.is_none() { WORTH_RECURSION } else { f64::INFINITY };
-    let mut worst = below;
+    let enough = match cycle.kind {
+        Some(_) => f64::INFINITY,
+        None if cycle.jumps => WORTH_JUMPS,
+        None => WORTH_RECURSION,
+    };
+    let first = recursions.start;
+    let mut deeper = below;
     for k in recursions.clone().rev() {
         if kind != Kind::Amli || !s.takes_part(k) {
             continue;
         }
         // Once a section has decided for V, finer ones need no bounds. Those who work on them may not know.
-        if cycle.kind.is_none() && s.any(k, worst > WORTH_RECURSION) {
-            worst = f64::INFINITY;
+        if cycle.kind.is_none() && s.any(k, deeper > enough) {
+            deeper = f64::INFINITY;
             continue;
         }
         recursion.bounds[k] = estimate(s, k, &recursion, enough);
-        worst = worst.max(recursion.condition(k));
+        if k > first {
+            deeper = deeper.max(recursion.condition(k));
+        }
     }
-    let first = recursions.start;
     if cycle.kind.is_none() && s.takes_part(first) {
-        recursion.kind = choose(recursion.condition(first), worst);
+        recursion.kind = choose(recursion.condition(first), deeper, cycle.jumps);
     }
     recursion
 }
@@ -365,7 +380,8 @@ mod tests {
 
     #[test]
     fn grids_of_recursion() {
-        let grids = |kind, spacing, levels| Cycle { kind, spacing, steps: 2 }.grids(levels).collect::<Vec<_>>();
+        let grids =
+            |kind, spacing, levels| Cycle { kind, spacing, steps: 2, jumps: false }.grids(levels).collect::<Vec<_>>();
         assert_eq!(grids(Some(Kind::Amli), 4, 12), [2, 4]);
         assert_eq!(grids(None, 6, 13), [3, 6]);
         assert_eq!(grids(Some(Kind::K), 4, 4), [0; 0]);
@@ -375,7 +391,7 @@ mod tests {
     #[test]
     fn work_of_recursions() {
         let cost = |kind, spacing, steps, n, levels| {
-            Cycle { kind: Some(kind), spacing, steps }.cost(Grid { nx: n, ny: n }, levels)
+            Cycle { kind: Some(kind), spacing, steps, jumps: false }.cost(Grid { nx: n, ny: n }, levels)
         };
         // Grids of 31^2, 15^2, 7^2 and 3^2 nodes, and one node.
         let nodes = f64::from(961 + 225 + 49 + 9 + 1);
@@ -443,25 +459,32 @@ mod tests {
     /// Once a deep section is too hard, finer ones are not estimated: V it is.
     #[test]
     fn a_hard_section_ends_the_estimates() {
-        let cycle = Cycle { kind: None, spacing: 4, steps: 2 };
-        let prepared = |of: [[f64; 4]; 4], below: f64| {
+        let prepared = |of: [[f64; 4]; 4], below: f64, jumps: bool| {
+            let cycle = Cycle { kind: None, spacing: 4, steps: 2, jumps };
             let mut s = Diagonals { of, vectors: [[[0.0; 4]; 5]; 4], applications: vec![0; 4] };
             (prepare(&mut s, &cycle, below).kind, s.applications)
         };
         let (mild, hard) = ([1.0, 1.5, 2.0, 2.5], [1.0, 5.0, 20.0, 50.0]);
-        let (kind, applications) = prepared([mild; 4], 1.0);
+        let (kind, applications) = prepared([mild; 4], 1.0, false);
         assert!(kind == Kind::Amli && applications[1] > 0, "{applications:?}");
-        let (kind, applications) = prepared([mild, mild, mild, hard], 1.0);
+        let (kind, applications) = prepared([mild, mild, mild, hard], 1.0, false);
         assert!(kind == Kind::V && applications[1..3] == [0, 0] && applications[3] > 0, "{applications:?}");
-        assert_eq!(prepared([mild; 4], 10.0), (Kind::V, vec![0; 4]));
-        assert_eq!(prepared([mild, hard, mild, mild], 1.0).0, Kind::V);
+        assert_eq!(prepared([mild; 4], 10.0, false), (Kind::V, vec![0; 4]));
+        assert_eq!(prepared([mild, hard, mild, mild], 1.0, false).0, Kind::V);
+        assert_eq!(prepared([mild, hard, mild, mild], 1.0, true).0, Kind::V);
+        let (kind, applications) = prepared([mild, mild, mild, hard], 1.0, true);
+        assert!(kind == Kind::Amli && applications[1] > 0, "{applications:?}");
     }
 
     #[test]
     fn strong_anisotropy_and_strong_diagonals_stay_with_v() {
-        assert_eq!(choose(2.4, 2.4), Kind::Amli);
-        assert_eq!(choose(50.0, 50.0), Kind::V);
-        assert_eq!(choose(1.1, 1.1), Kind::V);
-        assert_eq!(choose(2.4, 7e5), Kind::V);
+        for (jumps, of_jumps) in [(false, Kind::V), (true, Kind::Amli)] {
+            assert_eq!(choose(2.4, 2.4, jumps), Kind::Amli);
+            assert_eq!(choose(26.0, 12.0, jumps), Kind::V);
+            assert_eq!(choose(1.1, 1.1, jumps), Kind::V);
+            assert_eq!(choose(2.4, 7e5, jumps), Kind::V);
+            assert_eq!(choose(8.8, 9.4, jumps), of_jumps);
+            assert_eq!(choose(36.0, 62.0, jumps), of_jumps);
+        }
     }
 }

@@ -33,6 +33,15 @@ pub fn look(options: &Options, members: usize) -> Look {
     Look { questions, project: null_space != NullSpace::None, members, block }
 }
 
+/// What matrices before this one tell of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// A solve was slow, and went over to aggregation.
+    pub slow: bool,
+    /// The last factorization has served few solves.
+    pub few_solves: bool,
+}
+
 /// What the options and the matrix lead to.
 pub struct Plan<'a> {
     pub a: &'a StencilView<'a>,
@@ -61,26 +70,30 @@ impl<'a> Plan<'a> {
         machine: Machine,
         look: &'a Look,
         Inspection { components, findings, .. }: &Inspection,
-        known_slow: bool,
+        known: Known,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
         }
         check_offered(options, machine)?;
-        let aggregates = aggregates(options) || known_slow;
+        let aggregates = aggregates(options) || known.slow;
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
-        let singular = components.singular() > 0;
+        let (singular, on_device) = (components.singular() > 0, machine.is_device());
         Ok(Self {
             a,
             options,
             look,
-            on_device: machine.is_device(),
+            on_device,
             single: machine.backend == options::Backend::Cpu,
             positive: if compensate { findings.positive_couplings } else { 0 },
             singular,
             largest: findings.center_max,
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
-            cycle: choose_cycle(a.grid, options, singular || aggregates)?,
+            cycle: choose_cycle(
+                a.grid,
+                options,
+                Kinds { on_device, few_solves: known.few_solves, singular, aggregates },
+            )?,
             aggregates,
         })
     }
@@ -206,13 +219,16 @@ fn check_offered(options: &Options, machine: Machine) -> Result<()> {
 /// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by
 /// side take half as many iterations again (53 against 39 at 1e7, 16 x 16 nodes each), and at 1e12 f32 sweeps overflow.
 const CONTRAST_FOR_SHORT: f64 = 1e6;
+/// The same of singular systems, where rounding may leave M indefinite sooner.
+const CONTRAST_WHERE_SINGULAR: f64 = 1e4;
 /// On a grid of fewer nodes M in f64 fits a second-level cache, so that its size does not count, and recursion has too
 /// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
 const SMALL: usize = 16384;
 
 /// Format of M. `auto`: bf16 (mixed where `Plan::setup` can), which takes a quarter of the memory traffic of f64 for one or two iterations more,
-/// except on small grids, with contrasts that strain its range, on singular systems (whose constants f32 sweeps do not
-/// keep out: up to 40 % more iterations in closed basins), and for the variants that only the papers' tables want.
+/// except on small grids, with contrasts that strain its range, and for the variants that only the papers' tables want.
+/// On singular systems, whose constants f32 sweeps do not keep out, it takes up to a fifth more iterations and still
+/// 0.7 to 0.95 of the time.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
@@ -221,8 +237,9 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
         // Both cycle and sums of CG are scaled, so that f32 takes as many iterations as f64 at any contrast.
         Precision::Auto if aggregates => Storage::F32,
         Precision::Auto => {
-            let plain = papers_default(options) && grid.nodes() >= SMALL && !singular;
-            if plain && high <= CONTRAST_FOR_SHORT * low { Storage::Bf16 } else { Storage::F64 }
+            let plain = papers_default(options) && grid.nodes() >= SMALL;
+            let contrast = if singular { CONTRAST_WHERE_SINGULAR } else { CONTRAST_FOR_SHORT };
+            if plain && high <= contrast * low { Storage::Bf16 } else { Storage::F64 }
         }
     }
 }
@@ -236,9 +253,27 @@ fn papers_default(options: &Options) -> bool {
 /// than half of their iterations.
 pub const SPACING: usize = 4;
 
-/// The cycle, or none where estimates are to choose. Small grids, singular systems and the papers' variants stay with
-/// V (`plain`), which stands for none beside aggregation.
-fn choose_cycle(grid: Grid, options: &Options, plain: bool) -> Result<Cycle> {
+/// What the choice of a cycle depends on, beside grid and options.
+#[derive(Clone, Copy, Default)]
+struct Kinds {
+    on_device: bool,
+    few_solves: bool,
+    singular: bool,
+    aggregates: bool,
+}
+
+/// On a grid of fewer nodes estimates take a device longer (1 ms) than AMLI saves a few solves; and the V-cycle of the
+/// CPU leaves an exact remainder that sees jumps.
+const LARGE: usize = 1 << 19;
+/// So few solves.
+pub const FEW_SOLVES: usize = 4;
+
+/// The cycle, or none where estimates are to choose. Small grids and the papers' variants stay with V, which stands for
+/// none beside aggregation.
+fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
+    let Kinds { on_device, few_solves, singular, aggregates } = kinds;
+    let is_large = grid.nodes() >= LARGE;
+    let plain = aggregates || on_device && few_solves && !is_large;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
         0 => SPACING,
         odd if odd % 2 == 1 => {
@@ -254,7 +289,8 @@ fn choose_cycle(grid: Grid, options: &Options, plain: bool) -> Result<Cycle> {
         options::Cycle::Auto if plain || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
         options::Cycle::Auto => None,
     };
-    Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize })
+    let jumps = (on_device || is_large) && !singular;
+    Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
 }
 
 /// Work of one application of M at most, in V-cycles. Recursions that multiply it so save no iterations for it: where
@@ -321,7 +357,7 @@ mod tests {
         for nx in extents() {
             for ny in extents() {
                 let grid = Grid { nx, ny };
-                let default = choose_cycle(grid, &options, false).unwrap();
+                let default = choose_cycle(grid, &options, Kinds::default()).unwrap();
                 // V on small grids unless asked for.
                 let cycle = Cycle { kind: Some(Kind::Amli), ..default };
                 for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {

@@ -18,6 +18,8 @@ pub const LANES: usize = 16;
 const WORTH: usize = 2;
 /// Distances that are told apart.
 const MOST_DISTANCES: usize = 16;
+/// Rows of a slice that tell whether it has few.
+const TELLING: usize = 4;
 /// In `Lines::from`: the line names its columns, at the place in `Lines::col` that the other bits tell.
 const NAMED: u32 = 1 << 31;
 
@@ -98,10 +100,10 @@ impl<V: Real + Send> Lines<V> {
                         sides[side].add((k - first) as usize, i64::from(place) - i64::from(k), a, &mut at[side])?;
                     }
                 }
-                sides.iter_mut().zip(at).for_each(|(side, at)| side.most = side.most.max(at.nth));
+                sides.iter_mut().zip(at).for_each(|(side, at)| side.end_row(at.nth));
             }
             for (side, rows) in sides.iter().zip(rows) {
-                match side.is_by_distance() {
+                match !side.are_many {
                     true => lines.push_distances(side, first, rows)?,
                     false => lines.push_named(c, order, (first..slices.first[s + 1], side.most), rows)?,
                 }
@@ -202,10 +204,11 @@ struct Side<V> {
     distances: Vec<i64>,
     /// The couplings at each.
     values: Vec<[V; LANES]>,
-    /// There are more of them.
+    /// There are more of them, or too many for lines by distance to be worth it.
     are_many: bool,
     /// Couplings of a row at most.
     most: usize,
+    rows: usize,
 }
 
 /// Where a row stands in a side: how many couplings it has so far, and the distance that the next one is likely to have.
@@ -219,16 +222,23 @@ impl<V: Real> Side<V> {
     fn clear(&mut self) {
         self.distances.clear();
         self.values.clear();
-        (self.are_many, self.most) = (false, 0);
+        (self.are_many, self.most, self.rows) = (false, 0, 0);
     }
 
-    fn is_by_distance(&self) -> bool {
-        !self.are_many && self.distances.len() <= WORTH * self.most
+    /// A row with so many couplings ends.
+    fn end_row(&mut self, couplings: usize) {
+        self.most = self.most.max(couplings);
+        self.rows += 1;
+        self.are_many |= self.rows >= TELLING && self.distances.len() > WORTH * self.most;
     }
 
     /// The next coupling of a row.
     #[inline(always)]
     fn add(&mut self, lane: usize, distance: i64, a: f64, next: &mut Next) -> Result<()> {
+        if self.are_many {
+            next.nth += 1;
+            return Ok(());
+        }
         let likely = self.distances.get(next.likely).is_some_and(|d| *d == distance);
         let known = if likely { Some(next.likely) } else { self.distances.iter().position(|d| *d == distance) };
         let line = match known {

@@ -452,7 +452,7 @@ impl Packed {
             rest_grid = shape.left_by(rest_grid);
         }
         // The remainder itself does not recurse.
-        let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1 };
+        let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1, jumps: false };
         let on_host = || {
             NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
                 .and_then(|levels| boxed(levels, LEVELS))

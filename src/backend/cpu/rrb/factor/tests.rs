@@ -28,7 +28,7 @@ pub(in crate::backend::cpu) fn setup(storage: Storage, omega: f64, unit: f64) ->
         storage,
         single: false,
         unit,
-        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2 },
+        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, jumps: false },
         aggregation: Aggregation::Never,
     }
 }
@@ -283,7 +283,7 @@ fn rows_that_follow_are_the_same() {
             let levels = grid.max_levels().min(13);
             let mut of_m: Vec<[Left; 4]> = Vec::new();
             for &(lumping, omega) in kinds {
-                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2 };
+                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2, jumps: false };
                 let of = |storage, unit| Setup {
                     grids: (levels / 2).min(6),
                     levels,

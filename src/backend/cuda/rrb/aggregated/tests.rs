@@ -38,7 +38,7 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
         storage: Storage::F32,
         single: false,
         unit: 1.0,
-        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2 },
+        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, jumps: false },
         aggregation: Aggregation::Instead,
     };
     cuda.factorize(&view, &setup, &inspection.components).unwrap();
