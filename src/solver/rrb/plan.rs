@@ -378,7 +378,13 @@ mod tests {
         let mut o = Options::new(options::Family::Rrb);
         o.set_text("levels=2").unwrap();
         let grid = Grid { nx: 2047, ny: 2047 };
-        let e = choose_levels(grid, &o, &choose_cycle(grid, &o, true).unwrap(), false).unwrap_err();
+        let e = choose_levels(
+            grid,
+            &o,
+            &choose_cycle(grid, &o, Kinds { aggregates: true, ..Kinds::default() }).unwrap(),
+            false,
+        )
+        .unwrap_err();
         assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
         // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
         assert!(e.to_string().ends_with("smallest feasible levels is 4"), "{e}");
