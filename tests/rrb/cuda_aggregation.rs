@@ -5,8 +5,7 @@ use crate::common::dense::Dense;
 use crate::common::problems::hard::System;
 use crate::common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot};
 use crate::common::{Solver, bits, key, max_abs, max_difference, status};
-use crate::hard_systems::{check_fixed_matrix, golden, relative_residual, systems};
-use std::collections::HashMap;
+use crate::hard_systems::{check_fixed_matrix, counts, relative_residual, systems};
 
 const AGGREGATION: &str = "backend=cuda cycle=aggregation";
 const IN_USE: i64 = 4;
@@ -14,12 +13,7 @@ const IN_USE: i64 = 4;
 /// At most one iteration more than that program, which goes on to 128 rows where the inverse takes over from 1024 here;
 /// the same bits every time.
 pub fn aggregation_of_hard_systems() {
-    let table = std::fs::read_to_string(golden("aggregation.csv")).unwrap();
-    let rows = table.lines().skip(1).map(|line| line.split(',').collect::<Vec<&str>>());
-    let golden: HashMap<_, i64> = rows
-        .filter(|row| row[6] == "gpu" && row[7] == "1e-06")
-        .map(|row| ((row[1].to_owned(), format!("{}x{}", row[2], row[3])), row[8].parse().unwrap()))
-        .collect();
+    let golden = counts("gpu");
     for size in ["64x64", "100x77"] {
         for System { name, a, b, .. } in systems(size) {
             let expected = golden[&(name.clone(), size.to_owned())];

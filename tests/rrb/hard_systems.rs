@@ -4,6 +4,7 @@ use crate::common::problems::hard::{self, System};
 use crate::common::problems::{Stencil, neumann_var, random_m_matrix, random_rhs, without_mean};
 use crate::common::{Solver, bits, dot, max_abs, max_difference, norm2};
 use flate2::read::GzDecoder;
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -11,12 +12,21 @@ pub fn golden(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/golden", name].iter().collect()
 }
 
-/// The hard suite of this size (tests/golden/README.md).
+/// The hard suite of this size (tests/golden/README.md), stored.
 pub fn systems(size: &str) -> Vec<System> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(golden(&format!("hard/{size}.gz"))).unwrap();
     GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
     hard::read(&bytes).unwrap()
+}
+
+/// Iterations to 1e-6 of another program, by system and size.
+pub fn counts(variant: &str) -> HashMap<(String, String), i64> {
+    let table = std::fs::read_to_string(golden("aggregation.csv")).unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split(',').collect::<Vec<&str>>());
+    rows.filter(|row| row[0] == "rrb" && row[6] == variant && row[7] == "1e-06")
+        .map(|row| ((row[1].to_owned(), format!("{}x{}", row[2], row[3])), row[8].parse().unwrap()))
+        .collect()
 }
 
 pub fn relative_residual(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {

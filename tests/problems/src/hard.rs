@@ -40,3 +40,16 @@ pub fn read(mut bytes: &[u8]) -> Result<Vec<System>, String> {
     }
     Ok(systems)
 }
+
+/// A system as `read` takes it.
+pub fn write(System { name, a, b, singular }: &System) -> Vec<u8> {
+    let mut bytes = b"STENCIL1".to_vec();
+    for int in [2, a.nx as i32, a.ny as i32, 1, i32::from(*singular), 0] {
+        bytes.extend(int.to_le_bytes());
+    }
+    bytes.extend(name.bytes().chain(std::iter::repeat(0)).take(HEAD - bytes.len()));
+    for array in [&a.center, &a.east, &a.north, b] {
+        bytes.extend(array.iter().flat_map(|value| value.to_le_bytes()));
+    }
+    bytes
+}

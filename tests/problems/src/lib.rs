@@ -7,6 +7,7 @@ pub mod blocks;
 pub mod cases;
 pub mod golden;
 pub mod hard;
+pub mod hard_suite;
 pub mod sparse;
 pub mod system;
 pub mod twice;

@@ -22,8 +22,8 @@ pub struct TwoPhase {
 }
 
 /// Geometries by name.
-pub const SETS: [&str; 15] =
-    ["0", "1", "8", "9", "27", "27t", "9s", "P3", "r200", "dam", "surf", "film", "sheet", "spray", "drops"];
+pub const SETS: [&str; 16] =
+    ["0", "1", "8", "9", "27", "27t", "9s", "P3", "r200", "dam", "surf", "film", "sheet", "sheet2", "spray", "drops"];
 
 /// What may stand behind a name and a semicolon.
 pub const PARTS: [&str; 4] = ["asp=4", "dir=top", "obs=hole", "obs=box"];
@@ -122,7 +122,7 @@ fn phases(name: &str, size: [usize; 3]) -> Vec<bool> {
     let spheres: Vec<Sphere> = match name {
         "P3" => NINE.to_vec(),
         "r200" => random_spheres(),
-        "dam" | "surf" | "film" | "sheet" | "spray" | "drops" => Vec::new(),
+        "dam" | "surf" | "film" | "sheet" | "sheet2" | "spray" | "drops" => Vec::new(),
         set => bubbles(set).into_iter().map(|centre| (centre, 0.1)).collect(),
     };
     let mut random = SplitMix(4242);
@@ -138,6 +138,7 @@ fn phases(name: &str, size: [usize; 3]) -> Vec<bool> {
                     "surf" => z > 0.5 + 0.1 * (2.0 * PI * x).cos() * (4.0 * PI * y).cos(),
                     "film" => inside(0.15, 0.85) && i != nx / 2 && j != ny / 2 && k != nz / 2,
                     "sheet" => inside(0.1, 0.9) && (i == nx / 4 || i == nx / 2 + 1 || j == ny / 3),
+                    "sheet2" => inside(0.1, 0.9) && (i == nx / 4 || i == nx / 4 + 1 || j == ny / 3),
                     "spray" => random.unit() < 0.02,
                     "drops" => random.unit() >= 0.02,
                     _ => within(&spheres, at),

@@ -13,6 +13,7 @@ use crate::runtime::team::Team;
 use crate::sparse::Csr;
 use flate2::read::GzDecoder;
 use rrbsolver_problems::hard::{self, System};
+use rrbsolver_problems::hard_suite;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -20,7 +21,14 @@ fn golden(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/golden", name].iter().collect()
 }
 
+const STORED: [&str; 2] = ["64x64", "100x77"];
+
+/// Those stored, or made.
 fn systems(size: &str) -> Vec<System> {
+    if !STORED.contains(&size) {
+        let (nx, ny) = size.split_once('x').unwrap();
+        return hard_suite::systems(7, nx.parse().unwrap(), ny.parse().unwrap());
+    }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(golden(&format!("hard/{size}.gz"))).unwrap();
     GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
@@ -64,33 +72,44 @@ fn reduced(System { a, b, .. }: &System) -> Vec<f64> {
     Numbers::new(Grid { nx: a.nx, ny: a.ny }, true).nodes().map(|(i, j)| b1[j * a.nx + i]).collect()
 }
 
-/// Levels, complexity and aggregates are exact but for ties, and the same by any team; counts within one, as sums are
-/// rounded in another order.
+/// Whether levels, entries and aggregates are those of a row. They are exact, but for ties of mu: on equal coefficients
+/// with a mass, and spacings that mirror each other, the last bits of sums decide, and another order of sums changes an
+/// aggregate in some hundred, at most. On grids that are made here those of channels and lognormal do so too: their
+/// fields differ by rounding. The last level may then be small enough or not.
+fn check_sizes((levels, complexity, aggregates): (usize, f64, usize), row: &[&str], is_stored: bool) {
+    let wanted: (usize, f64, usize) = (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
+    let is_one_of = |names: &[&str]| names.contains(&row[1]);
+    let has_ties = is_one_of(&["lakes", "land10", "land30", "stretched"])
+        || !is_stored && is_one_of(&["channels1e6", "lognormal"]);
+    let (other, thousandths, few) = match (has_ties, is_stored) {
+        (false, _) => (0, 5e-4, 0),
+        (true, true) => (0, 1.5e-3, 2),
+        (true, false) => (1, 2.5e-3, 2 + wanted.2 / 1000),
+    };
+    assert!(levels.abs_diff(wanted.0) <= other, "{levels}: {row:?}");
+    assert!(aggregates.abs_diff(wanted.2) <= few, "{aggregates}: {row:?}");
+    assert!((complexity - wanted.1).abs() < thousandths, "{complexity}: {row:?}");
+}
+
+/// Hierarchies, the same by any team; counts within one, as sums are rounded in another order.
 #[test]
 fn golden_rows() {
     let table = std::fs::read_to_string(golden("aggregation.csv")).unwrap();
     let all = table.lines().skip(1).map(|line| line.split(',').collect());
     let rows: Vec<Vec<&str>> = all.filter(|row: &Vec<&str>| row[6] == "seq").collect();
     let mut compared = 0;
-    for size in ["64x64", "100x77"] {
+    for size in ["64x64", "100x77", "255x255", "300x700", "512x512"] {
         for system in systems(size) {
             let of = |row: &&Vec<&str>| row[1] == system.name && format!("{}x{}", row[2], row[3]) == size;
             let couplings = schur(&system, 1);
             assert!(couplings == schur(&system, 3));
             let (matrix, b1) = (as_matrix(&couplings), reduced(&system));
+            let basin: Vec<usize> = (0..b1.len()).filter(|_| system.singular).collect();
             let rules = Rules { kappa: 8.0, passes: 2 };
             let hierarchy = Hierarchy::of(couplings, 1.0, &rules, COARSEST, &mut Workers::eager(2)).unwrap();
             for row in rows.iter().filter(of) {
                 let (tolerance, count): (f64, i64) = (row[7].parse().unwrap(), row[8].parse().unwrap());
-                let (levels, complexity, aggregates) = sizes(&hierarchy);
-                let wanted: (usize, f64, usize) =
-                    (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
-                // Ties of mu on equal coefficients with a mass, and spacings that mirror each other, are decided by the
-                // last bits of sums: another order of them changes these rows by so much.
-                let has_ties = ["lakes", "land10", "land30", "stretched"].contains(&&*system.name);
-                let (thousandths, few) = if has_ties { (1.5e-3, 2) } else { (5e-4, 0) };
-                assert!(levels == wanted.0 && aggregates.abs_diff(wanted.2) <= few, "{levels}, {aggregates}: {row:?}");
-                assert!((complexity - wanted.1).abs() < thousandths, "{complexity}: {row:?}");
+                check_sizes(sizes(&hierarchy), row, STORED.contains(&size));
                 compared += 1;
                 if count < 0 {
                     // Beyond what doubles reach.
@@ -98,7 +117,7 @@ fn golden_rows() {
                 }
                 let threshold = tolerance * dot(&system.b, &system.b).sqrt();
                 let mut cycle = Applied::new(&hierarchy, &SEQUENTIAL, 1);
-                let found = iterations_to(threshold, system.singular, &matrix, &b1, &mut cycle);
+                let found = iterations_to(threshold, &basin, &matrix, &b1, &mut cycle);
                 assert!(found.is_some_and(|found| count.abs_diff(found as i64) <= 1), "{found:?} for {row:?}");
             }
         }
