@@ -93,6 +93,34 @@ impl Bathymetry {
         Self { nx, ny, cell, file_cell: self.file_cell, depth }
     }
 
+    /// -div(h grad x) without flow through coasts and edges, with a mass: harmonic means of depths on faces, not
+    /// divided by the square of a cell. What is shallower than `least_depth` is land, a row by itself; so is water without a
+    /// neighbour and without mass.
+    pub fn poisson(&self, least_depth: f64, mass: f64) -> Stencil {
+        let (nx, ny) = (self.nx, self.ny);
+        let is_wet = |p: usize| self.depth[p] > 0.0 && self.depth[p] >= least_depth;
+        let face = |p: usize, q: usize| {
+            let (h, k) = (self.depth[p], self.depth[q]);
+            if is_wet(p) && is_wet(q) { -2.0 * h * k / (h + k) } else { 0.0 }
+        };
+        let zeros = vec![0.0; nx * ny];
+        let mut a = Stencil { nx, ny, center: vec![mass; nx * ny], east: zeros.clone(), north: zeros, corners: None };
+        for p in 0..nx * ny {
+            if p % nx + 1 < nx {
+                a.east[p] = face(p, p + 1);
+                a.center[p] -= a.east[p];
+                a.center[p + 1] -= a.east[p];
+            }
+            if p / nx + 1 < ny {
+                a.north[p] = face(p, p + nx);
+                a.center[p] -= a.north[p];
+                a.center[p + nx] -= a.north[p];
+            }
+        }
+        a.center.iter_mut().filter(|center| **center == 0.0).for_each(|center| *center = 1.0);
+        a
+    }
+
     /// The wave model's system (`rrbsolver_problems::waves`) for two crossing waves at a phase.
     pub fn waves(&self, least_depth: f64, phase: f64) -> (Stencil, Vec<f64>) {
         let depth: Vec<f64> = self.depth.iter().map(|&h| if h >= least_depth { h } else { 0.0 }).collect();
@@ -128,6 +156,16 @@ mod tests {
         assert_eq!((b[0], b[1]), (0.0, 0.0));
         // Closed edges: what leaves one node enters another, to rounding.
         assert!(b.iter().sum::<f64>().abs() < 1e-13 && b[2] != 0.0);
+    }
+
+    #[test]
+    fn land_takes_no_part_in_diffusion() {
+        let a = parse(SMALL).unwrap().poisson(2.0, 0.0);
+        // Wet: (2, 0) with 3 m, and the northern row with 4, 5 and 6 m.
+        let (of_5, of_6, north) = (40.0 / 9.0, 60.0 / 11.0, 4.0);
+        assert_eq!(a.east, [0.0, 0.0, 0.0, -of_5, -of_6, 0.0]);
+        assert_eq!(a.north, [0.0, 0.0, -north, 0.0, 0.0, 0.0]);
+        assert_eq!(a.center, [1.0, 1.0, north, of_5, of_5 + of_6, of_6 + north]);
     }
 
     #[test]
