@@ -3,6 +3,7 @@
 
 use crate::contest::{self, Contender, Effort};
 use crate::device::{self, Device};
+use crate::hypre;
 use crate::iccg::Pivots;
 use crate::machine::{Machine, cores};
 use crate::march;
@@ -19,7 +20,7 @@ use crate::two_phase;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rrbsolver_problems::two_phase::RHS;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Name of the program in the lines that records keep.
 pub const PROGRAM: &str = "rrbsolver-bench";
@@ -73,8 +74,14 @@ pub struct SuiteArgs {
     size: usize,
     /// Of the random systems.
     #[arg(long, default_value_t = 7)]
-    seed: u64,
-    /// Where the systems (NAME.stencil) lie already; else python3 with numpy makes them.
+    seed: u32,
+    /// Waves over a bathymetry (.asc, .asc.gz) as one more system; several times.
+    #[arg(long)]
+    coast: Vec<String>,
+    /// Of a bathymetry: shallower water is land [m].
+    #[arg(long, default_value_t = 0.3)]
+    least_depth: f64,
+    /// Where the systems (NAME.stencil) lie already; else they are made.
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Makes the systems in this folder, for other programs, and measures nothing.
@@ -83,12 +90,16 @@ pub struct SuiteArgs {
     /// Options of the solver as text; several times: in turn.
     #[arg(short, long, default_values = ["", "cycle=aggregation", "switch_memory=0"])]
     options: Vec<String>,
+    /// Every cycle by itself too: v, amli, k.
+    #[arg(long)]
+    all: bool,
     /// Options before those of every --options.
     #[arg(long, default_value = "threads=1")]
     common: String,
     /// In-house conjugate gradients, natural order, one thread.
     #[arg(short, long, value_enum, default_values = ["mic"])]
     baseline: Vec<Baseline>,
+    /// hypre: CG with its multigrids PFMG and BoomerAMG on two processes, by drivers that mpicc compiles. Or
     /// NAME=PROGRAM ARGUMENTS: another program, as in `solve`; {} stands for the file of the system.
     #[arg(short, long)]
     peer: Vec<String>,
@@ -103,26 +114,38 @@ pub struct SuiteArgs {
     seconds: f64,
 }
 
-/// The suite in its folder, or in one that goes afterwards.
+/// The suite, and what is made for it in a folder that goes afterwards.
 fn hard_suite(args: &SuiteArgs) -> Result<Suite> {
+    let plan = suite::Plan { seed: args.seed, size: args.size, coasts: &args.coast, least_depth: args.least_depth };
     if let Some(folder) = &args.write {
-        suite::make(args.seed, args.size, args.size, folder)?;
+        suite::make(&plan, folder)?;
         return Ok(Suite { systems: Vec::new() });
     }
-    let mut contenders = contenders(&args.options, &args.common, args.rel_tol, &args.baseline);
+    let made = std::env::temp_dir().join(format!("rrbsolver-suite-{}", std::process::id()));
+    let held = hold_suite(args, &plan, &made);
+    // Nobody else needs it; what is left of it is in the way of nothing.
+    let _ = std::fs::remove_dir_all(&made);
+    held
+}
+
+fn hold_suite(args: &SuiteArgs, plan: &suite::Plan, made: &Path) -> Result<Suite> {
+    let mut options = args.options.clone();
+    if args.all {
+        options.extend(["cycle=v", "cycle=amli", "cycle=k"].map(str::to_owned));
+    }
+    let mut contenders = contenders(&options, &args.common, args.rel_tol, &args.baseline);
     for peer in &args.peer {
-        contenders.push(Contender::program(peer)?);
+        if peer == hypre::NAME {
+            contenders.extend(hypre::contenders(args.rel_tol, &made.join("peers"))?);
+        } else {
+            contenders.push(Contender::program(peer)?);
+        }
+    }
+    if args.folder.is_none() {
+        suite::make(plan, made)?;
     }
     let effort = Effort { repeats: args.repeats, seconds: args.seconds, rel_tol: args.rel_tol };
-    if let Some(folder) = &args.folder {
-        return suite::hold(folder, &contenders, effort);
-    }
-    let folder = std::env::temp_dir().join(format!("rrbsolver-suite-{}", std::process::id()));
-    let held =
-        suite::make(args.seed, args.size, args.size, &folder).and_then(|()| suite::hold(&folder, &contenders, effort));
-    // Nobody else needs it; what is left of it is in the way of nothing.
-    let _ = std::fs::remove_dir_all(&folder);
-    held
+    suite::hold(args.folder.as_deref().unwrap_or(made), &contenders, effort)
 }
 
 /// What is solved.

@@ -1,9 +1,12 @@
-//! The hard suite: systems on which common preconditioners fail (docs/robustness.md), each by several solvers in turn.
+//! The hard suite: systems on which common preconditioners fail (docs/robustness.md), and those of docs/performance.md,
+//! each by several solvers in turn.
 
 use crate::contest::{self, Contender, Contest, Effort, Entry};
 use crate::problem::Problem;
 use crate::timing::digits;
 use anyhow::{Context as _, Result, bail};
+use rrbsolver_problems::hard::{self, System};
+use rrbsolver_problems::hard_suite;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,39 +14,102 @@ use std::process::Command;
 /// The program that makes the systems.
 const GENERATOR: &str = include_str!("../hard_suite.py");
 
-/// All systems, in the order in which they were made.
+/// Names of its systems, in its order.
+const HARD: [&str; 16] = [
+    "poisson",
+    "aniso10",
+    "aniso100",
+    "aniso1000",
+    "stretched",
+    "checker16",
+    "lognormal",
+    "whitenoise",
+    "layers3",
+    "channels1e6",
+    "disc1e6",
+    "land10",
+    "land30",
+    "lakes",
+    "maze",
+    "neumann_logn",
+];
+
+/// Systems of docs/performance.md behind them: their names here, and there.
+const EASY: [(&str, &str); 3] = [("P1", "poisson_f"), ("P2", "variable_depth"), ("discs", "inclHigh_1000")];
+
+/// What a suite is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// Of random numbers.
+    pub seed: u32,
+    /// Nodes a row, and as many rows but in coasts.
+    pub size: usize,
+    /// Bathymetries (.asc, .asc.gz), of which waves are solved.
+    pub coasts: &'a [String],
+    /// Of those: shallower water is land [m].
+    pub least_depth: f64,
+}
+
+/// All systems, in the order of the suite.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Suite {
     /// A contest each.
     pub systems: Vec<Contest>,
 }
 
-/// Makes the systems of this seed in a folder; needs python3 with numpy.
-pub fn make(seed: u64, nx: usize, ny: usize, folder: &Path) -> Result<()> {
-    let numbers = [seed.to_string(), nx.to_string(), ny.to_string()];
+/// Makes the systems in a folder, a file (NAME.stencil) each: by python3 where it has numpy, else here, which is the
+/// same but for rounding.
+pub fn make(plan: &Plan, folder: &Path) -> Result<()> {
+    let Plan { seed, size, coasts, least_depth } = *plan;
+    if size < 2 {
+        bail!("a grid of {size} nodes a row is no problem");
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let put = |name: &str, bytes: Vec<u8>| {
+        let path = folder.join(format!("{name}.stencil"));
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let numbers = [seed.to_string(), size.to_string(), size.to_string()];
     let made = Command::new("python3").args(["-c", GENERATOR]).args(numbers).arg(folder).output();
-    let made = made.context("the hard suite is made by python3, which is not found")?;
-    if !made.status.success() {
-        bail!("the hard suite is made by python3 with numpy: {}", String::from_utf8_lossy(&made.stderr).trim());
+    if !made.is_ok_and(|made| made.status.success()) {
+        for system in hard_suite::systems(seed, size, size) {
+            put(&system.name, hard::write(&system))?;
+        }
+    }
+    for (name, problem) in EASY {
+        put(name, bytes(name, Problem::find(problem, size, None, 0.0)?))?;
+    }
+    for coast in coasts {
+        let problem = Problem::find(coast, 2, None, least_depth)?;
+        let name = problem.name.clone();
+        put(&name, bytes(&name, problem))?;
     }
     Ok(())
 }
 
-/// The systems of a folder, as they were made.
+/// A system as its file has it: zeros where couplings leave the grid.
+fn bytes(name: &str, Problem { mut a, b, .. }: Problem) -> Vec<u8> {
+    let (nx, ny) = (a.nx, a.ny);
+    (0..ny).for_each(|j| a.east[j * nx + nx - 1] = 0.0);
+    a.north[(ny - 1) * nx..].fill(0.0);
+    hard::write(&System { name: name.to_owned(), a, b, singular: false })
+}
+
+/// The systems of a folder, in the order of the suite; others behind them, by their names.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if entry.path().extension().is_some_and(|extension| extension == "stencil") {
-            files.push((entry.metadata()?.modified()?, entry.path()));
-        }
-    }
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "stencil"));
     if files.is_empty() {
         bail!("no system (NAME.stencil) in {}", folder.display());
     }
-    files.sort();
-    Ok(files.into_iter().map(|(_, path)| path).collect())
+    let place = |path: &PathBuf| {
+        let mut names = HARD.into_iter().chain(EASY.map(|(name, _)| name));
+        let stem = path.file_stem().unwrap_or_default().to_owned();
+        (names.position(|name| stem == name).unwrap_or(usize::MAX), stem)
+    };
+    files.sort_by_key(place);
+    Ok(files)
 }
 
 /// Every system of a folder by these; `{}` in the words of a program stands for the file of the system.
@@ -74,13 +140,14 @@ impl Suite {
     /// the geometric mean, and the least.
     pub fn text(&self) -> String {
         let Some(first) = self.systems.first() else { return String::new() };
-        let mut text =
-            format!("{} x {}, setup and solve in ms [iterations]; -: did not come to an end\n\n", first.nx, first.ny);
+        let mut text = format!("{}, setup and solve in ms [iterations]; -: did not come to an end\n\n", size(first));
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         text += &row([String::new()].into_iter().chain(first.entries.iter().map(|e| e.name.clone())).collect());
         text += &row(vec!["---".to_owned(); first.entries.len() + 1]);
         for system in &self.systems {
-            text += &row([system.problem.clone()].into_iter().chain(system.entries.iter().map(cell)).collect());
+            let is_other = (system.nx, system.ny) != (first.nx, first.ny);
+            let name = if is_other { format!("{}, {}", system.problem, size(system)) } else { system.problem.clone() };
+            text += &row([name].into_iter().chain(system.entries.iter().map(cell)).collect());
         }
         let ratios = (0..first.entries.len()).map(|k| self.beside_the_first(k));
         text += &row(["times the first one".to_owned()].into_iter().chain(ratios).collect());
@@ -101,6 +168,10 @@ impl Suite {
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         format!("{mean:.2} ({} of {}; least {least:.2})", ratios.len(), self.systems.len())
     }
+}
+
+fn size(system: &Contest) -> String {
+    format!("{} x {}", system.nx, system.ny)
 }
 
 /// Seconds of setup and solve.

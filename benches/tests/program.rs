@@ -214,3 +214,61 @@ fn what_is_wrong_is_said_in_a_sentence() {
         assert!(!run.status.success() && sentence.contains(words), "{arguments:?}: {sentence}");
     }
 }
+
+/// Systems in the order of the suite, those of docs/performance.md and coasts behind them, from files that were left.
+#[test]
+fn a_suite_has_every_system() {
+    let coast = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/swan_river.asc.gz");
+    let files = folder("suite");
+    let left = files.to_str().unwrap();
+    let run = bench(&["suite", "-n", "40", "--coast", coast, "--write", left]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let (printed, value) = record("suite_of_files", &["suite", "--folder", left, "-r", "1", "--all"]);
+    let systems = value["result"]["systems"].as_array().unwrap();
+    let names: Vec<&str> = systems.iter().map(|system| system["problem"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 20, "{names:?}");
+    assert_eq!((names[0], names[4], names[15]), ("poisson", "stretched", "neumann_logn"));
+    assert_eq!(names[16..], ["P1", "P2", "discs", "swan_river"]);
+    for system in systems {
+        let entries = system["entries"].as_array().unwrap();
+        // Defaults, aggregation, levels alone; v, amli, k; MIC(0).
+        assert_eq!(entries.len(), 7, "{}", system["problem"]);
+        for entry in &entries[..2] {
+            assert!(entry["converged"].as_bool().unwrap(), "{}: {entry}", system["problem"]);
+            assert!(entry["residual"].as_f64().unwrap() <= 1e-6 && entry["iterations"].as_u64() <= Some(100));
+        }
+    }
+    assert!(printed.contains("| swan_river, 620 x 420 |") && printed.contains("| in-house MIC(0)-CG |"), "{printed}");
+}
+
+/// By drivers that are compiled, or a sentence on what is missing.
+#[test]
+fn hypre_is_a_peer_where_it_is_found() {
+    let line = ["suite", "-n", "24", "--peer", "hypre", "-o", "", "-r", "1"];
+    let path = folder("hypre").join("record.json");
+    let run = bench(&[&line[..], &["--json", path.to_str().unwrap()]].concat());
+    if !run.status.success() {
+        let sentence = String::from_utf8_lossy(&run.stderr);
+        assert!(sentence.contains("install libhypre-dev") && sentence.contains("HYPRE_DIR"), "{sentence}");
+        return;
+    }
+    let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    for system in value["result"]["systems"].as_array().unwrap() {
+        let entries = system["entries"].as_array().unwrap();
+        let names: Vec<&str> = entries.iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+        assert_eq!(names[2..], ["hypre PFMG-PCG", "hypre BoomerAMG-PCG"]);
+        let multigrid = &entries[3];
+        assert!(multigrid["converged"] == true && multigrid["threads"] == 2, "{}: {multigrid}", system["problem"]);
+    }
+}
+
+#[test]
+fn hypre_that_is_missing_is_said() {
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_rrbsolver-bench"))
+        .args(["suite", "-n", "24", "--peer", "hypre"])
+        .env("PATH", "")
+        .output()
+        .unwrap();
+    let sentence = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && sentence.contains("install libhypre-dev"), "{sentence}");
+}

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use rrbsolver_benches::contest::{Contest, Entry};
 use rrbsolver_benches::record::{Record, Study};
 use rrbsolver_benches::smoother::{Chart, Curve};
@@ -270,6 +271,9 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0xc0, 0x5a, 0x8a),
     RGBColor(0x55, 0x5b, 0x63),
 ];
+/// Names of bars that fit beside each other.
+const MOST_BESIDE: usize = 10;
+
 const INK: RGBColor = RGBColor(45, 50, 58);
 
 fn draw_into(svg: &mut String, figure: &Figure) -> Result<()> {
@@ -294,15 +298,17 @@ where
     let canvas = SVGBackend::with_string(svg, (900, 560)).into_drawing_area();
     canvas.fill(&WHITE)?;
     let font = |size: i32| (FAMILY, size).into_font().color(&INK);
+    // Many names do not fit beside each other: they stand upright.
+    let is_upright = figure.bars && figure.places.len() > MOST_BESIDE;
     let mut chart = ChartBuilder::on(&canvas)
         .margin(18)
         .caption(&figure.title, font(24))
-        .x_label_area_size(50)
+        .x_label_area_size(if is_upright { 120 } else { 50 })
         .y_label_area_size(72)
         .build_cartesian_2d(x, y)?;
     let name = |x: &f64| {
         let whole = x.round();
-        if (x - whole).abs() > 1e-6 {
+        if (x - whole).abs() > 1e-6 || is_upright {
             return String::new();
         }
         if figure.places.is_empty() {
@@ -326,6 +332,14 @@ where
             if *y != 0.0 && y.abs() < 0.005 { format!("{y:.0e}") } else { format!("{}", (y * 1000.0).round() / 1000.0) }
         })
         .draw()?;
+    if is_upright {
+        let style = (FAMILY, 15).into_font().transform(FontTransform::Rotate90).color(&INK);
+        let style = style.pos(Pos::new(HPos::Left, VPos::Center));
+        for (place, name) in figure.places.iter().enumerate() {
+            let (x, y) = chart.backend_coord(&(place as f64, bottom));
+            canvas.draw(&Text::new(name.as_str(), (x, y + 10), style.clone()))?;
+        }
+    }
     // A place is shared by the bars of all series.
     let width = 0.8 / figure.series.len().max(1) as f64;
     for (k, series) in figure.series.iter().enumerate() {
@@ -440,6 +454,20 @@ mod tests {
         }
         assert!(levels[0].1.contains("63 x 63") && levels[0].1.contains("bound"));
         assert!(grids[0].1.contains("S3 fused-2") && grids[2].1.contains("g = 2"));
+    }
+
+    /// Names of all systems, upright below bars of their own.
+    #[test]
+    fn a_suite_becomes_bars() {
+        let figures = drawn("suite -n 16 -r 1 -o cycle=aggregation");
+        let names: Vec<&str> = figures.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["suite_time", "suite_iterations"]);
+        for (name, svg) in &figures {
+            assert!(["stretched", "neumann_logn", "P1", "P2", "discs"].iter().all(|name| svg.contains(name)), "{name}");
+            // A system each, and no label of the axis beside them.
+            assert_eq!(svg.matches("rotate(90").count(), 19, "{name}");
+            assert!(svg.contains("cycle=aggregation") && svg.contains("in-house MIC(0)-CG"), "{name}");
+        }
     }
 
     #[test]
