@@ -1,7 +1,7 @@
 //! Values on the heap whose making can fail, as `Box::new` and `Arc::new` cannot: the host program must survive a full
 //! machine. A leaf.
 
-use crate::error::{Result, collected};
+use crate::error::{Result, reserve};
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -9,7 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// A box, or [`NoMemory`](crate::error::Error::NoMemory) naming what it was for.
 pub fn boxed<T>(value: T, what: &'static str) -> Result<Box<T>> {
-    let one = Box::into_raw(collected([value], what)?.into_boxed_slice());
+    // Moved once: a value may be larger than what is left of a small stack.
+    let mut one = Vec::new();
+    reserve(&mut one, 1, what)?;
+    one.push(value);
+    let one = Box::into_raw(one.into_boxed_slice());
     // SAFETY: a slice of one value lies in memory as the value does, and was a box until just now.
     Ok(unsafe { Box::from_raw(one.cast::<T>()) })
 }

@@ -314,8 +314,9 @@ const WORTH_RECURSION: f64 = 6.0;
 const NEAR_EXACT: f64 = 1.6;
 /// Up to this one AMLI is worth it, too, where the condition number does not grow from the deeper grids to the first:
 /// then it is a few eigenvalues apart, of jumps (checkerboards, walls), that make it large, which CG finds; AMLI keeps
-/// their number, and the rest contracts. Iterations of V and AMLI at 2047 x 2047 on a device: checkerboard 96, 33, walls
-/// 190, 67, a lognormal field 121, 58. Where it grows each recursion loses: anisotropy 100 85, 130, white noise 81, 118.
+/// their number, and the rest contracts. Iterations of V and AMLI at 2047 x 2047 on a device: checkerboard 96, 33,
+/// walls 190, 67, a lognormal field 121, 58. Where it grows each recursion loses: anisotropy 100 85, 130, white noise
+/// 81, 118.
 const WORTH_JUMPS: f64 = 200.0;
 
 /// V or AMLI, from the estimate on the first recursion grid and the worst of deeper ones: where a deeper section

@@ -80,6 +80,11 @@ pub trait PcgSteps {
         false
     }
 
+    /// M contracts at any coefficients: a residual that stands still is the least that rounding allows.
+    fn contracts_quickly(&self) -> bool {
+        false
+    }
+
     /// CG is in single precision: residual replacement is due whenever the residual has fallen by some digits.
     fn replaces_residual(&self) -> bool {
         false

@@ -12,6 +12,7 @@ mod decisions;
 mod gmres;
 mod idr;
 mod minres;
+mod plateau;
 mod progress;
 mod replacement;
 mod restarts;
@@ -39,6 +40,7 @@ use crate::backend::steps::pcg::{Course, ENERGY, LoopEnd, LoopEnding, LoopTest, 
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 use decisions::{Code, is_positive};
+use plateau::Plateau;
 use replacement::{Direction, Replaced, Replacement};
 use state::Iteration;
 
@@ -72,6 +74,7 @@ struct Policies<'p, 'k, S: PcgSteps + ?Sized> {
     best: &'p mut BestIterate<'k, S>,
     restarts: &'p mut Restarts,
     replacement: Replacement,
+    plateau: Plateau,
     /// Iterations and norm of the last start.
     began: (usize, f64),
 }
@@ -123,6 +126,10 @@ pub fn pcg<S: PcgSteps + ?Sized>(
                 s.advance_solution(at.alpha);
                 policies.start_anew(s, &mut at)? // r = b - A x, and a start
             }
+            Check::Continue(_) if policies.plateau.is_long(&at, s.contracts_quickly()) => {
+                s.advance_solution(at.alpha);
+                policies.restart(s, &mut at)?
+            }
             // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>
             Check::Continue(rho) => policies.change_direction(s, &mut at, rho, replaced)?,
         };
@@ -133,7 +140,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
     fn new(test: &'p Test, best: &'p mut BestIterate<'k, S>, restarts: &'p mut Restarts) -> Self {
         best.begin_run();
         restarts.begin_run();
-        Self { test, best, restarts, replacement: Replacement::default(), began: (0, 0.0) }
+        Self { test, best, restarts, replacement: Replacement::default(), plateau: Plateau::default(), began: (0, 0.0) }
     }
 
     /// r = b - A x, and a start from there.
@@ -166,6 +173,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         self.restarts.start_from(at.norm);
         self.began = (at.iterations, at.norm);
         self.replacement = Replacement::start(self.test, at);
+        self.plateau = Plateau::start(at);
         at.beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         if !self.ascend(s, at, None)? {
@@ -251,13 +259,22 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         if !rounding::negligible(self.test, quantity, value, f64::INFINITY, at.largest_rho)
             && !rounding::cancelled(s, self.test, quantity, value)
         {
-            let iteration = at.iterations + usize::from(quantity == ENERGY);
+            let iteration = match quantity == ENERGY {
+                true => at.iterations + 1,
+                false => self.told(at.iterations),
+            };
             return Err(Error::Breakdown { quantity, value, iteration });
         }
         if quantity == SQUARE && self.test.norm == Norm::Preconditioned && !at.stopped {
             at.stopped = s.observe(at.iterations, 0.0);
         }
         Ok(Next::Restart)
+    }
+
+    /// Iterations that the observer has been told of, where <r, M^-1 r> of the last of these is none: in the papers'
+    /// norm that one has no residual.
+    fn told(&self, iterations: usize) -> usize {
+        iterations.saturating_sub(usize::from(self.test.norm == Norm::Preconditioned))
     }
 
     /// The convergence check. rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.
@@ -271,7 +288,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
             }
         }
         if at.take_norm(test, rho) == Code::RhoNegative {
-            return Err(Error::Breakdown { quantity: SQUARE, value: rho, iteration: at.iterations });
+            return Err(Error::Breakdown { quantity: SQUARE, value: rho, iteration: self.told(at.iterations) });
         }
         at.stopped = s.observe(at.iterations, at.norm / test.reference);
         match at.check_convergence(test) {

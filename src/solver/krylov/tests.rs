@@ -23,6 +23,10 @@ struct Line {
     /// M is another one in every second step: a beta for that.
     changes: bool,
     flexible: bool,
+    /// A residual that is recurred is no less than this.
+    noise: f64,
+    /// M contracts at any coefficients.
+    contracts: bool,
     steps: usize,
     /// A constant vector Z is deflated: P = 1 - A Z (Z'AZ)^-1 Z'.
     deflated: bool,
@@ -52,6 +56,8 @@ impl Line {
             replaced: 0,
             changes: false,
             flexible: false,
+            noise: 0.0,
+            contracts: false,
             steps: 0,
             deflated: false,
             stop_at: usize::MAX,
@@ -184,6 +190,11 @@ impl PcgSteps for Line {
     fn advance_residual(&mut self, alpha: f64) {
         self.r_old.clone_from(&self.r);
         self.r.iter_mut().zip(&self.q).for_each(|(r, q)| *r -= alpha * q);
+        self.r[self.history.len() % 3] += self.noise;
+    }
+
+    fn contracts_quickly(&self) -> bool {
+        self.contracts
     }
 
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
@@ -250,6 +261,22 @@ fn restarts_end_where_they_gain_little() {
     let mut line = Line::easy(0.6);
     let solved = line.solve_to(1e-8);
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, 2));
+}
+
+/// A recurred residual that stands still above the threshold. Without `Plateau` the loop goes on to `max_iter`.
+#[test]
+fn a_residual_that_stands_still_is_recomputed() {
+    for contracts in [false, true] {
+        let mut line = Line { noise: 1e-5, contracts, ..Line::easy(0.0) };
+        let solved = line.solve_to(1e-10);
+        if contracts {
+            assert_eq!(solved.end.reason, StopReason::Stagnated);
+            assert!(solved.end.iterations < 4 * (Plateau::LONG + 30), "{}", solved.end.iterations);
+            assert!(close(solved.end.norm, line.true_norm()));
+        } else {
+            assert_eq!((solved.end.reason, solved.restarts), (StopReason::MaxIter, 0));
+        }
+    }
 }
 
 #[test]

@@ -55,8 +55,8 @@ struct Found {
     asked: Asked,
     /// f64 was needed.
     double: bool,
-    /// The V-cycle was better.
-    plain: bool,
+    /// The V-cycle was better, for regular and for singular matrices.
+    plain: [bool; 2],
     /// A solve was slow, and went over to aggregation.
     slow: bool,
 }
@@ -174,9 +174,10 @@ impl Rrb {
         };
         let plan =
             Plan::new(a, options, self.machine, &look, &self.inspection, Known { slow: known.slow, few_solves })?;
+        let kind = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
-            if known.plain { plan.plain() } else { plan.cycle },
+            if known.plain[kind] { plan.plain() } else { plan.cycle },
         )?;
         if again != Some(setup) {
             self.factorize_by(&plan, &mut setup)?;
@@ -193,10 +194,12 @@ impl Rrb {
         }
         // Of what was tried alone: a matrix that leaves no choice says nothing of others.
         let plain = plan.cycle.kind.is_none() && self.backend.recursion().kind == Kind::V && !ended;
+        let mut found_plain = known.plain;
+        found_plain[kind] |= plain;
         self.found = Found {
             asked,
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
-            plain: known.plain || plain,
+            plain: found_plain,
             slow: known.slow,
         };
         self.last = Some(Last { asked, look, setup });

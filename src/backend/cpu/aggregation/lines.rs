@@ -211,7 +211,7 @@ struct Side<V> {
     rows: usize,
 }
 
-/// Where a row stands in a side: how many couplings it has so far, and the distance that the next one is likely to have.
+/// Where a row stands in a side: how many couplings it has so far, and the distance that the next is likely to have.
 #[derive(Clone, Copy, Default)]
 struct Next {
     nth: usize,

@@ -1,6 +1,7 @@
 //! Multigrid by aggregation (`backend/aggregation`) by a team of threads.
 //!
-//! Each may use those before it: `lines` (couplings), `rows` (the matrix of a level), `level` (with its vectors), `cycle`.
+//! Each may use those before it: `lines` (couplings), `rows` (the matrix of a level), `level` (with its vectors),
+//! `cycle`.
 
 mod cycle;
 mod level;

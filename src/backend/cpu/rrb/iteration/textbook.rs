@@ -172,6 +172,10 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         beta.clamp(0.0, MOST_BETA * (rho / rho_old).abs())
     }
 
+    fn contracts_quickly(&self) -> bool {
+        self.k.aggregated.get().is_some()
+    }
+
     fn change_preconditioner(&mut self, course: &Course) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
