@@ -42,7 +42,7 @@ impl Coarsest {
         let (mut rows, mut inverse): (Vec<f64>, Vec<f64>) = (zeroed(count * band, WHAT)?, zeroed(count, WHAT)?);
         let mut last: Vec<usize> = zeroed(count, WHAT)?;
         for (cell, &row) in position.iter().enumerate() {
-            inverse[row] = a.center[cell].wide();
+            inverse[row] = center(&a, cell, excess[cell]);
             last[component[cell]] = last[component[cell]].max(row);
             for (coupling, other) in a.couplings(cell).filter(|(_, other)| position[*other] < row) {
                 rows[(row + 1) * band - (row - position[other])] = coupling.wide();
@@ -102,6 +102,13 @@ impl Coarsest {
         (self.rows.len() + self.inverse.len()) * size_of::<f64>()
             + (self.position.len() + self.component.len() + self.cells.len()) * size_of::<usize>()
     }
+}
+
+/// The center of a row with couplings, of these and its excess: rounded to single precision it differs from their sum
+/// by more than couplings of the heavy phase.
+fn center<T: Real>(a: &Points<T>, cell: usize, excess: f64) -> f64 {
+    let sum = a.couplings(cell).fold(excess, |sum, (coupling, _)| sum - coupling.wide());
+    if sum > 0.0 { sum } else { a.center[cell].wide() }
 }
 
 /// Row `row` of A becomes that of L, in its place; answers d. `inverse` has 1 / d of the rows before, and the diagonal
