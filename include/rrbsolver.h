@@ -116,14 +116,14 @@
                                               chosen */
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
                                               device relaxes them */
-#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where
-                                              most off-diagonals are negative; of minres jacobi, else ilu0, jacobi
-                                              where that has no pivot, none where a row has no diagonal); amg:
-                                              multigrid by aggregation, on the CPU (sparse_: for cg); neumann: a
-                                              truncated Neumann series of order; ic0, ric (relaxed): incomplete
-                                              Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete
-                                              LU without fill; chebyshev: a polynomial in D^-1 A of degree (also
-                                              sparse_) */
+#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid, or amg where it sees too few bubbles (sparse_: of cg
+                                              ic0, or amg from 100,000 rows on where most off-diagonals are negative;
+                                              of minres jacobi, else ilu0, jacobi where that has no pivot, none where
+                                              a row has no diagonal); amg: multigrid by aggregation (sparse_: for
+                                              cg); neumann: a truncated Neumann series of order; ic0, ric (relaxed):
+                                              incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0:
+                                              incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree
+                                              (also sparse_) */
 #define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi (also
                                               sparse_) */
 #define RRB_OPT_RIC_OMEGA             402  /* of ric: the part of dropped fill that is subtracted from the diagonal;
@@ -216,12 +216,13 @@
 #define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
 #define RRB_INFO_CELLS                  1203  /* cells of all patches */
 #define RRB_INFO_PRECONDITIONER         1300  /* the one in use (also sparse_) */
-#define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use, the first that holds; anisotropic:
-                                                 couplings of a direction are weak, coarsening is cell; labels: of
-                                                 the caller, deflated; contrast: couplings of one direction are too
-                                                 far apart; thin: a component of strong couplings is a few cells
-                                                 across; plain: nothing of these; asked: preconditioner, coarsening
-                                                 and deflation were given */
+#define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use, the first that holds; crowded: more
+                                                 components of strong couplings than multigrid sees and deflation
+                                                 takes, amg; anisotropic: couplings of a direction are weak,
+                                                 coarsening is cell; labels: of the caller, deflated; contrast:
+                                                 couplings of one direction are too far apart; thin: a component of
+                                                 strong couplings is a few cells across; plain: nothing of these;
+                                                 asked: preconditioner, coarsening and deflation were given */
 #define RRB_INFO_DEFLATION              1302  /* the one in use */
 #define RRB_INFO_COARSENING             1303  /* the one in use; auto: no multigrid is */
 #define RRB_INFO_COARSE_SOLVER          1304  /* the one in use; auto: nothing is deflated */
@@ -372,6 +373,7 @@
 #define RRB_AUTO_REASON_THIN                      3
 #define RRB_AUTO_REASON_ANISOTROPIC               4
 #define RRB_AUTO_REASON_LABELS                    5
+#define RRB_AUTO_REASON_CROWDED                   6
 #define RRB_DOMINANCE_NONE                        0
 #define RRB_DOMINANCE_WEAK                        1
 #define RRB_DOMINANCE_IRREDUCIBLE                 2
@@ -467,16 +469,17 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  * not read. Cells that are no part of the problem (solid) are rows with zero couplings and a positive center. Host
  * arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and ny * ld unless `leading_dimension`
  * and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds the new matrix or none. auto
- * takes by the matrix what is the same for any backend and number of threads; results such as
- * `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in
- * use, and why. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells,
- * more than 65,535 deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0`, `ric`
- * or `amg`, or `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not
- * positive, a lost pivot, such as that of `ric_omega=1` on a singular matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`.
- * A second call reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370, for
- * deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for truncated Neumann series; Dendy, J.
- * Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay, SIAM J. Sci. Comput. 34 (2012), A1079-A1109, for
- * amg.
+ * takes by the matrix what is the same for any number of threads and any backend (but multigrid for amg with
+ * `backend=reference`, which has none); results such as `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
+ * `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in use, and why. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells, more than 65,535 deflation regions,
+ * couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a
+ * device, amg on as many cells as 32 bits do not count couplings of, and what this build lacks), `RRB_ERR_MATRIX` (a
+ * center that is not positive, a lost pivot, such as that of `ric_omega=1` on a singular matrix),
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J.
+ * Sci. Comput. 39 (2009), 340-370, for deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for
+ * truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay, SIAM J. Sci.
+ * Comput. 34 (2012), A1079-A1109, for amg.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.

@@ -6,7 +6,7 @@
 // cells of a warp's segment, 32 in a row of memory, begin as runs; of the contacts between two runs one is enough.
 // Couplings that leave the box are zero: segments need not know where rows end.
 //
-// Bytes a cell: take 64, look 32 + 8, unite 24, settle 16, extents 4.
+// Bytes a cell: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
 #pragma once
 #include "box.cuh"
 
@@ -24,6 +24,7 @@ struct Findings {
     unsigned long long alone, components, regular; // cells without couplings; components; joined rows with sums
     unsigned long long groups;                     // of strong couplings
     unsigned long long classes;                    // classes.cuh
+    unsigned long long hidden;                     // groups that coarse grids do not see
     unsigned ticket, unused;
 };
 
@@ -36,6 +37,8 @@ struct SurveyArgs {
     uint32_t *extents;           // of the first MOST_GROUPS groups
     double *partial;             // 3 values a block
     Findings *findings;
+    uint32_t *seen;   // of the root of each group: the coarsest grid that has points in it, and how many
+    int grids, step;  // coarse grids; of `hidden`
     __device__ Matrix matrix() const { return {to[0], to[1], to[2], to[3]}; }
 };
 
@@ -344,6 +347,30 @@ __device__ inline void extents(const SurveyArgs &a) {
     });
 }
 
+// Groups that a coarse grid has several points in, and the next one none (src/grid/cell_components.rs): marks the
+// coarsest grid of each group, counts its points there, counts groups. Points that are counted twice or more are many.
+constexpr int GRID_SHIFT = 27;
+constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
+__device__ inline void hidden(const SurveyArgs &a) {
+    unsigned found = 0;
+    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+        if (!in_group(a.group, c)) return;
+        if (a.step == 2) {
+            const uint32_t seen = a.group[c] & IS_GROUP ? a.seen[c] : 0;
+            const int grid = int(seen >> GRID_SHIFT);
+            found += grid > 0 && grid < a.grids && (seen & POINTS) > 1;
+            return;
+        }
+        const int all = i | j | k, grid = all ? min(__ffs(all) - 1, a.grids) : a.grids;
+        if (grid == 0) return;
+        uint32_t *seen = a.seen + group_root(a.group, c);
+        const uint32_t now = *static_cast<volatile uint32_t *>(seen), least = uint32_t(grid) << GRID_SHIFT;
+        if (a.step == 0 && now < least) atomicMax(seen, least);
+        if (a.step == 1 && now >> GRID_SHIFT == uint32_t(grid) && (now & POINTS) < 2) atomicAdd(seen, 1u);
+    });
+    note_count(&a.findings->hidden, found);
+}
+
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_take_f64, SurveyArgs, take)
@@ -351,3 +378,4 @@ DPCG_KERNEL(dpcg_look_f64, SurveyArgs, look)
 DPCG_KERNEL(dpcg_unite_f64, SurveyArgs, unite)
 DPCG_KERNEL(dpcg_settle_f64, SurveyArgs, settle)
 DPCG_KERNEL(dpcg_extents_f64, SurveyArgs, extents)
+DPCG_KERNEL(dpcg_hidden_f64, SurveyArgs, hidden)

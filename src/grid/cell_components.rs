@@ -233,6 +233,39 @@ impl Strong {
     pub fn count(&self) -> usize {
         self.joined.count()
     }
+
+    /// Groups that are hidden from coarse grids: one of these has several points in them, and the next one none, so
+    /// that it ties the cells around them together. Coarse grid l has the cells whose indices are all multiples of 2^l,
+    /// down to one of at most `coarsest`.
+    pub fn hidden(&self, cells: Cells, coarsest: usize) -> Result<usize> {
+        let last = coarse_grids(cells, coarsest);
+        // Of each group the coarsest grid that has points in it, and how many.
+        let mut seen: Vec<(u32, usize)> = zeroed(self.count(), "coarse points of strong groups")?;
+        for row in 0..cells.rows() {
+            let most = ((row % cells.ny) | (row / cells.ny)).trailing_zeros().min(last);
+            for (run, group) in self.joined.runs(row) {
+                let Some(group) = group else { continue };
+                let points = |grid: u32| ((run.end - 1) >> grid) + 1 - run.start.div_ceil(1 << grid);
+                let grid = (0..=most).rev().find(|&grid| points(grid) > 0).unwrap_or(0);
+                let (of_group, count) = &mut seen[group];
+                if grid >= *of_group {
+                    *count = points(grid) + if grid == *of_group { *count } else { 0 };
+                    *of_group = grid;
+                }
+            }
+        }
+        Ok(seen.into_iter().filter(|&(grid, count)| (1..last).contains(&grid) && count > 1).count())
+    }
+}
+
+/// Coarse grids, each with every second cell in each direction of the one before, down to one of at most `coarsest`.
+pub fn coarse_grids(cells: Cells, coarsest: usize) -> u32 {
+    let (mut size, mut grids) = (cells.size(), 0);
+    while size.iter().product::<usize>() > coarsest {
+        size = size.map(|n| n.div_ceil(2));
+        grids += 1;
+    }
+    grids
 }
 
 /// The shortest side of the boxes around the groups.

@@ -34,6 +34,25 @@ pub struct Survey {
     pub strong: usize,
     /// The fewest cells that one of them extends over, as [`Strong::thinnest`]; of many groups a backend need not say.
     pub thinnest: usize,
+    /// Those that are [`Strong::hidden`], where [`asks_for_hidden`]; else 0.
+    pub hidden: usize,
+}
+
+/// `auto` deflates so many groups of strong couplings at most: with more, E costs more than it saves.
+pub const MANY: usize = 1000;
+
+/// Points of the coarsest grid of multigrid at most.
+pub const COARSEST: usize = 1000;
+
+/// Whether a choice depends on groups that coarse grids do not see: there are more than deflation takes, or a direction
+/// of the cells is not coarsened at first.
+pub fn asks_for_hidden(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
+    strong > MANY || is_flat(cells, coarsened)
+}
+
+/// A direction of the cells is not coarsened at first.
+pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
+    (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
 }
 
 /// With e_d the sum over rows of the couplings in direction d over the center, directions of more than one cell with
@@ -171,14 +190,17 @@ impl Found {
             *strength = pairwise(&of_rows);
         }
         let most = [0, 1, 2].map(|d| parts.iter().fold(0.0, |most: f64, part| most.max(part.largest[d])));
+        let coarsened = coarsened(cells, strength);
+        let asks = asks_for_hidden(cells, coarsened, strong.count());
         let survey = Survey {
             row_sum: parts.iter().fold(0.0, |most, part| most.max(part.row_sum)),
-            coarsened: coarsened(cells, strength),
+            coarsened,
             contrast: contrast(smallest_of(parts), most),
             components: components.count(),
             singular: first_cells_of_singular(cells, &components)?,
             strong: strong.count(),
             thinnest: strong.thinnest,
+            hidden: if asks { strong.hidden(cells, COARSEST)? } else { 0 },
         };
         Ok((Self { components, strong, regions: None }, survey))
     }

@@ -177,6 +177,8 @@ choices! {
         Anisotropic = 4 "anisotropic",
         /// Labels of the caller are deflated:
         Labels = 5 "labels",
+        /// There are more components of strong couplings than multigrid sees and deflation takes:
+        Crowded = 6 "crowded",
     }
     /// Why a solve ended.
     StopReason {

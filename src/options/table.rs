@@ -344,9 +344,9 @@ options! {
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where most off-diagonals are negative; \
-         of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row has no diagonal); \
-         amg: multigrid by aggregation, on the CPU (sparse_: for cg); neumann: a truncated Neumann series of \
+        "auto: multigrid, or amg where it sees too few bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where \
+         most off-diagonals are negative; of minres jacobi, else ilu0, jacobi where that has no pivot, none where a \
+         row has no diagonal); amg: multigrid by aggregation (sparse_: for cg); neumann: a truncated Neumann series of \
          order; ic0, ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: \
          incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
@@ -450,9 +450,10 @@ results! {
     CELLS = 1203 "cells" SMOOTHER false &[], "cells of all patches";
     PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "the one in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
-        "why auto took what is in use, the first that holds; anisotropic: couplings of a direction are weak, \
-         coarsening is cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; \
-         thin: a component of strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, \
+        "why auto took what is in use, the first that holds; crowded: more components of strong couplings than \
+         multigrid sees and deflation takes, amg; anisotropic: couplings of a direction are weak, coarsening is \
+         cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; thin: a \
+         component of strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, \
          coarsening and deflation were given";
     DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "the one in use";
     COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "the one in use; auto: no multigrid is";

@@ -66,6 +66,24 @@ pub fn gathered<T: Copy>(wide: &[T], [nx, ny, nz]: [usize; 3], ld: usize, plane:
     (0..ny * nz).flat_map(row).collect()
 }
 
+/// A system without the couplings in x across its middle.
+pub fn cut_in_two(mut a: TwoPhase) -> TwoPhase {
+    let nx = a.size[0];
+    for c in (0..a.cells()).filter(|c| c % nx == nx / 2) {
+        let face = -std::mem::take(&mut a.forward[0][c]);
+        a.center[c] -= face;
+        a.center[c + 1] -= face;
+    }
+    a
+}
+
+/// More bubbles than deflation takes, 1e-6: blocks of so many cells less one, a cell of water between.
+pub fn blocks(n: usize, side: [usize; 3], parts: &str) -> TwoPhase {
+    let at = |c: usize| [c % n, c / n % n, c / (n * n)];
+    let in_block = |c: usize| at(c).iter().zip(side).all(|(at, side)| at % side > 0);
+    TwoPhase::of_air((0..n * n * n).map(in_block).collect(), parts, [n; 3], 1e-6)
+}
+
 /// Systems for which `auto` has different reasons, the last with labels of the caller: its reason, deflation and
 /// coarsening.
 pub fn systems_for_auto() -> Vec<(TwoPhase, bool, [i64; 3])> {

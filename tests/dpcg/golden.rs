@@ -4,6 +4,10 @@
 //! Quick rows by default; all with `RRBSOLVER_ALL_ROWS=1`. On the CPU, or on the backend that
 //! `RRBSOLVER_GOLDEN_BACKEND` names.
 
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::dpcg::blocks;
 use rrbsolver::error::RRB_OK;
 use rrbsolver::ffi::{
     dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_get_real, dpcg_handle, dpcg_set_options, dpcg_solve,
@@ -105,6 +109,24 @@ fn fewer(line: &str) -> Option<i64> {
         line.strip_prefix(system)?.starts_with(',').then(|| count.parse().ok())?
     };
     FEWER.lines().skip(1).find_map(of)
+}
+
+/// Why `auto` took what it did.
+fn reason(a: &TwoPhase, options: &str) -> i64 {
+    let [nx, ny, nz] = a.size.map(|n| n as i64);
+    let mut h: *mut dpcg_handle = std::ptr::null_mut();
+    let text = CString::new(options).unwrap();
+    let mut reason = 0;
+    // SAFETY: as in `solve`.
+    unsafe {
+        assert_eq!(dpcg_create(nx, ny, nz, &mut h), RRB_OK);
+        assert_eq!(dpcg_set_options(h, text.as_ptr()), RRB_OK);
+        let [east, north, top] = a.forward.each_ref().map(Vec::as_ptr);
+        assert_eq!(dpcg_factorize(h, a.center.as_ptr(), east, north, top), RRB_OK);
+        dpcg_get_int(h, info::AUTO_REASON, &mut reason);
+        assert_eq!(dpcg_destroy(&mut h), RRB_OK);
+    }
+    reason
 }
 
 /// Iterations, deflation vectors and |b - A x| / |b| of a solve.
@@ -215,8 +237,35 @@ fn aggregation() {
     }
 }
 
+/// `auto` takes aggregation where coarse grids do not see bubbles of which there are more than deflation takes, or which
+/// flat cells hide: fewer than half of the iterations of multigrid. Not where each bubble is a coarse point at most.
+#[test]
+fn crowds() {
+    let crowded = 6;
+    for (name, a, is_crowded) in [
+        ("rods", blocks(40, [3, 6, 3], ""), true),
+        ("rods, top", blocks(40, [3, 6, 3], ";dir=top"), true),
+        ("cubes", blocks(36, [3; 3], ""), false),
+        ("r200, flat", TwoPhase::new("r200;asp=4", [32; 3], 1e-6), true),
+        ("27t, flat", TwoPhase::new("27t;asp=4", [36; 3], 1e-6), false),
+    ] {
+        let b = a.rhs("rand");
+        let of = |options: &str| solve(&a, &b, &format!("backend=cpu max_iter=200 {options}"));
+        let chosen = of("").unwrap();
+        let multigrid = of("preconditioner=multigrid").map_or(200, |(iterations, ..)| iterations);
+        println!("{name}: {} iterations, {multigrid} of multigrid", chosen.0);
+        assert!(chosen.0 <= 25, "{name}: {} iterations", chosen.0);
+        assert_eq!(reason(&a, "backend=cpu threads=2") == crowded, is_crowded, "{name}");
+        assert_eq!(2 * chosen.0 < multigrid, is_crowded, "{name}: {} iterations, {multigrid}", chosen.0);
+        assert!(!is_crowded || chosen.1 == 0, "{name}: nothing is deflated");
+        for options in ["coarsening=vertex", "deflation=subdomain", "backend=reference"] {
+            assert_ne!(reason(&a, options), crowded, "{name} {options}");
+        }
+    }
+}
+
 /// Geometries, sizes and right-hand sides that `auto` has to solve.
-const GEOMETRIES: [(&str, [usize; 3], &str); 21] = [
+const GEOMETRIES: [(&str, [usize; 3], &str); 22] = [
     ("1", [64; 3], "rand"),
     ("8", [64; 3], "rand"),
     ("9", [64; 3], "rand"),
@@ -233,6 +282,7 @@ const GEOMETRIES: [(&str, [usize; 3], &str); 21] = [
     ("surf", [64; 3], "rand"),
     ("surf;obs=box", [64; 3], "rand"),
     ("surf;asp=4", [64; 3], "rand"),
+    ("9s;asp=4", [48; 3], "rand"),
     ("film", [64; 3], "rand"),
     ("sheet", [64; 3], "rand"),
     ("spray", [64; 3], "rand"),

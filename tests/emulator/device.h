@@ -65,6 +65,7 @@ inline unsigned long long atomicCAS(unsigned long long *place, unsigned long lon
 }
 inline int __clz(unsigned v) { return v ? __builtin_clz(v) : 32; }
 inline int __ffs(unsigned v) { return __builtin_ffs(v); }
+inline unsigned atomicMax(unsigned *place, unsigned v) { return std::exchange(*place, std::max(*place, v)); }
 inline unsigned long long atomicMax(unsigned long long *place, unsigned long long v) {
     return std::exchange(*place, std::max(*place, v));
 }

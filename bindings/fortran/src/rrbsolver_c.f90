@@ -131,11 +131,11 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
    ! order of copies and kernels for patches that live on the host while a device relaxes them
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! auto: multigrid (sparse_: of cg ic0, or amg from 100,000 rows on where most off-diagonals are negative; of minres
-   ! jacobi, else ilu0, jacobi where that has no pivot, none where a row has no diagonal); amg: multigrid by
-   ! aggregation, on the CPU (sparse_: for cg); neumann: a truncated Neumann series of order; ic0, ric (relaxed):
-   ! incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill; chebyshev: a
-   ! polynomial in D^-1 A of degree (also sparse_)
+   ! auto: multigrid, or amg where it sees too few bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where most
+   ! off-diagonals are negative; of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row has no
+   ! diagonal); amg: multigrid by aggregation (sparse_: for cg); neumann: a truncated Neumann series of order; ic0, ric
+   ! (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill;
+   ! chebyshev: a polynomial in D^-1 A of degree (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
    ! terms of the Neumann series beside the first; 0: as jacobi (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
@@ -262,10 +262,10 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
    ! the one in use (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
-   ! why auto took what is in use, the first that holds; anisotropic: couplings of a direction are weak, coarsening is
-   ! cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; thin: a component of
-   ! strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, coarsening and deflation
-   ! were given
+   ! why auto took what is in use, the first that holds; crowded: more components of strong couplings than multigrid
+   ! sees and deflation takes, amg; anisotropic: couplings of a direction are weak, coarsening is cell; labels: of the
+   ! caller, deflated; contrast: couplings of one direction are too far apart; thin: a component of strong couplings is
+   ! a few cells across; plain: nothing of these; asked: preconditioner, coarsening and deflation were given
    integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t
@@ -439,6 +439,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_THIN                  = 3_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_ANISOTROPIC           = 4_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_LABELS                = 5_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_CROWDED               = 6_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DOMINANCE_NONE                    = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DOMINANCE_WEAK                    = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_DOMINANCE_IRREDUCIBLE             = 2_c_int32_t

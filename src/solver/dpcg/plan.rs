@@ -3,7 +3,7 @@
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
 use crate::error::{Error, Result};
-use crate::grid::cell_survey::Survey;
+use crate::grid::cell_survey::{MANY, Survey, is_flat};
 use crate::grid::cells::Cells;
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::regions::{Choice, Kind};
@@ -17,13 +17,15 @@ use crate::solver::solve::check_all_singular;
 /// Up to so many vectors E is inverted: a product with the inverse reads k^2 numbers, 8 MB.
 const INVERTED: usize = 1024;
 
-/// `auto` deflates so many components of strong couplings at most: with more, E costs more than it saves.
-const MANY: usize = 1000;
-
 /// Multigrid alone takes more iterations where the phases are further apart than this, or where such a component is
 /// fewer cells across than `THIN`: a coarse grid may not see it.
 const FAR_APART: f64 = 1e-4;
 const THIN: usize = 4;
+
+/// Components of strong couplings that coarse grids do not see, so many that amg takes less time than multigrid, where
+/// these are not deflated or cells are flat (`tests/dpcg/golden.rs`, `crowds`). Multigrid takes an iteration more for
+/// each, or nearly; amg takes 14 to 22, as dear as two of them, and as much as 30 at factorize.
+const MANY_HIDDEN: usize = 12;
 
 /// Boxes in a direction at most, and cells of a box at least, where they are chosen: 8 boxes around each of nine
 /// bubbles (the slides of 2013).
@@ -132,6 +134,9 @@ impl<'a> Plan<'a> {
     /// `labelled`: the caller has regions of his own.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
         let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
+            Preconditioner::Auto if may_aggregate(options, machine, labelled) && is_crowded(cells, survey) => {
+                (Preconditioner::Amg, AutoReason::Crowded)
+            }
             Preconditioner::Auto => (Preconditioner::Multigrid, AutoReason::Plain),
             asked => (asked, AutoReason::Asked),
         };
@@ -281,11 +286,29 @@ fn passes(cells: Cells, survey: &Survey) -> usize {
     if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
 }
 
+/// Whether aggregates may take the place of multigrid where that is not asked for by name, nor a part of it: nobody
+/// has labels, or vectors of another kind, and the backend has aggregates.
+fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
+    let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
+    let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto);
+    left && !labelled && !of_multigrid && !machine.is_device() && machine.backend != Backend::Reference
+}
+
+/// Bubbles that coarse grids do not see and that nothing makes up for: deflation takes no more of them, and the phases
+/// are far apart; or flat cells are paired, which ties the liquid around them together whatever is deflated.
+fn is_crowded(cells: Cells, survey: &Survey) -> bool {
+    let left_alone = survey.strong > MANY && survey.contrast <= FAR_APART;
+    survey.hidden >= MANY_HIDDEN && (left_alone || is_flat(cells, survey.coarsened))
+}
+
 fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {
     match options.choice(opt::COARSENING) {
         Coarsening::Auto => {
-            let flat = (0..3).any(|d| cells.size()[d] > 1 && !survey.coarsened[d]);
-            if flat { (Coarsening::Cell, AutoReason::Anisotropic) } else { (Coarsening::Vertex, AutoReason::Plain) }
+            if is_flat(cells, survey.coarsened) {
+                (Coarsening::Cell, AutoReason::Anisotropic)
+            } else {
+                (Coarsening::Vertex, AutoReason::Plain)
+            }
         }
         asked => (asked, AutoReason::Asked),
     }
@@ -371,7 +394,7 @@ mod tests {
             (2, 1, 1e-3, Levelset, Thin),
             (1000, 9, 1e-6, Levelset, Contrast),
             (1000, 3, 1e-3, Levelset, Thin),
-            (1001, 3, 1e-6, None, Plain),
+            (1001, 3, 1e-3, None, Plain),
         ] {
             let survey = bubbly(strong, thinnest, contrast);
             check(told("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
@@ -398,6 +421,30 @@ mod tests {
         check(told("", CUBE, &one, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
         let plane = Cells { nx: 1, ..CUBE };
         check(told("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
+    }
+
+    /// Aggregates where deflation takes no more components, or flat cells hide many; not beside what says something of
+    /// multigrid, and not where the backend has none.
+    #[test]
+    fn crowds() {
+        let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
+            let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, contrast) };
+            let done = told(text, CUBE, &survey, labelled);
+            assert_eq!(done.preconditioner == Preconditioner::Amg, done.reason == AutoReason::Crowded, "{text}");
+            assert!(done.preconditioner != Preconditioner::Amg || done.deflation == Deflation::None, "{text}");
+            done.preconditioner == Preconditioner::Amg
+        };
+        for text in ["", "deflation=none", "backend=cpu precision=f64"] {
+            assert!(of(text, (1001, 12), 1e-4, false, false), "{text}");
+            assert!(of(text, (30, 12), 1e-2, true, false), "{text}");
+            assert!(!of(text, (1000, 12), 1e-6, false, false), "{text}");
+            assert!(!of(text, (1001, 11), 1e-6, true, false), "{text}");
+            assert!(!of(text, (1001, 12), 1.01e-4, false, false), "{text}");
+            assert!(!of(text, (1001, 12), 1e-6, true, true), "{text} with labels");
+        }
+        for text in ["backend=reference", "coarsening=vertex", "coarsening=cell", "deflation=levelset"] {
+            assert!(!of(text, (1001, 500), 1e-6, true, false), "{text}");
+        }
     }
 
     /// Labels are deflated whatever the matrix is.

@@ -154,8 +154,14 @@ impl TwoPhase {
     /// `9;dir=top`, ...).
     #[must_use]
     pub fn new(name: &str, size: [usize; 3], contrast: f64) -> Self {
-        let mut parts = name.split(';');
-        let air = phases(parts.next().expect("a name"), size);
+        let set = name.split(';').next().expect("a name");
+        Self::of_air(phases(set, size), &name[set.len()..], size, contrast)
+    }
+
+    /// The same with air in these cells; `parts`: what would stand behind the name.
+    #[must_use]
+    pub fn of_air(air: Vec<bool>, parts: &str, size: [usize; 3], contrast: f64) -> Self {
+        let parts = parts.split(';').filter(|part| !part.is_empty());
         let cells = size[0] * size[1] * size[2];
         let mut a = Self {
             size,

@@ -12,8 +12,8 @@ use crate::backend::cuda::launch::{
 };
 use crate::backend::steps::dpcg::Setup;
 use crate::error::{Error, Result, collected, reset, zeroed};
-use crate::grid::cell_components::CellComponents;
-use crate::grid::cell_survey::{Survey, coarsened, contrast};
+use crate::grid::cell_components::{CellComponents, coarse_grids};
+use crate::grid::cell_survey::{COARSEST, Survey, asks_for_hidden, coarsened, contrast};
 use crate::grid::cells::{Cells, Kept, SevenPoints};
 use crate::grid::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
 use crate::runtime::team::Team;
@@ -39,6 +39,8 @@ pub struct Surveyor {
     pub components: Components,
     /// The caller's labels, where there are some.
     labels: Option<Memory>,
+    /// The coarsest grid of each group, where that was asked for.
+    seen: Option<Memory>,
     /// Room for extents.
     extents: Vec<u32>,
     /// Vectors of the classes that were found last, or [`NONE`].
@@ -99,7 +101,17 @@ impl Surveyor {
         let mut room = Vec::new();
         reset(&mut room, EXTENTS * MOST_GROUPS, SURVEY)?;
         let components = Components::new(source, component);
-        Ok(Self { memory, arguments, classes, findings, components, labels: None, extents: room, vectors: Vec::new() })
+        Ok(Self {
+            memory,
+            arguments,
+            classes,
+            findings,
+            components,
+            labels: None,
+            seen: None,
+            extents: room,
+            vectors: Vec::new(),
+        })
     }
 
     /// Makes the arrays at `input`, center first, those of `source`. Returns what was seen.
@@ -134,15 +146,34 @@ impl Surveyor {
             self.components.number(stream, found.components as usize, zero_row_sum)?
         };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
+        let (coarsened, strong) = (coarsened(source.of, found.strength), found.groups as usize);
+        let asks = asks_for_hidden(source.of, coarsened, strong);
         Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),
-            coarsened: coarsened(source.of, found.strength),
+            coarsened,
             contrast: contrast(bits(found.smallest), bits(found.largest)),
             components: found.components as usize,
             singular,
-            strong: found.groups as usize,
-            thinnest: self.thinnest(source, found.groups as usize),
+            strong,
+            thinnest: self.thinnest(source, strong),
+            hidden: if asks { self.hidden(stream, source.of)? } else { 0 },
         })
+    }
+
+    /// Groups that coarse grids do not see.
+    fn hidden(&mut self, stream: &Stream, of: Cells) -> Result<usize> {
+        let bytes = 4 * of.count();
+        let seen = match self.seen.take() {
+            Some(memory) => memory,
+            None => Memory::zeroed(stream.device(), stream, bytes, SURVEY)?,
+        };
+        let seen = self.seen.insert(seen).address;
+        stream.fill(seen, 0, bytes)?;
+        let grids = coarse_grids(of, COARSEST) as i32;
+        for step in 0..3 {
+            launch::hidden_groups(stream, &SurveyArgs { seen, grids, step, ..self.arguments })?;
+        }
+        Ok(self.see(stream)?.hidden as usize)
     }
 
     /// Of so many groups, where those are not too many.
@@ -234,7 +265,8 @@ impl Surveyor {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes + self.components.bytes() + self.labels.as_ref().map_or(0, |memory| memory.bytes)
+        let lists = [&self.labels, &self.seen].into_iter().flatten().map(|memory| memory.bytes);
+        self.memory.bytes + self.components.bytes() + lists.sum::<usize>()
     }
 }
 

@@ -65,7 +65,7 @@ entries! {
     CellFindings {
         unusual: u64, center_max: u64, smallest: [u64; 3], largest: [u64; 3], outward: [u64; 3], first_outward: u64,
         row_sum: u64, strength: [f64; 3], alone: u64, components: u64, regular: u64, groups: u64, classes: u64,
-        ticket: u32, unused: u32
+        hidden: u64, ticket: u32, unused: u32
     }
     /// Labels of cells, of 16 bits or wide, from `count` on none; `of` = 0: all cells have label 0.
     CellLabels { of: Address, wide: i32, count: u32 }
@@ -217,7 +217,7 @@ structures! {
     CellInspectArgs { cells: CellBox, input: CellArray, output: CellArray, scalars: Address }
     SurveyArgs {
         cells: CellBox, input: [CellArray; 4], to: [Address; 4], zero_row_sum: f64, component: Address, group: Address,
-        extents: Address, partial: Address, findings: Address
+        extents: Address, partial: Address, findings: Address, seen: Address, grids: i32, step: i32
     }
     /// Components of a matrix with several.
     CellComponentArgs {
@@ -360,6 +360,8 @@ plain_kernels! {
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Groups that coarse grids do not see.
+    HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Components that begin in chunks of cells: how many, or which; the component of each cell.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
         |a| chunk_blocks(a.cells.count()), BLOCK;
