@@ -223,6 +223,7 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
 struct SpreadArgs {
     Couplings c;
     double *to;
+    uint32_t *component; // of each row the first one of its singular component; NONE: it is in none
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {
@@ -260,11 +261,38 @@ __device__ inline void leave_out(const SpreadArgs &s) {
     } while (changed);
     if (i < n && s.c.excess[i] != 0.0) atomicOr(&regular[least[i]], 1u);
     __syncthreads();
+    if (i < n) s.component[i] = regular[least[i]] ? NONE : least[i];
     if (i >= n || least[i] != i || regular[i]) return;
     s.to[uint64_t(i) * n + i] = 0.0;
     for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) {
         const uint64_t j = s.c.col[k];
         s.to[uint64_t(i) * n + j] = s.to[j * n + i] = 0.0;
+    }
+}
+
+// The rows of a matrix without their means over singular components, as columns: of an inverse G, done twice, P G P
+// with P = I - 1 1' / n. Rounding leaves r a sum, which G alone would answer with a source at the unknown that is left
+// out. A block a row.
+struct MeansArgs {
+    const double *from;
+    double *to;
+    const uint32_t *component;
+    uint32_t rows, unused;
+};
+__device__ inline void take_means(const MeansArgs &a) {
+    for (uint32_t i = blockIdx.x; i < a.rows; i += gridDim.x) {
+        const double *row = a.from + uint64_t(i) * a.rows;
+        const uint32_t own = a.component[i];
+        double sum = 0.0, count = 0.0;
+        for (uint32_t j = threadIdx.x; own != NONE && j < a.rows; j += blockDim.x) {
+            if (a.component[j] != own) continue;
+            sum += row[j];
+            count += 1.0;
+        }
+        sum = block_sum(sum);
+        count = block_sum(count);
+        for (uint32_t j = threadIdx.x; j < a.rows; j += blockDim.x)
+            a.to[uint64_t(j) * a.rows + i] = row[j] - (own != NONE && a.component[j] == own ? sum / count : 0.0);
     }
 }
 

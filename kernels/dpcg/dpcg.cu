@@ -14,3 +14,4 @@
 #include "cell.cuh"
 #include "cell_grids.cuh"
 #include "coarsening.cuh"
+#include "aggregated.cuh"

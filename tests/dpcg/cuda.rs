@@ -1,16 +1,24 @@
 //! The `cuda` backend of deflated PCG against `reference`, and what only a device has. tests/emulator makes a device of
 //! the host.
 
+#[path = "cuda_aggregation.rs"]
+mod aggregation;
 mod bad_input;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/device.rs"]
 mod device;
+#[path = "cuda_choices.rs"]
+mod on_a_device;
 
-use common::dpcg::{choices, systems_for_auto};
+use aggregation::{
+    aggregation_again, aggregation_applied, aggregation_of_awkward_boxes, aggregation_of_components,
+    aggregation_of_golden_systems,
+};
 use common::{bits, devices, max_abs, max_difference, outcome, status};
 use cudarc::driver::sys;
 use device::{Queue, Rows};
+use on_a_device::{auto_as_the_reference, automatic_backend, crowds_as_on_the_cpu, not_on_a_device};
 use rrbsolver::ffi::{
     dpcg_apply, dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_get_real, dpcg_handle, dpcg_multiply,
     dpcg_set_monitor, dpcg_set_options, dpcg_set_regions, dpcg_set_stream, dpcg_solve,
@@ -543,27 +551,6 @@ fn second_factorizations() {
     }
 }
 
-/// What is done on the host alone is said to.
-fn not_on_a_device() {
-    let a = TwoPhase::new("9", [8; 3], 1e-3);
-    for (options, words) in [
-        ("preconditioner=ic0", ["neumann", "multigrid"]),
-        ("preconditioner=ric", ["neumann", "multigrid"]),
-        ("preconditioner=amg", ["on the CPU", "multigrid"]),
-        ("coarse_solver=cg", ["inverse", "cholesky"]),
-    ] {
-        let failure = Solver::new(a.size, &format!("backend=cuda {options}")).factorize(&a).unwrap_err();
-        failure.expect(status::UNSUPPORTED, &words);
-    }
-    let labels = There::new(&[0.0; 512]);
-    for memory in ["auto", "host", "device"] {
-        let solver = Solver::new(a.size, &format!("backend=cuda memory={memory}"));
-        // SAFETY: a live handle; the array has room for as many labels.
-        let failure = outcome(unsafe { dpcg_set_regions(solver.h, labels.0 as *const i32) }).unwrap_err();
-        failure.expect(status::ARGUMENT, &["labels", "an array on device 0", "lie on the host"]);
-    }
-}
-
 /// What is refused is refused as on the CPU: the same statuses, the same sentences.
 fn bad_input_as_on_the_cpu() {
     let mut rows = Rows::default();
@@ -571,41 +558,6 @@ fn bad_input_as_on_the_cpu() {
         rows.row(name, || assert_eq!(check("backend=cuda"), check("backend=reference")));
     }
     rows.end();
-}
-
-/// `auto` takes the same as on the host; sweeps are told by what a cycle does.
-fn auto_as_the_reference() {
-    let mut rows = Rows::default();
-    for (a, labelled, expected) in systems_for_auto() {
-        let labels: Vec<i32> = a.air.iter().map(|&air| if air { 2 } else { -1 }).collect();
-        for options in ["", "preconditioner=neumann"] {
-            rows.row(&format!("{expected:?} {options}"), || {
-                let [reference, cuda] = ["reference", "cuda"].map(|backend| {
-                    let solver = Solver::new(a.size, &format!("backend={backend} {options}"));
-                    if labelled {
-                        // SAFETY: a live handle; a label for each cell.
-                        outcome(unsafe { dpcg_set_regions(solver.h, labels.as_ptr()) }).unwrap();
-                    }
-                    solver.factorize(&a).unwrap();
-                    solver
-                });
-                let told = choices(|key| cuda.int(key));
-                assert_eq!(told, choices(|key| reference.int(key)));
-                assert!(!options.is_empty() || told[..3] == expected, "{told:?}");
-                // Coarse grids in single precision.
-                compare_products(&cuda, &reference, &a.rhs("rand"), 1e-3);
-            });
-        }
-    }
-    rows.end();
-}
-
-/// `auto` takes a device for large grids.
-fn automatic_backend() {
-    let backend =
-        |size, options: &str| Solver::of(&TwoPhase::new("1", size, 1e-2), options).int(common::key::INFO_BACKEND);
-    assert_eq!([backend([27; 3], ""), backend([28; 3], "")], [1, 2]);
-    assert_eq!([backend([28; 3], "backend=cpu"), backend([28; 3], "preconditioner=ic0")], [1, 1]);
 }
 
 /// The first value that is not finite, and x as given.
@@ -693,8 +645,14 @@ device::device_tests! { devices();
     not_on_a_device
     bad_input_as_on_the_cpu
     auto_as_the_reference
+    crowds_as_on_the_cpu
     automatic_backend
     bad_values
     monitors_and_streams
     pauses_change_nothing
+    aggregation_of_golden_systems
+    aggregation_of_awkward_boxes
+    aggregation_of_components
+    aggregation_applied
+    aggregation_again
 }

@@ -49,9 +49,6 @@ fn refused_on_device(options: &Options) -> Option<&'static str> {
     if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
         return Some("ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid");
     }
-    if options.is(opt::PRECONDITIONER, Preconditioner::Amg) {
-        return Some("preconditioner=amg runs on the CPU: on a device take multigrid");
-    }
     if options.is(opt::COARSE_SOLVER, CoarseSolver::Cg) {
         return Some("coarse_solver=cg runs on the CPU: on a device take inverse or cholesky");
     }
@@ -291,7 +288,7 @@ fn passes(cells: Cells, survey: &Survey) -> usize {
 fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
     let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
     let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto);
-    left && !labelled && !of_multigrid && !machine.is_device() && machine.backend != Backend::Reference
+    left && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 
 /// Bubbles that coarse grids do not see and that nothing makes up for: deflation takes no more of them, and the phases

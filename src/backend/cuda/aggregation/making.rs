@@ -5,10 +5,10 @@ use super::{Cycle, Launched};
 use crate::backend::aggregation::{Rules, WHAT};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::aggregation::{
-    Couplings, GalerkinArgs, Level, MOST_PINNED, NarrowArgs, NumberArgs, PART, PairArgs, ScanArgs, SpreadArgs,
-    TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse,
-    number_pairs, point, scan_parts, scan_values, set_free, spread_rows, sum_couplings, sum_parts, take_lengths,
-    take_rows,
+    Couplings, GalerkinArgs, Level, MOST_PINNED, MeansArgs, NarrowArgs, NumberArgs, PART, PairArgs, ScanArgs,
+    SpreadArgs, TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight, match_four, match_two,
+    narrow_inverse, number_pairs, point, scan_parts, scan_values, set_free, spread_rows, sum_couplings, sum_parts,
+    take_lengths, take_means, take_rows,
 };
 use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::backend::cuda::plan::Plan;
@@ -57,7 +57,7 @@ impl Making {
     pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
         let entries = rows * row;
         if entries >= u32::MAX as usize {
-            let sentence = format!("cycle=aggregation takes fewer than 2^32 couplings on a device, got {entries}");
+            let sentence = format!("aggregation takes fewer than 2^32 couplings on a device, got {entries}");
             return Err(Error::Unsupported(sentence));
         }
         let plan = |base| {
@@ -278,19 +278,23 @@ impl Making {
         let plan = |base| {
             let mut plan = Plan { base, used: 0 };
             let buffers = [0; 2].map(|_: u8| plan.bytes(8 * n * n));
-            let pivots = plan.bytes(16 * (PIVOTS * PIVOTS) as usize);
-            (buffers, pivots, plan.bytes(real * n * n), plan.used)
+            let (pivots, component) = (plan.bytes(16 * (PIVOTS * PIVOTS) as usize), plan.bytes(4 * n));
+            (buffers, [pivots, component], plan.bytes(real * n * n), plan.used)
         };
         let base = cycle.room(stream, 3 * k, plan(0).3)?.1;
-        let (mut buffers, pivots, inverse, _) = plan(base);
+        let (mut buffers, [pivots, component], inverse, _) = plan(base);
         cycle.launched.inverse = inverse;
         stream.fill(buffers[0], 0, 8 * n * n)?;
-        let square = SpreadArgs { c: matrix, to: buffers[0] };
+        let square = SpreadArgs { c: matrix, to: buffers[0], component };
         spread_rows(stream, &square)?;
         leave_out(stream, &square)?;
         let what = (&mut buffers, matrix.diagonal, pivots, n);
         InverseArgs::all_steps(what, |a| invert_coarsest(stream, a))?;
-        let arguments = NarrowArgs { from: buffers[0], to: inverse, count: (n * n) as u32, unused: 0 };
+        let [from, to] = buffers;
+        let means = MeansArgs { from, to, component, rows: matrix.rows, unused: 0 };
+        take_means(stream, &means)?;
+        take_means(stream, &MeansArgs { from: to, to: from, ..means })?;
+        let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };
         narrow_inverse(stream, cycle.launched.single, &arguments)
     }
 }

@@ -1,10 +1,12 @@
 //! Multigrid by aggregation on a device (`backend/aggregation` has the method; kernels/aggregation): `making` makes the
-//! levels, with pairs by handshakes; this is the cycle, with Jacobi and two Chebyshev steps, a fixed matrix. No text
-//! goes over rows on the host, and no scalar of a cycle comes here.
+//! levels, with pairs by handshakes, `engine` has them and the memory for the next ones; this is the cycle, with Jacobi
+//! and two Chebyshev steps, a fixed matrix. No text goes over rows on the host, and no scalar of a cycle comes here.
 
+mod engine;
 mod making;
 
-pub use making::{COARSEST, Making, Shape};
+pub use engine::Engine;
+pub use making::{COARSEST, Shape};
 
 use super::driver::{Memory, Stream};
 use super::launch::Address;
@@ -16,8 +18,8 @@ use crate::error::Result;
 
 /// The cycle of a matrix.
 pub struct Cycle {
-    pub launched: Launched,
-    pub memory: Vec<Option<Memory>>,
+    launched: Launched,
+    memory: Vec<Option<Memory>>,
 }
 
 /// What its launches hang on: where it is that of another cycle, a record of those is one of these.
@@ -32,22 +34,15 @@ pub struct Launched {
     scale: f64,
 }
 
-impl Cycle {
-    /// Levels that are coarser than the matrix.
-    pub fn coarse_levels(&self) -> usize {
-        self.launched.levels.len() - 1
-    }
-
-    /// Bytes of device memory.
-    pub fn bytes(&self) -> usize {
-        self.memory.iter().flatten().map(|memory| memory.bytes).sum()
-    }
-}
-
 impl Launched {
     /// The first level: r and start are its input, z what the cycle makes of it, times the scale.
     pub fn first(&self) -> &Level {
         &self.levels[0]
+    }
+
+    /// Levels that are coarser than the matrix.
+    pub fn coarse_levels(&self) -> usize {
+        self.levels.len() - 1
     }
 
     #[cfg(test)]

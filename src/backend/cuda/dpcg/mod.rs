@@ -2,9 +2,11 @@
 //!
 //! Each may use those before it: `arrays` (memory), `dense` (inverses), `source` (the matrix), `components` (of it),
 //! `labelled` (sums over components and regions), `survey` (the first look at a matrix), `regions`, `deflation`,
-//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` (preconditioners), `state` (the data of a factorization),
-//! `fused` (an iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (a solve around them).
+//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell`, `aggregated` (preconditioners), `state` (the data of a
+//! factorization), `fused` (an iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (a solve around
+//! them).
 
+mod aggregated;
 mod arrays;
 mod cell;
 mod cell_grids;

@@ -95,9 +95,9 @@ impl State {
             Preconditioner::None => self.copy(stream, r, z).map(|()| false),
             Preconditioner::Jacobi => self.neumann(stream, source, 0, sum).map(|()| true),
             Preconditioner::Neumann { order } => self.neumann(stream, source, order, sum).map(|()| true),
-            Preconditioner::Multigrid { .. } => self.cycle(stream, source, sum),
-            Preconditioner::Incomplete { .. } | Preconditioner::Aggregation { .. } => {
-                Err(Error::Internal("a device has no incomplete factorization, and no aggregates".to_owned()))
+            Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } => self.cycle(stream, source, sum),
+            Preconditioner::Incomplete { .. } => {
+                Err(Error::Internal("a device has no incomplete factorization".to_owned()))
             }
         };
         if summed? {

@@ -1,5 +1,6 @@
 //! What a factorization leaves on the device: M, E, and the vectors of a solve.
 
+use super::aggregated::Aggregated;
 use super::arrays::{Padded, Pool, lists};
 use super::cell::CellCentred;
 use super::deflation::Deflation;
@@ -21,6 +22,7 @@ use std::time::Instant;
 pub enum Multigrid {
     Vertex(Box<Vertex>),
     Cell(CellCentred),
+    Aggregated(Aggregated),
 }
 
 /// How the loop is run.
@@ -49,7 +51,7 @@ impl Passes {
         match setup.preconditioner {
             Preconditioner::Jacobi if setup.fused => Self::Series(0),
             Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
-            Preconditioner::Multigrid { .. } if setup.fused => Self::AroundCycle,
+            Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } if setup.fused => Self::AroundCycle,
             _ => Self::Textbook,
         }
     }
@@ -169,9 +171,9 @@ impl State {
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
         let before = previous.map(Self::take_apart).transpose()?;
-        let (vectors, mut pool, looping) = match before {
-            Some((vectors, pool, looping)) => (Some(vectors), pool, looping),
-            None => (None, Pool::default(), Looping::ByHost),
+        let (vectors, mut pool, looping, aggregated) = match before {
+            Some((vectors, pool, looping, aggregated)) => (Some(vectors), pool, looping, aggregated),
+            None => (None, Pool::default(), Looping::ByHost, None),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let passes = Passes::of(of.setup);
@@ -193,7 +195,7 @@ impl State {
         Ok(Self {
             preconditioner,
             passes,
-            multigrid: multigrid(&mut pool, stream, of, vectors.scalars_at, scale)?,
+            multigrid: multigrid(&mut pool, stream, of, (vectors.scalars_at, scale), aggregated)?,
             singular,
             deflation,
             vectors,
@@ -204,9 +206,9 @@ impl State {
         })
     }
 
-    /// Vectors, the memory of all else, and the loop on them.
-    fn take_apart(self) -> Result<(Vectors, Pool, Looping)> {
-        let mut pool = self.pool;
+    /// Vectors, the memory of all else, the loop on them, and aggregates, whose memory goes to others of their kind.
+    fn take_apart(self) -> Result<(Vectors, Pool, Looping, Option<Aggregated>)> {
+        let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular) = self.singular {
             singular.give(&mut pool)?;
         }
@@ -216,9 +218,10 @@ impl State {
         match self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.give(&mut pool)?,
             Some(Multigrid::Cell(cell)) => cell.give(&mut pool)?,
+            Some(Multigrid::Aggregated(before)) => aggregated = Some(before),
             None => {}
         }
-        Ok((self.vectors, pool, self.looping))
+        Ok((self.vectors, pool, self.looping, aggregated))
     }
 
     /// Zeros in all vectors, and around them: loops go over cells beside a row, too, where 0 * inf would stay for good.
@@ -227,16 +230,18 @@ impl State {
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.clear(stream),
             Some(Multigrid::Cell(cell)) => cell.clear(stream),
-            None => Ok(()),
+            // Its vectors are made anew from r.
+            Some(Multigrid::Aggregated(_)) | None => Ok(()),
         }
     }
 
-    /// z = M^-1 r of multigrid. Whether <r, z> is on its way.
+    /// z = M^-1 r of multigrid, or by aggregation. Whether <r, z> is on its way.
     pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
             Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
+            Some(Multigrid::Aggregated(cycle)) => cycle.apply(stream, scale, (*r, *z), sum).map(|()| true),
             None => Err(Error::Internal("there is no multigrid".to_owned())),
         }
     }
@@ -246,6 +251,7 @@ impl State {
         let multigrid = match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.bytes(),
             Some(Multigrid::Cell(cell)) => cell.bytes(),
+            Some(Multigrid::Aggregated(cycle)) => cycle.bytes(),
             None => 0,
         };
         multigrid
@@ -256,16 +262,27 @@ impl State {
     }
 }
 
-fn multigrid(pool: &mut Pool, stream: &Stream, of: &Made, scalars: Address, scale: f64) -> Result<Option<Multigrid>> {
-    let Preconditioner::Multigrid { vertex, sweeps, single, coarsest } = of.setup.preconditioner else {
-        return Ok(None);
-    };
-    Ok(Some(match (vertex, single) {
-        (false, _) => {
-            let of_matrix = (scalars, scale);
-            Multigrid::Cell(CellCentred::new(pool, stream, of.source, of_matrix, single, (sweeps, coarsest))?)
+fn multigrid(
+    pool: &mut Pool,
+    stream: &Stream,
+    of: &Made,
+    (scalars, scale): (Address, f64),
+    aggregated: Option<Aggregated>,
+) -> Result<Option<Multigrid>> {
+    let source = of.source;
+    Ok(Some(match of.setup.preconditioner {
+        Preconditioner::Aggregation { passes, single } => {
+            Multigrid::Aggregated(Aggregated::new(stream, source, scale, (passes, single), aggregated)?)
         }
-        (true, true) => Multigrid::Vertex(Vertex::new::<f32>(pool, stream, of.source, scalars, scale, sweeps)?),
-        (true, false) => Multigrid::Vertex(Vertex::new::<f64>(pool, stream, of.source, scalars, scale, sweeps)?),
+        Preconditioner::Multigrid { vertex: false, sweeps, single, coarsest } => {
+            Multigrid::Cell(CellCentred::new(pool, stream, source, (scalars, scale), single, (sweeps, coarsest))?)
+        }
+        Preconditioner::Multigrid { sweeps, single: true, .. } => {
+            Multigrid::Vertex(Vertex::new::<f32>(pool, stream, source, scalars, scale, sweeps)?)
+        }
+        Preconditioner::Multigrid { sweeps, .. } => {
+            Multigrid::Vertex(Vertex::new::<f64>(pool, stream, source, scalars, scale, sweeps)?)
+        }
+        _ => return Ok(None),
     }))
 }

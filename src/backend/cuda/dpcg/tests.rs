@@ -3,10 +3,12 @@
 use super::arrays::{Pool, Room};
 use super::cell_grids::{Made, make};
 use super::labelled::Labelled;
+use super::state::Multigrid;
 use super::*;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch::{Address, CellLabels, Scalars, Sum};
 use crate::backend::reference::dpcg::grids::Hierarchy;
+use crate::backend::steps::dpcg::Preconditioner;
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cell_survey::Found;
 use crate::grid::components::ZERO_ROW_SUM;
@@ -497,4 +499,32 @@ fn a_device_adds_by_label() {
     ] {
         compare_sums(&cuda, size, (count, longest, wide), &mut random);
     }
+}
+
+/// Aggregates of another program (tests/golden/README.md): how many there are is exact.
+#[test]
+#[ignore = "needs a device, or an emulated one"]
+fn golden_aggregates_of_cells() {
+    let table = include_str!("../../../../tests/golden/aggregation.csv");
+    let mut cuda = Cuda::new(0, 1).unwrap();
+    let mut compared = 0;
+    for row in table.lines().map(|line| line.split(',').collect::<Vec<&str>>()) {
+        if row[6] != "gpu3" || row[2] != "16" {
+            continue;
+        }
+        let (set, contrast) = row[1]["set=".len()..].split_once(" con=").unwrap();
+        let system = System::of(&set.replace(' ', ";"), [16; 3], contrast.parse().unwrap());
+        cuda.load(&system.view(), true).unwrap();
+        cuda.survey(ZERO_ROW_SUM).unwrap();
+        let preconditioner = Preconditioner::Aggregation { passes: 3, single: true };
+        let (coarse_solver, coarse_tolerance, fused) = (Solver::Inverse, 1e-6, true);
+        cuda.factorize(&Setup { preconditioner, coarse_solver, coarse_tolerance, fused }).unwrap();
+        let Some(Multigrid::Aggregated(aggregated)) = &cuda.state.as_ref().unwrap().multigrid else {
+            panic!("there are no aggregates");
+        };
+        let levels = aggregated.levels();
+        assert_eq!([levels[0].rows, levels[1].rows], [4096, row[11].parse::<u32>().unwrap()], "{row:?}");
+        compared += 1;
+    }
+    assert_eq!(compared, 28);
 }

@@ -46,8 +46,12 @@ mod tests {
     #[test]
     #[ignore = "needs a device, or an emulated one"]
     fn a_kernel_that_takes_another_structure_is_refused() {
-        static WRONG: Module =
-            Module { image: launch::RRB.image, kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]] };
+        static WRONG: Module = Module {
+            image: launch::RRB.image,
+            family: "rrb",
+            shared: &[],
+            kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
+        };
         let Err(Error::Internal(sentence)) = Device::new(0, &WRONG) else {
             panic!("the sizes are not compared");
         };

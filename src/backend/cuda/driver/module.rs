@@ -10,6 +10,10 @@ use std::ffi::CString;
 pub struct Module {
     /// Machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
     pub image: &'static [u8],
+    /// What the names of shared kernels begin with here.
+    pub family: &'static str,
+    /// Kernels that other families have too, which come first: they have the same numbers everywhere.
+    pub shared: &'static [&'static [Kernel]],
     /// In the order of their numbers.
     pub kernels: &'static [&'static [Kernel]],
 }
@@ -67,12 +71,15 @@ impl Module {
     /// The kernels of the loaded module, in the order of their numbers.
     pub(super) fn functions(&self, module: sys::CUmodule) -> Result<Vec<sys::CUfunction>> {
         let mut functions = Vec::new();
-        reserve(&mut functions, self.kernels.iter().map(|list| list.len()).sum(), "the list of kernels")?;
+        let count = |lists: &[&[Kernel]]| lists.iter().map(|list| list.len()).sum::<usize>();
+        reserve(&mut functions, count(self.shared) + count(self.kernels), "the list of kernels")?;
         let parameter = parameter_info();
-        for kernel in self.kernels.iter().copied().flatten() {
+        let shared =
+            self.shared.iter().copied().flatten().map(|kernel| (kernel, format!("{}_{}", self.family, kernel.name)));
+        let own = self.kernels.iter().copied().flatten().map(|kernel| (kernel, kernel.name.to_owned()));
+        for (kernel, name) in shared.chain(own) {
             let mut function = std::ptr::null_mut();
-            let name =
-                CString::new(kernel.name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
+            let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
             // SAFETY: a loaded module and a name that ends with NUL.
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
             check(found, &format!("kernel {}", name.to_string_lossy()))?;

@@ -1,8 +1,8 @@
 //! What CG of `rrb` runs on as couplings, and vectors to and from their rows: kernels/rrb/aggregated.cuh.
 
-use super::aggregation::{AFTER, BLOCK, Couplings, row_blocks};
+use super::aggregation::{BLOCK, Couplings, row_blocks};
 use super::declare::Address;
-use super::rrb::{Geometry, Matrix};
+use super::rrb::{AFTER, Geometry, Matrix};
 use crate::backend::cuda::driver::{Argument, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::AnyBitPattern;

@@ -1,8 +1,8 @@
-//! The kernels of aggregation (kernels/aggregation), in the module of `rrb`: what they take, and their launches.
+//! The kernels of aggregation (kernels/aggregation), the first ones in the modules of the families that have it: what
+//! they take, and their launches.
 
 use super::declare::Address;
 use super::inverse::InverseArgs;
-use super::rrb::BEFORE_AGGREGATION;
 use crate::backend::cuda::driver::{Argument, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
@@ -52,7 +52,8 @@ structures! {
     }
     ScanArgs { values: Address, parts: Address, count: u32, unused: u32 }
     GalerkinArgs { fine: Couplings, coarse: Couplings, of: Address, nodes: Address, width: i32, unused: i32 }
-    SpreadArgs { c: Couplings, to: Address }
+    SpreadArgs { c: Couplings, to: Address, component: Address }
+    MeansArgs { from: Address, to: Address, component: Address, rows: u32, unused: u32 }
     TakeArgs { c: Couplings, first: Address, entries: Address, excess: Address, step: Address, bound: Address }
     DescendArgs { fine: Level, coarse: Level }
     AscendArgs { k: Level, coarse_z: Address, out: Address, first: f64, second: f64 }
@@ -69,53 +70,55 @@ impl ScanArgs {
 }
 
 plain_kernels! {
-    Number from BEFORE_AGGREGATION, in PLAIN:
+    Number from 0, in PLAIN:
     /// Before the first round: rows that the smoother alone does have themselves as partners.
-    SetFree set_free(PairArgs) = "rrb_agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
+    SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Free rows point.
-    Point point(PairArgs) = "rrb_agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
+    Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Those that point at each other match: to two nodes, or to four or eight, whose union is tested.
-    MatchTwo match_two(PairArgs) = "rrb_agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
-    MatchFour match_four(PairArgs) = "rrb_agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
-    MatchEight match_eight(PairArgs) = "rrb_agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
+    MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
+    MatchFour match_four(PairArgs) = "agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    MatchEight match_eight(PairArgs) = "agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// The first rows of pairs, and those alone.
-    MarkFirst mark_first(NumberArgs) = "rrb_agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
+    MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
     /// Aggregates by their numbers.
-    Enumerate number_pairs(NumberArgs) = "rrb_agg_number_f64", |a| row_blocks(a.rows), BLOCK;
+    Enumerate number_pairs(NumberArgs) = "agg_number_f64", |a| row_blocks(a.rows), BLOCK;
     /// Sums of the values before each: of parts, over parts, within parts.
-    SumParts sum_parts(ScanArgs) = "rrb_agg_sum_parts_f64", |a| a.blocks(), BLOCK;
-    ScanParts scan_parts(ScanArgs) = "rrb_agg_scan_parts_f64", |_a| 1, BLOCK;
-    ScanValues scan_values(ScanArgs) = "rrb_agg_scan_values_f64", |a| a.blocks(), BLOCK;
+    SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK;
+    ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;
+    ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
     /// Room for coarse rows.
-    MakeRoom make_room(GalerkinArgs) = "rrb_agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
+    MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// P' S P.
-    SumCouplings sum_couplings(GalerkinArgs) = "rrb_agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
+    SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// The coarsest matrix as a square.
-    Spread spread_rows(SpreadArgs) = "rrb_agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
+    Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Without one unknown of each singular component.
-    LeaveOut leave_out(SpreadArgs) = "rrb_agg_leave_out_f64", |_a| 1, (MOST_PINNED, 1);
+    LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_PINNED, 1);
+    /// The inverse without means over singular components.
+    TakeMeans take_means(MeansArgs) = "agg_take_means_f64", |a| a.rows.max(1), BLOCK;
     /// A step of its inversion.
-    InvertCoarsest invert_coarsest(InverseArgs) = "rrb_agg_invert_step_f64", |a| a.blocks(), BLOCK;
+    InvertCoarsest invert_coarsest(InverseArgs) = "agg_invert_step_f64", |a| a.blocks(), BLOCK;
 }
 
 real_kernels! {
-    RealNumber from BEFORE_AGGREGATION + PLAIN.len(), in REAL:
+    RealNumber from PLAIN.len(), in REAL:
     /// Lengths of rows, and the bound of eigenvalues.
-    TakeLengths take_lengths(TakeArgs) = "rrb_agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
+    TakeLengths take_lengths(TakeArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
     /// The matrix for the cycle.
-    TakeRows take_rows(TakeArgs) = "rrb_agg_take_rows", |a| blocks_of(a.c.rows, LANES);
+    TakeRows take_rows(TakeArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
     /// A level down.
-    Descend descend(DescendArgs) = "rrb_agg_descend",
+    Descend descend(DescendArgs) = "agg_descend",
         |a| blocks_of(a.coarse.rows, WARP);
     /// A level up.
-    Ascend ascend(AscendArgs) = "rrb_agg_ascend", |a| blocks_of(a.k.rows, LANES);
+    Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, LANES);
     /// r less a part of A c.
-    Subtract subtract(SubtractArgs) = "rrb_agg_subtract", |a| blocks_of(a.k.rows, LANES);
+    Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, LANES);
     /// An inverse in the precision of the cycle.
-    Narrow narrow_inverse(NarrowArgs) = "rrb_agg_narrow", |a| row_blocks(a.count);
+    Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);
     /// The coarsest level.
-    Coarsest solve_coarsest(CoarsestArgs) = "rrb_agg_coarsest", |a| blocks_of(a.k.rows, WARP);
+    Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.k.rows, WARP);
 }
 
-/// Kernels up to these.
-pub(super) const AFTER: usize = BEFORE_AGGREGATION + PLAIN.len() + REAL.len();
+/// How many they are: the number of a family's first own kernel.
+pub(super) const COUNT: usize = PLAIN.len() + REAL.len();

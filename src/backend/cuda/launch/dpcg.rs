@@ -1,5 +1,6 @@
 //! The kernels of `dpcg`: what they take, and their launches.
 
+use super::aggregation::{COUNT, Couplings};
 use super::declare::Address;
 use super::inverse::InverseArgs;
 use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream, Together};
@@ -298,6 +299,16 @@ structures! {
     }
 }
 
+structures! {
+    /// The matrix as couplings for aggregation.
+    CellCouplingsArgs { cells: CellBox, m: CellMatrix, scale: f64, c: Couplings }
+    /// A vector to its cycle, and back.
+    CellCycleArgs {
+        count: i64, r: Address, z: Address, scales: Address, step: Address, of_r: Address, start: Address,
+        of_z: Address, factor: f64, sum: Sum
+    }
+}
+
 entries! {
     /// A grid of cell-centred multigrid.
     CellArgs {
@@ -319,7 +330,7 @@ structures! {
 }
 
 plain_kernels! {
-    Number from 0, in PLAIN:
+    Number from COUNT, in PLAIN:
     /// A v.
     CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// b - A v.
@@ -437,10 +448,13 @@ plain_kernels! {
     /// The first coarse matrix, in f32.
     CoarsenCellsTo coarsen_cells_to(CellGridArgs) = "dpcg_coarsen_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
+    /// Couplings and excess for aggregation.
+    CellCouplings cell_couplings(CellCouplingsArgs) = "dpcg_agg_couplings_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
 }
 
 real_kernels! {
-    RealNumber from PLAIN.len(), in REAL:
+    RealNumber from COUNT + PLAIN.len(), in REAL:
     /// A sweep of Gauss-Seidel on the finest grid: from x = 0, from x, from x + P of the coarse solution; the last two
     /// as the last one.
     FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
@@ -477,11 +491,14 @@ real_kernels! {
     CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
     /// Its centers, and strengths of directions.
     LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
+    /// A vector to the cycle of aggregation, and back.
+    TakeCells take_cells(CellCycleArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
+    GiveCells give_cells(CellCycleArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 
 /// The number of the cycle below the finest grid.
 fn vertex_cycle_kernel(single: bool) -> usize {
-    PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
+    COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
 /// Blocks of it that run at once; none where the device does not start them together.

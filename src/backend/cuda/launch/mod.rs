@@ -20,21 +20,23 @@ pub use rrb::*;
 pub use smoother::*;
 
 /// The kernels of `dpcg`.
-pub static DPCG: Module =
-    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")), kernels: &[dpcg::PLAIN, dpcg::REAL] };
+pub static DPCG: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
+    family: "dpcg",
+    shared: &[aggregation::PLAIN, aggregation::REAL],
+    kernels: &[dpcg::PLAIN, dpcg::REAL],
+};
 /// The kernels of `rrb`.
 pub static RRB: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
-    kernels: &[
-        rrb::PLAIN,
-        rrb::IN_FORMATS,
-        rrb::COOPERATIVE,
-        aggregation::PLAIN,
-        aggregation::REAL,
-        aggregated::AGGREGATED,
-        aggregated::AGGREGATED_REAL,
-    ],
+    family: "rrb",
+    shared: &[aggregation::PLAIN, aggregation::REAL],
+    kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
 };
 /// The kernels of `smoother`.
-pub static SMOOTHER: Module =
-    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")), kernels: &[smoother::PLAIN] };
+pub static SMOOTHER: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")),
+    family: "smoother",
+    shared: &[],
+    kernels: &[smoother::PLAIN],
+};

@@ -1,10 +1,10 @@
 //! M by aggregation (`cuda/aggregation`), in place of the levels.
 
 use crate::backend::aggregation::{Rules, WHAT};
-use crate::backend::cuda::aggregation::{COARSEST, Cycle, Making, Shape};
+use crate::backend::cuda::aggregation::{COARSEST, Engine, Shape};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::aggregation::Level;
+use crate::backend::cuda::launch::aggregation::{Couplings, Level};
 use crate::backend::cuda::launch::{Address, CouplingsArgs, Geometry, Matrix, Numbers, RowsArgs};
 use crate::backend::steps::rrb::{CostOfAggregation, INVERTED_ON_DEVICE, refused_pivot};
 use crate::error::{Error, Result};
@@ -59,8 +59,7 @@ impl Source {
 
 /// The cycle, and where its rows lie.
 pub struct Aggregated {
-    cycle: Cycle,
-    making: Making,
+    engine: Engine,
     /// Of each row the place of its node among the planes; and the first row with a bad diagonal.
     place: Memory,
 }
@@ -70,49 +69,45 @@ impl Aggregated {
     /// one of these.
     pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
         let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
-        let (previous, mut making, place) = match before {
-            Some(before) if before.making.fits(shape) => (Some(before.cycle), before.making, before.place),
+        let (engine, place) = match before {
+            Some(before) if before.engine.fits(shape) => (Some(before.engine), before.place),
             other => {
                 // Its memory first.
                 drop(other);
-                let place = Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?;
-                (None, Making::new(stream, shape)?, place)
+                (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?)
             }
         };
         let scale = power_of_two_below(source.center_max).recip();
-        take_couplings(stream, source, &making, scale, place.address)?;
-        let (launched, memory) =
-            previous.map_or((None, Vec::new()), |Cycle { launched, memory }| (Some(launched), memory));
-        let cycle = making.cycle(stream, &RULES, (scale, single), memory)?;
-        let same = launched.is_some_and(|launched| launched == cycle.launched);
-        Ok((Self { cycle, making, place }, same))
+        let take = |c: &Couplings| take_couplings(stream, source, *c, scale, place.address);
+        let (engine, same) = Engine::new(stream, (shape, &RULES), (scale, single), engine, take)?;
+        Ok((Self { engine, place }, same))
     }
 
     /// z = `unit` B r, both by colour, z in single precision or in double.
     pub fn apply(&self, stream: &Stream, (r_by_colour, z_by_colour): (Address, Address), unit: f64) -> Result<()> {
-        let Level { step, r, start, z, rows, .. } = *self.cycle.launched.first();
-        let (place, factor, single) =
-            (self.place.address, self.cycle.launched.scale() * unit, self.cycle.launched.single());
+        let Level { step, r, start, z, rows, .. } = *self.engine.launched().first();
+        let launched = self.engine.launched();
+        let (place, factor, single) = (self.place.address, launched.scale() * unit, launched.single());
         let by_colour = r_by_colour;
         let arguments = RowsArgs { place, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
         launch::take_residual(stream, single, &arguments)?;
-        self.cycle.launched.apply(stream)?;
+        launched.apply(stream)?;
         launch::give_solution(stream, single, &arguments)
     }
 
     /// Coarse levels.
     pub fn levels(&self) -> usize {
-        self.cycle.coarse_levels()
+        self.engine.launched().coarse_levels()
     }
 
     pub fn bytes(&self) -> usize {
-        self.cycle.bytes() + self.making.bytes() + self.place.bytes
+        self.engine.bytes() + self.place.bytes
     }
 }
 
 /// The first matrix, `scale` times S1 or A; refuses diagonals that no definite one has.
-fn take_couplings(stream: &Stream, source: &Source, making: &Making, scale: f64, place: Address) -> Result<()> {
-    let (n, c) = (source.numbers(), making.first());
+fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
+    let n = source.numbers();
     let [d, far] = source.schur.unwrap_or_default();
     let bad = (place + 4 * u64::from(c.rows)).next_multiple_of(8);
     stream.fill(bad, 0xff, 8)?;

@@ -1,5 +1,6 @@
 //! The kernels of `rrb`: what they take, by what they are for, and their launches.
 
+use super::aggregation::COUNT;
 use super::declare::{THREADS, TILE};
 use crate::backend::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::backend::storage::Storage;
@@ -29,7 +30,7 @@ pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
 const LINE_THREADS: u32 = (LINE * LINE) as u32;
 
 plain_kernels! {
-    Number from 0, in PLAIN:
+    Number from COUNT, in PLAIN:
     /// A from the caller's arrays.
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Row sums.
@@ -134,7 +135,7 @@ plain_kernels! {
 }
 
 format_kernels! {
-    Formatted from PLAIN.len(), in IN_FORMATS:
+    Formatted from COUNT + PLAIN.len(), in IN_FORMATS:
     /// Down a grid.
     Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1),
         or DescendUniform = "rrb_descend_uniform" in a.k.g;
@@ -158,7 +159,7 @@ format_kernels! {
 }
 
 cooperative_kernels! {
-    Cooperative from PLAIN.len() + IN_FORMATS.len(), in COOPERATIVE:
+    Cooperative from COUNT + PLAIN.len() + IN_FORMATS.len(), in COOPERATIVE:
     /// A run of steps on small grids.
     Cycle cycle(CycleArgs) = "rrb_cycle";
     /// The whole iteration of a small problem.
@@ -166,7 +167,7 @@ cooperative_kernels! {
 }
 
 /// Kernels before those of aggregation.
-pub(super) const BEFORE_AGGREGATION: usize = PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
+pub(super) const AFTER: usize = COUNT + PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
 
 /// Whether cooperative kernels may take so much shared memory, in a format.
 pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {

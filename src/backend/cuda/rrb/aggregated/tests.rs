@@ -43,7 +43,7 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     };
     cuda.factorize(&view, &setup, &inspection.components).unwrap();
     let Solver::Packed(packed) = &cuda.solver else { panic!("not on the device") };
-    packed.aggregated.as_ref().unwrap().cycle.launched.levels().to_vec()
+    packed.aggregated.as_ref().unwrap().engine.launched().levels().to_vec()
 }
 
 /// How many there are is exact: handshakes and hashes are those of the other program.

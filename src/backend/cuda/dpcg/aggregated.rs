@@ -1,0 +1,58 @@
+//! M by aggregation (`cuda/aggregation`): a fixed matrix, whose rows are the cells.
+
+use super::multigrid::Scale;
+use super::source::Source;
+use crate::backend::aggregation::Rules;
+use crate::backend::cuda::aggregation::{Engine, Shape};
+use crate::backend::cuda::driver::Stream;
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::aggregation::{Couplings, Level};
+use crate::backend::cuda::launch::{Address, CellCouplingsArgs, CellCycleArgs, Sum};
+use crate::error::Result;
+
+/// Couplings of a cell at most.
+const MOST_COUPLINGS: usize = 6;
+
+/// The preconditioner.
+pub struct Aggregated(Engine);
+
+impl Aggregated {
+    /// Of a matrix that is multiplied by `scale`, in the memory of the one before.
+    pub fn new(
+        stream: &Stream,
+        source: &Source,
+        scale: f64,
+        (passes, single): (usize, bool),
+        before: Option<Self>,
+    ) -> Result<Self> {
+        let shape = Shape { rows: source.of.count(), row: MOST_COUPLINGS };
+        let take = |c: &Couplings| {
+            launch::cell_couplings(stream, &CellCouplingsArgs { cells: source.cells, m: source.m, scale, c: *c })
+        };
+        let before = before.map(|before| before.0);
+        Ok(Self(Engine::new(stream, (shape, &Rules::passes(passes)), (scale, single), before, take)?.0))
+    }
+
+    /// z = M^-1 r, and <r, z>.
+    pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
+        let launched = self.0.launched();
+        let Level { step, r: of_r, start, z: of_z, rows, .. } = *launched.first();
+        let count = i64::from(rows);
+        scale.find(stream, r, count)?;
+        let (scales, factor) = (scale.scales, launched.scale());
+        let a = CellCycleArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
+        launch::take_cells(stream, launched.single(), &a)?;
+        launched.apply(stream)?;
+        launch::give_cells(stream, launched.single(), &a)
+    }
+
+    #[cfg(test)]
+    pub fn levels(&self) -> &[Level] {
+        self.0.launched().levels()
+    }
+
+    /// Bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
