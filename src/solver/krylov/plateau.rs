@@ -1,6 +1,6 @@
 //! A preconditioner that contracts at any coefficients leaves a residual standing still where rounding allows no less.
-//! The recurred residual may stand just above the threshold then, and grow again after a while; the recomputed one tells
-//! what was reached.
+//! The recurred residual may stand just above the threshold then, and grow again after a while; the recomputed one
+//! tells what was reached.
 
 use super::state::Iteration;
 
@@ -13,8 +13,8 @@ pub(super) struct Plateau {
 }
 
 impl Plateau {
-    /// Iterations without a lower residual: a cycle of aggregation takes three or four for a digit, and contrasts of 1e6
-    /// may begin with twenty that lower nothing. Standing still grows into a loss after 50 or more.
+    /// Iterations without a lower residual: a cycle of aggregation takes three or four for a digit, and contrasts of
+    /// 1e6 may begin with twenty that lower nothing. Standing still grows into a loss after 50 or more.
     pub(super) const LONG: usize = 40;
     /// Lower by so much.
     pub(super) const LOWER: f64 = 0.7;

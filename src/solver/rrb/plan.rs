@@ -225,9 +225,9 @@ const CONTRAST_WHERE_SINGULAR: f64 = 1e4;
 /// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
 const SMALL: usize = 16384;
 
-/// Format of M. `auto`: bf16 (mixed where `Plan::setup` can), which takes a quarter of the memory traffic of f64 for one
-/// or two iterations more, except on small grids, with contrasts that strain its range, and for the variants that only the papers' tables want.
-/// On singular systems, whose constants f32 sweeps do not keep out, it takes up to a fifth more iterations and still
+/// Format of M. `auto`: bf16 (mixed where `Plan::setup` can), which takes a quarter of the memory traffic of f64 for
+/// one or two iterations more, except on small grids, with contrasts that strain its range, and for the variants that
+/// only the papers' tables want. On singular systems, whose constants f32 sweeps do not keep out, it takes up to a fifth more iterations and still
 /// 0.7 to 0.95 of the time.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
