@@ -312,18 +312,21 @@ fn bounds_of(low: f64, high: f64) -> Bounds {
 const WORTH_RECURSION: f64 = 6.0;
 /// Below this one, what the levels leave is solved well enough by one application (strong diagonals).
 const NEAR_EXACT: f64 = 1.6;
-/// Up to this one AMLI is worth it, too, where the condition number does not grow from the deeper grids to the first:
+/// Up to this one AMLI is worth it, too, where the condition number hardly grows from the deeper grids to the first:
 /// then it is a few eigenvalues apart, of jumps (checkerboards, walls), that make it large, which CG finds; AMLI keeps
 /// their number, and the rest contracts. Iterations of V and AMLI at 2047 x 2047 on a device: checkerboard 96, 33,
 /// walls 190, 67, a lognormal field 121, 58. Where it grows each recursion loses: anisotropy 100 85, 130, white noise
 /// 81, 118.
 const WORTH_JUMPS: f64 = 200.0;
+/// By this at most: it doubles with anisotropy and white noise.
+const HARDLY: f64 = 1.25;
 
 /// V or AMLI, from the estimate on the first recursion grid and the worst of deeper ones: where a deeper section
 /// contracts little, its Chebyshev steps are next to nothing, and so is what finer ones get from it. Never the
 /// nonlinear K.
 pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
-    let contracts = first.max(deeper) <= WORTH_RECURSION || jumps && first <= deeper && deeper <= WORTH_JUMPS;
+    let contracts =
+        first.max(deeper) <= WORTH_RECURSION || jumps && first <= HARDLY * deeper && first.max(deeper) <= WORTH_JUMPS;
     if first >= NEAR_EXACT && contracts { Kind::Amli } else { Kind::V }
 }
 

@@ -17,7 +17,7 @@ use crate::options::{self, Options, Precision, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
-use plan::{FEW_SOLVES, Known, Plan, look};
+use plan::{Plan, look};
 
 /// A factorized matrix, or room for one.
 pub struct Rrb {
@@ -30,8 +30,6 @@ pub struct Rrb {
     found: Found,
     /// How the last matrix was factorized.
     last: Option<Last>,
-    /// Solves since then.
-    served: usize,
     /// Matrices to come that are not hoped to be like the last one.
     doubts: usize,
 }
@@ -134,7 +132,6 @@ impl Rrb {
                     done: Done::default(),
                     found: Found::default(),
                     last: None,
-                    served: 0,
                     doubts: 0,
                 }
             }
@@ -153,8 +150,6 @@ impl Rrb {
             let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
             self.doubts == 0 && (last.asked, last.look) == (asked, look) && !goes_over
         };
-        let few_solves = self.last.is_some_and(|last| last.asked == asked) && self.served <= FEW_SOLVES;
-        self.served = 0;
         let hope = self.last.take().filter(is_hoped);
         self.doubts = self.doubts.saturating_sub(1);
         let again = match hope {
@@ -172,8 +167,7 @@ impl Rrb {
             self.backend.forget();
             Found { asked, ..Found::default() }
         };
-        let plan =
-            Plan::new(a, options, self.machine, &look, &self.inspection, Known { slow: known.slow, few_solves })?;
+        let plan = Plan::new(a, options, self.machine, &look, &self.inspection, known.slow)?;
         let kind = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
@@ -266,7 +260,6 @@ impl Rrb {
         observer: &mut dyn Observer,
         around: Around,
     ) -> Result<Outcome> {
-        self.served += 1;
         let short = self.done.precision != Precision::F64;
         let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
         let control = Control::new(options, seen(&self.inspection), short, definite, arrays.len);

@@ -33,15 +33,6 @@ pub fn look(options: &Options, members: usize) -> Look {
     Look { questions, project: null_space != NullSpace::None, members, block }
 }
 
-/// What matrices before this one tell of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Known {
-    /// A solve was slow, and went over to aggregation.
-    pub slow: bool,
-    /// The last factorization has served few solves.
-    pub few_solves: bool,
-}
-
 /// What the options and the matrix lead to.
 pub struct Plan<'a> {
     pub a: &'a StencilView<'a>,
@@ -70,13 +61,13 @@ impl<'a> Plan<'a> {
         machine: Machine,
         look: &'a Look,
         Inspection { components, findings, .. }: &Inspection,
-        known: Known,
+        known_slow: bool,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
         }
         check_offered(options, machine)?;
-        let aggregates = aggregates(options) || known.slow;
+        let aggregates = aggregates(options) || known_slow;
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let (singular, on_device) = (components.singular() > 0, machine.is_device());
         Ok(Self {
@@ -89,11 +80,7 @@ impl<'a> Plan<'a> {
             singular,
             largest: findings.center_max,
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
-            cycle: choose_cycle(
-                a.grid,
-                options,
-                Kinds { on_device, few_solves: known.few_solves, singular, aggregates },
-            )?,
+            cycle: choose_cycle(a.grid, options, Kinds { on_device, singular, aggregates })?,
             aggregates,
         })
     }
@@ -227,8 +214,8 @@ const SMALL: usize = 16384;
 
 /// Format of M. `auto`: bf16 (mixed where `Plan::setup` can), which takes a quarter of the memory traffic of f64 for
 /// one or two iterations more, except on small grids, with contrasts that strain its range, and for the variants that
-/// only the papers' tables want. On singular systems, whose constants f32 sweeps do not keep out, it takes up to a fifth more iterations and still
-/// 0.7 to 0.95 of the time.
+/// only the papers' tables want. On singular systems, whose constants f32 sweeps do not keep out, it takes up to a
+/// fifth more iterations and still 0.7 to 0.95 of the time.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
@@ -257,23 +244,17 @@ pub const SPACING: usize = 4;
 #[derive(Clone, Copy, Default)]
 struct Kinds {
     on_device: bool,
-    few_solves: bool,
     singular: bool,
     aggregates: bool,
 }
 
-/// On a grid of fewer nodes estimates take a device longer (1 ms) than AMLI saves a few solves; and the V-cycle of the
-/// CPU leaves an exact remainder that sees jumps.
+/// On a grid of fewer nodes the V-cycle of the CPU leaves an exact remainder that sees jumps.
 const LARGE: usize = 1 << 19;
-/// So few solves.
-pub const FEW_SOLVES: usize = 4;
 
 /// The cycle, or none where estimates are to choose. Small grids and the papers' variants stay with V, which stands for
 /// none beside aggregation.
 fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
-    let Kinds { on_device, few_solves, singular, aggregates } = kinds;
-    let is_large = grid.nodes() >= LARGE;
-    let plain = aggregates || on_device && few_solves && !is_large;
+    let Kinds { on_device, singular, aggregates } = kinds;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
         0 => SPACING,
         odd if odd % 2 == 1 => {
@@ -286,10 +267,10 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
         options::Cycle::Amli => Some(Kind::Amli),
         options::Cycle::K => Some(Kind::K),
         options::Cycle::Aggregation => Some(Kind::V),
-        options::Cycle::Auto if plain || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
+        options::Cycle::Auto if aggregates || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
         options::Cycle::Auto => None,
     };
-    let jumps = (on_device || is_large) && !singular;
+    let jumps = (on_device || grid.nodes() >= LARGE) && !singular;
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
 }
 
