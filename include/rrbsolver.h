@@ -116,7 +116,7 @@
                                               chosen */
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
                                               device relaxes them */
-#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid, or amg where it sees too few bubbles (sparse_: of cg
+#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid, or amg where multigrid misses bubbles (sparse_: of cg
                                               ic0, or amg from 100,000 rows on where most off-diagonals are negative;
                                               of minres jacobi, else ilu0, jacobi where that has no pivot, none where
                                               a row has no diagonal); amg: multigrid by aggregation (sparse_: for

@@ -94,8 +94,8 @@ impl Bathymetry {
     }
 
     /// -div(h grad x) without flow through coasts and edges, with a mass: harmonic means of depths on faces, not
-    /// divided by the square of a cell. What is shallower than `least_depth` is land, a row by itself; so is water without a
-    /// neighbour and without mass.
+    /// divided by the square of a cell. What is shallower than `least_depth` is land, a row by itself; so is water
+    /// without a neighbour and without mass.
     pub fn poisson(&self, least_depth: f64, mass: f64) -> Stencil {
         let (nx, ny) = (self.nx, self.ny);
         let is_wet = |p: usize| self.depth[p] > 0.0 && self.depth[p] >= least_depth;

@@ -344,7 +344,7 @@ options! {
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "auto: multigrid, or amg where it sees too few bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where \
+        "auto: multigrid, or amg where multigrid misses bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where \
          most off-diagonals are negative; of minres jacobi, else ilu0, jacobi where that has no pivot, none where a \
          row has no diagonal); amg: multigrid by aggregation (sparse_: for cg); neumann: a truncated Neumann series of \
          order; ic0, ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: \

@@ -131,7 +131,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
    ! order of copies and kernels for patches that live on the host while a device relaxes them
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! auto: multigrid, or amg where it sees too few bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where most
+   ! auto: multigrid, or amg where multigrid misses bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where most
    ! off-diagonals are negative; of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row has no
    ! diagonal); amg: multigrid by aggregation (sparse_: for cg); neumann: a truncated Neumann series of order; ic0, ric
    ! (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill;

@@ -33,7 +33,7 @@ impl Ordered {
         }
     }
 
-    /// By the colours of the rows, where the caller knows fewer or more regular ones.
+    /// By colours that the caller knows. No coupling may join two rows of a colour: sweeps would leave it out.
     pub fn coloured<const N: usize>(colours: impl Iterator<Item = u32>) -> Result<Self> {
         let colour = collected(colours, WHAT)?;
         let mut sizes = [0; N];

@@ -318,15 +318,15 @@ const NEAR_EXACT: f64 = 1.6;
 /// walls 190, 67, a lognormal field 121, 58. Where it grows each recursion loses: anisotropy 100 85, 130, white noise
 /// 81, 118.
 const WORTH_JUMPS: f64 = 200.0;
-/// By this at most: it doubles with anisotropy and white noise.
-const HARDLY: f64 = 1.25;
+/// The condition number of the first grid over that of deeper ones, at most: anisotropy and white noise double it.
+const MOST_GROWTH: f64 = 1.25;
 
 /// V or AMLI, from the estimate on the first recursion grid and the worst of deeper ones: where a deeper section
 /// contracts little, its Chebyshev steps are next to nothing, and so is what finer ones get from it. Never the
 /// nonlinear K.
 pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
-    let contracts =
-        first.max(deeper) <= WORTH_RECURSION || jumps && first <= HARDLY * deeper && first.max(deeper) <= WORTH_JUMPS;
+    let contracts = first.max(deeper) <= WORTH_RECURSION
+        || jumps && first <= MOST_GROWTH * deeper && first.max(deeper) <= WORTH_JUMPS;
     if first >= NEAR_EXACT && contracts { Kind::Amli } else { Kind::V }
 }
 

@@ -80,7 +80,7 @@ pub trait PcgSteps {
         false
     }
 
-    /// M contracts at any coefficients: a residual that stands still is the least that rounding allows.
+    /// M contracts at any coefficients: a small residual that stands still for long is taken for rounding.
     fn contracts_quickly(&self) -> bool {
         false
     }

@@ -287,7 +287,7 @@ fn passes(cells: Cells, survey: &Survey) -> usize {
 /// has labels, or vectors of another kind, and the backend has aggregates.
 fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
     let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
-    let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto);
+    let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto) || options.int(opt::SWEEPS) != 0;
     left && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 

@@ -126,7 +126,7 @@ pub fn pcg<S: PcgSteps + ?Sized>(
                 s.advance_solution(at.alpha);
                 policies.start_anew(s, &mut at)? // r = b - A x, and a start
             }
-            Check::Continue(_) if policies.plateau.is_long(&at, s.contracts_quickly()) => {
+            Check::Continue(_) if policies.plateau.is_long(&at, s.contracts_quickly(), test.reference) => {
                 s.advance_solution(at.alpha);
                 policies.restart(s, &mut at)?
             }
@@ -271,8 +271,8 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         Ok(Next::Restart)
     }
 
-    /// Iterations that the observer has been told of, where <r, M^-1 r> of the last of these is none: in the papers'
-    /// norm that one has no residual.
+    /// Iterations that the observer has been told of where <r, M^-1 r> of the last one is not positive: in the papers'
+    /// norm that iteration has no residual, and nobody was told of it.
     fn told(&self, iterations: usize) -> usize {
         iterations.saturating_sub(usize::from(self.test.norm == Norm::Preconditioned))
     }

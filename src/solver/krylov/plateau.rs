@@ -18,16 +18,18 @@ impl Plateau {
     pub(super) const LONG: usize = 40;
     /// Lower by so much.
     pub(super) const LOWER: f64 = 0.7;
+    /// Of the reference: above, the 2-norm may stand still while the energy of the error falls.
+    pub(super) const NEAR_ROUNDING: f64 = 1e-4;
 
     pub(super) fn start(at: &Iteration) -> Self {
         Self { least: at.norm, at: at.iterations }
     }
 
     /// Notes a residual. Whether it has stood still for long, of a preconditioner that `contracts`.
-    pub(super) fn is_long(&mut self, at: &Iteration, contracts: bool) -> bool {
+    pub(super) fn is_long(&mut self, at: &Iteration, contracts: bool, reference: f64) -> bool {
         if at.norm <= Self::LOWER * self.least {
             *self = Self::start(at);
         }
-        contracts && at.iterations >= self.at + Self::LONG
+        contracts && at.iterations >= self.at + Self::LONG && self.least <= Self::NEAR_ROUNDING * reference
     }
 }

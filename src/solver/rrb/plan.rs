@@ -148,7 +148,9 @@ impl<'a> Plan<'a> {
         // On S1 of a regular matrix, whose first grid is not the last, and on the CPU. `auto` takes it where a solve
         // that is slow may leave it: the same iterations, but for hundreds of them.
         let asked = match options.choice(opt::PRECISION) {
-            Precision::Auto => matches!(setup.aggregation, Aggregation::IfSlow(_)),
+            Precision::Auto => {
+                matches!(setup.aggregation, Aggregation::IfSlow(_)) && options.is(opt::NORM, options::Norm::True2)
+            }
             precision => precision == Precision::Mixed,
         };
         let mixed = self.single && asked;

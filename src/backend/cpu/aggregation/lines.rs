@@ -2,10 +2,10 @@
 //! are a slice, whose couplings lie side by side in lines, so that loops work on all of them at a time. Where rows of a
 //! slice have the same neighbours but for their place, as on a grid, each line has the couplings to the rows at one
 //! distance, and reads values side by side; else a line names its columns. A row without a coupling in a line has zero
-//! there.
+//! there, times a value that is finite wherever the sweep has not overflowed.
 
 use crate::backend::aggregation::{Couplings, Ordered, WHAT};
-use crate::error::{Result, extend, push, reserve};
+use crate::error::{Error, Result, extend, push, reserve};
 use crate::runtime::number::Real;
 use crate::runtime::workers::{Workers, cut};
 use std::array::from_fn;
@@ -68,6 +68,10 @@ pub enum At<'a> {
 
 impl<V: Real + Send> Lines<V> {
     pub fn of(c: &Couplings, order: &Ordered, slices: &Slices, workers: &mut Workers) -> Result<Self> {
+        if c.rows() >= NAMED as usize {
+            let sentence = format!("aggregation takes fewer than 2^31 rows, got {}", c.rows());
+            return Err(Error::Unsupported(sentence));
+        }
         let (count, bytes) = (slices.group.len(), c.col.len() * size_of::<(u32, V)>());
         let pieces = cut(count, workers.pieces(bytes).min(count).max(1));
         let mut parts = workers.map(pieces, |part| Self::of_slices(c, order, slices, part))?.into_iter();

@@ -74,7 +74,8 @@ pub struct Around<'a, V> {
 
 impl<'a, V: Real> Around<'a, V> {
     /// # Safety
-    /// They must be all that couplings of the slices in question lead to, or those of the side in question.
+    /// They must be all rows, or those before or after the group of the slices in question: no line of that side reads
+    /// others (`Lines::push_distances`, `Lines::push_named`).
     pub unsafe fn new(values: &'a [V], start: usize) -> Self {
         Self { values, start }
     }

@@ -124,3 +124,29 @@ fn golden_rows() {
     }
     assert_eq!(compared, rows.len());
 }
+
+/// No coupling joins two rows of a colour: sweeps would leave it out.
+#[test]
+fn colours_of_the_grid() {
+    for (nx, ny) in [(1, 7), (7, 1), (2, 6), (5, 4), (4, 5), (17, 18), (33, 31)] {
+        let grid = Grid { nx, ny };
+        let inside = |edge: bool| if edge { 0.0 } else { -1.0 };
+        let east = (0..nx * ny).map(|p| inside(p % nx == nx - 1)).collect();
+        let north = (0..nx * ny).map(|p| inside(p / nx == ny - 1)).collect();
+        let arrays: [Vec<f64>; 3] = [vec![5.0; nx * ny], east, north];
+        let a = five_points(grid, &arrays);
+        let setup = Setup { levels: 1, aggregation: Aggregation::Instead, ..setup(Storage::F32, 1.0, 1.0) };
+        let mut k = Packed::<Double>::new(Shape::new(&a, &setup)).unwrap();
+        k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
+        for schur in [true, false] {
+            let source = Source { zero_row_sum: 1e-12, scale: 1.0, schur, ..k.source() };
+            // SAFETY: nobody writes the matrix.
+            let c = unsafe { source.couplings(&mut Workers::eager(1)).unwrap() };
+            let colours: Vec<u32> = Numbers::new(grid, schur).colours().collect();
+            assert_eq!(colours.len(), c.rows());
+            for i in 0..c.rows() {
+                assert!(c.row(i).all(|(j, _)| colours[j] != colours[i]), "{nx} x {ny}, {schur}: {i}");
+            }
+        }
+    }
+}

@@ -166,7 +166,7 @@ cooperative_kernels! {
     Solve solve(SolveArgs) = "rrb_solve";
 }
 
-/// Kernels before those of aggregation.
+/// Kernels before `aggregated`.
 pub(super) const AFTER: usize = COUNT + PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
 
 /// Whether cooperative kernels may take so much shared memory, in a format.
