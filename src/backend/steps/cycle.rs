@@ -314,7 +314,7 @@ const WORTH_RECURSION: f64 = 6.0;
 const NEAR_EXACT: f64 = 1.6;
 /// Up to this one AMLI is worth it, too, where the condition number hardly grows from the deeper grids to the first:
 /// then it is a few eigenvalues apart, of jumps (checkerboards, walls), that make it large, which CG finds; AMLI keeps
-/// their number, and the rest contracts. Iterations of V and of AMLI at 2047 x 2047 on a device: checkerboard 96 and 33,
+/// their number, and the rest contracts. Iterations of V and of AMLI, 2047 x 2047, on a device: checkerboard 96 and 33,
 /// walls 190 and 67, a lognormal field 121 and 58. Where the number grows, each recursion loses: with anisotropy (100)
 /// 85 and 130, with white noise 81 and 118.
 const WORTH_JUMPS: f64 = 200.0;
