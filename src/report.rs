@@ -32,6 +32,9 @@ pub trait Observer {
     fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool;
     /// The same of an iteration that was done before the answer to stop came: told, not asked.
     fn passed(&mut self, iteration: usize, relative_residual: f64);
+    /// The solve goes on with another preconditioner: after so many iterations with the one before, which had left this
+    /// part of the residual, when so many more were expected of it.
+    fn changed(&mut self, _iterations: usize, _left: f64, _expected: f64) {}
     /// alpha of the step just taken and the beta that led to it (0 at a start), for the Lanczos matrix.
     fn coefficients(&mut self, alpha: f64, beta: f64);
     /// Whether `iteration` may ask to stop, so that a parallel solver must wait for its answer.

@@ -35,23 +35,23 @@ template <class F> __device__ inline void over(uint32_t count, F f) {
     for (uint64_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) f(uint32_t(k));
 }
 
-// Threads of a row: most have no more couplings.
+// Threads of a row where there is more than one: most have no more couplings.
 constexpr int LANES = 8;
 
-// Calls f(i, lane, is) with the rows of this thread and which of their lanes it is. All threads of a warp come along:
-// those beyond the last row have that one, and `is` not set.
-template <class F> __device__ inline void over_rows(uint32_t rows, F f) {
-    const uint32_t group = (blockIdx.x * blockDim.x + threadIdx.x) / LANES, groups = gridDim.x * blockDim.x / LANES;
-    constexpr uint32_t TOGETHER = 32 / LANES;
+// Calls f(i, lane, is) with the rows of this thread, ROW of which share one, and which of their lanes it is. All
+// threads of a warp come along: those beyond the last row have that one, and `is` not set.
+template <int ROW, class F> __device__ inline void over_rows(uint32_t rows, F f) {
+    const uint32_t group = (blockIdx.x * blockDim.x + threadIdx.x) / ROW, groups = gridDim.x * blockDim.x / ROW;
+    constexpr uint32_t TOGETHER = 32 / ROW;
     for (uint64_t first = group - group % TOGETHER; first < rows; first += groups) {
         const uint64_t i = first + group % TOGETHER;
-        f(uint32_t(i < rows ? i : rows - 1), threadIdx.x % LANES, i < rows);
+        f(uint32_t(i < rows ? i : rows - 1), threadIdx.x % ROW, i < rows);
     }
 }
 
 // The sum over the lanes of a row, the same on each.
-template <class V> __device__ inline V lane_sum(V v) {
-    for (int by = LANES / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
+template <int ROW, class V> __device__ inline V lane_sum(V v) {
+    for (int by = ROW / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
     return v;
 }
 

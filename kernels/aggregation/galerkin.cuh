@@ -200,19 +200,66 @@ __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uin
     return length;
 }
 
+// The nodes of an aggregate, one a lane: where their couplings begin, how many they are, and how many are before them.
+struct Node {
+    uint32_t first, length, before;
+};
+
+// The same by a warp, where a lane has no more than one: the first of those to an aggregate adds up all, by lanes, and
+// counts the lower ones.
+__device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uint32_t count, const Node &node,
+    double &excess, double &sum) {
+    const uint32_t lane = threadIdx.x % 32, first = g.coarse.first[row];
+    uint32_t e = 0;
+    for (int w = 0; w < g.width; ++w) {
+        const uint32_t from = __shfl_sync(0xffffffffu, node.first, w);
+        const uint32_t length = __shfl_sync(0xffffffffu, node.length, w);
+        const uint32_t before = __shfl_sync(0xffffffffu, node.before, w);
+        if (lane - before < length) e = from + (lane - before);
+    }
+    const bool has = lane < count;
+    const uint32_t of = has ? g.of[g.fine.col[e]] : NONE;
+    const double a = has ? g.fine.a[e] : 0.0;
+    if (has && of == NONE) excess += a;
+    const uint32_t to = of == row ? NONE : of;
+    const unsigned same = __match_any_sync(0xffffffffu, to);
+    const bool leads = to != NONE && __ffs(same) - 1 == int(lane);
+    double all = 0.0;
+    for (unsigned others = leads ? same : 0; __any_sync(0xffffffffu, others);) {
+        const double value = __shfl_sync(0xffffffffu, a, others ? __ffs(others) - 1 : 0);
+        if (others) all += value;
+        others &= others - 1;
+    }
+    unsigned leaders = __ballot_sync(0xffffffffu, leads);
+    const uint32_t length = __popc(leaders);
+    uint32_t place = 0;
+    for (; leaders; leaders &= leaders - 1) place += __shfl_sync(0xffffffffu, to, __ffs(leaders) - 1) < to;
+    if (leads) {
+        g.coarse.col[first + place] = to;
+        g.coarse.a[first + place] = all;
+        sum += all;
+    }
+    return length;
+}
+
 __device__ inline void sum_couplings(const GalerkinArgs &g) {
     const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
     for (uint64_t row = (blockIdx.x * blockDim.x + threadIdx.x) / 32; row < g.coarse.rows; row += warps) {
-        uint32_t count = 0, length;
+        const uint32_t i = lane < g.width ? g.nodes[row * g.width + lane] : NONE;
+        Node node{i == NONE ? 0 : g.fine.first[i], i == NONE ? 0 : g.fine.length[i], 0};
+        const double of_node = i == NONE ? 0.0 : g.fine.excess[i];
         double excess = 0.0, sum = 0.0;
+        uint32_t count = 0;
         for (int w = 0; w < g.width; ++w) {
-            const uint32_t i = g.nodes[row * g.width + w];
-            if (i == NONE) break;
-            count += g.fine.length[i];
-            if (lane == 0) excess += g.fine.excess[i];
+            if (w == int(lane)) node.before = count;
+            count += __shfl_sync(0xffffffffu, node.length, w);
+            const double e = __shfl_sync(0xffffffffu, of_node, w);
+            if (lane == 0) excess += e;
         }
-        if (count <= MOST_TOGETHER) length = sum_together(g, uint32_t(row), count, excess, sum);
-        else length = lane == 0 ? sum_one_by_one(g, uint32_t(row), count, excess, sum) : 0;
+        uint32_t length = 0;
+        if (count <= 32) length = sum_by_lanes(g, uint32_t(row), count, node, excess, sum);
+        else if (count <= MOST_TOGETHER) length = sum_together(g, uint32_t(row), count, excess, sum);
+        else if (lane == 0) length = sum_one_by_one(g, uint32_t(row), count, excess, sum);
         excess = warp_sum(excess);
         sum = warp_sum(sum);
         if (lane == 0) end_row(g.coarse, uint32_t(row), length, excess, sum);

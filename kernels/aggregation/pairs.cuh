@@ -46,13 +46,13 @@ __device__ inline uint64_t key(uint32_t i, uint32_t j, double mu) {
 // d_i (kappa - 2) >= kappa sum over j of |a_ij|.
 __device__ inline void set_free(const PairArgs &p) {
     const Couplings &c = p.c;
-    over_rows(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
+    over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         double sum = 0.0;
         for (uint32_t k = c.first[i] + lane; k < c.first[i] + c.length[i]; k += LANES) {
             sum += fabs(c.a[k]);
             if (is) p.struck[k] = 0;
         }
-        sum = lane_sum(sum);
+        sum = lane_sum<LANES>(sum);
         if (!is || lane != 0) return;
         const bool out = p.of && c.diagonal[i] * (p.kappa - 2.0) >= p.kappa * sum;
         p.partner[i] = out ? i : NONE;
@@ -63,7 +63,7 @@ __device__ inline void set_free(const PairArgs &p) {
 // Free nodes point.
 __device__ inline void point(const PairArgs &p) {
     const Couplings &c = p.c;
-    over_rows(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
+    over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         unsigned long long least = ~0ull;
         uint32_t at = NONE;
         const bool free = p.partner[i] == NONE;

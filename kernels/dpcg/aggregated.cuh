@@ -12,6 +12,7 @@ struct CellCouplingsArgs {
     Box box;
     Matrix m;
     double scale;             // a power of two
+    double zero_row_sum;      // row sums within this part of the center are zero
     aggregation::Couplings c; // with room for six couplings a row
 };
 
@@ -24,7 +25,8 @@ __device__ inline void take_couplings(const CellCouplingsArgs &a) {
             fixed(a.m.east[c]), fixed(a.m.north[c]), fixed(a.m.top[c])};
         const uint32_t first = 6 * uint32_t(c);
         uint32_t length = 0;
-        double excess = a.scale * fixed(a.m.center[c]), sum = 0.0;
+        const double center = a.scale * fixed(a.m.center[c]);
+        double excess = center, sum = 0.0;
         for (int k = 0; k < 6; ++k) {
             if (entries[k] == 0.0) continue;
             const double coupling = -a.scale * entries[k];
@@ -33,6 +35,7 @@ __device__ inline void take_couplings(const CellCouplingsArgs &a) {
             excess -= coupling;
             sum += coupling;
         }
+        if (fabs(excess) <= a.zero_row_sum * center) excess = 0.0;
         a.c.first[c] = first;
         aggregation::end_row(a.c, uint32_t(c), length, excess, sum);
     });

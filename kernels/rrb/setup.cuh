@@ -6,6 +6,8 @@
 
 // Grids whose remains are looked at for weak couplings.
 constexpr int MOST_LEFT = 16;
+// Windows in a direction that are looked at for anisotropy.
+constexpr int WINDOWS = 8;
 
 // What the first look at the matrix and the eliminations find.
 struct Findings {
@@ -24,6 +26,7 @@ struct Findings {
         remainder_pivot;          // largest value of the remainder's inverse, largest of its pivots, bits
     uint64_t uniform[MOST_LEFT];  // of each grid, tiles where all rows are the same: kernels/rrb/uniform.cuh
     uint64_t coupling[MOST_LEFT]; // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
+    double window[WINDOWS * WINDOWS]; // how much better a direction conducts there: src/grid/anisotropy.rs
 };
 
 #include "uniform.cuh"
@@ -195,6 +198,84 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(E
         if (differs) a.same[patch_of(g, i, j)] = 0;
     });
     if (counts) a.findings->excess = 1;
+}
+
+struct WindowArgs {
+    Geometry g;
+    Matrix m;
+    const double *excess;
+    int nine_points;
+    Findings *findings;
+};
+
+// Couplings of natural node (i, j) to the east and the north, where `spread` has put them.
+__device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, double &north, double &excess) {
+    const Geometry &g = a.g;
+    const int ii = i + g.shift_x, jj = j + g.shift_y, x = ii & 1, y = jj & 1;
+    const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
+    const double *r1 = a.m.straight, *r2 = r1 + 4 * p;
+    const int colour = y ? (x ? B2 : R1) : (x ? R2 : B1);
+    // Of a black node they are couplings of the red one there.
+    east = y ? (x ? r1[W * p + c + 1] : r1[E * p + c]) : (x ? r2[E * p + c] : r2[W * p + c]);
+    north = y ? (x ? r2[S * p + c + n] : r1[N * p + c]) : (x ? r2[N * p + c] : r1[S * p + c]);
+    excess = a.excess[colour * p + c];
+    if (!a.nine_points) return;
+    // Both diagonals of the cell northeast of it; that to the northwest is kept by the node east of it.
+    const double *own = x == y ? a.m.black : a.m.red, *other = x == y ? a.m.red : a.m.black;
+    const int64_t to = g.at((ii + 1) >> 1, jj >> 1);
+    const int64_t above = y ? n : 0;
+    const double northeast = x ? own[SW * p + c + above + 1] : own[NE * p + c];
+    const double northwest = x ? other[NW * p + to] : other[SE * p + to + above];
+    east += northeast + northwest;
+    north += northeast + northwest;
+}
+
+// Conductances of w x w nodes, w lanes beside each other: of rows by the sum of their resistances, one after the other,
+// and of columns.
+struct Conductances {
+    double along_x = 0.0, column = 0.0;
+    // Another row, of these resistances.
+    __device__ void add(double east, double north, int w) {
+        along_x += 1.0 / sum(east, w);
+        column += north;
+    }
+    __device__ double along_y(int w) const { return sum(1.0 / column, w); }
+    static __device__ double sum(double v, int w) {
+        for (int by = w / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
+        return v;
+    }
+};
+
+// How much better one direction conducts than the other in windows of 32 x 32 nodes, by a quarter of their parts of
+// 4 x 4 at least (src/grid/anisotropy.rs). A block of one warp takes a window, a lane a column.
+extern "C" __global__ void rrb_windows_f64(WindowArgs a) {
+    constexpr int PART = 4, PARTS = 32 / PART;
+    const int lane = thread_of_block(), window = blockIdx.x;
+    const auto start = [](int n, int k) { return 1 + int(int64_t(n - 34) * k / (WINDOWS - 1)); };
+    const int i = start(a.g.nx, window % WINDOWS) + lane, first = start(a.g.ny, window / WINDOWS);
+    Conductances whole;
+    double ratios[PARTS], sums = 0.0;
+    bool missing = false;
+    for (int part = 0; part < PARTS; ++part) {
+        Conductances own;
+        for (int j = first + PART * part; j < first + PART * (part + 1); ++j) {
+            double east, north, excess;
+            ahead(a, i, j, east, north, excess);
+            missing = missing || !(east < 0.0 && north < 0.0);
+            whole.add(-1.0 / east, -1.0 / north, 32);
+            own.add(-1.0 / east, -1.0 / north, PART);
+            sums += excess;
+        }
+        ratios[part] = own.along_x / own.along_y(PART);
+    }
+    const double along_x = whole.along_x, along_y = whole.along_y(32), mean = fmax(warp_sum(sums), 0.0) / 1024.0;
+    const double ratio = fmax(along_x, along_y) / (fmin(along_x, along_y) + mean), own = along_x / along_y;
+    int enough = 0;
+    for (int part = 0; part < PARTS; ++part)
+        enough += own >= 1.0 ? ratios[part] >= 0.999 * sqrt(own) : ratios[part] <= sqrt(own) / 0.999;
+    // Each part has the lanes of PART columns.
+    const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= 32 * PARTS;
+    if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }
 
 // Formats, by number: src/backend/storage.rs.

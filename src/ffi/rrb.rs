@@ -4,7 +4,7 @@
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
 use crate::backend;
-use crate::backend::steps::rrb::RrbBackend;
+use crate::backend::steps::rrb::{Prediction, RrbBackend};
 use crate::error::Result;
 use crate::ffi::handle::{Handle, create, with_ok};
 use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, run, solve, solve_once};
@@ -205,6 +205,7 @@ impl rrb_handle {
         };
         let make = |previous, options: &_, stream| Rrb::factorize(previous, &a, options, machine, stream, make_backend);
         system.set_up(make, |core| core.outward(&a))?;
+        log_prediction(system);
         let idle = idle_beside_aggregation(&system.base.options);
         if !idle.is_empty() && !self.idle_told {
             self.idle_told = true;
@@ -214,6 +215,24 @@ impl rrb_handle {
         }
         Ok(())
     }
+}
+
+/// What `cycle=auto` has chosen by, from `verbosity=1` on.
+fn log_prediction(system: &mut System<Rrb>) {
+    let base = &mut system.base;
+    let verbose = base.options.int(opt::VERBOSITY) >= 1;
+    let Some(done) = base.core.as_ref().map(|core| core.done).filter(|_| verbose) else { return };
+    let Some(Prediction { anisotropy, reduction, levels, aggregation }) = done.prediction else { return };
+    let sentence = format_args!(
+        "rrb: cycle {}: anisotropy {anisotropy:.1}; expected for {reduction:.0e}: levels {:.0} iterations, cost {:.0}, \
+         aggregation {:.0}, cost {:.0}, in iterations with levels",
+        done.cycle.name(),
+        levels.iterations,
+        levels.cost,
+        aggregation.iterations,
+        aggregation.cost
+    );
+    base.log.line(1, sentence);
 }
 
 impl SystemHandle for rrb_handle {

@@ -64,6 +64,19 @@ impl Observer for Watch<'_> {
         }
     }
 
+    fn changed(&mut self, iterations: usize, left: f64, expected: f64) {
+        if self.verbosity >= 1 {
+            let Words { name, step, .. } = self.words;
+            self.log.line(
+                1,
+                format_args!(
+                    "{name}: after {iterations} {step}s the residual is {left:.1e} of what it was, with {expected:.0} \
+                     more to come: goes over to aggregation"
+                ),
+            );
+        }
+    }
+
     fn coefficients(&mut self, alpha: f64, beta: f64) {
         self.history.push_coefficients(alpha, beta);
     }

@@ -232,3 +232,48 @@ fn first_cells_of_singular(cells: Cells, components: &CellComponents) -> Result<
     }
     Ok(first)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::components::ZERO_ROW_SUM;
+
+    /// Boxes of strong couplings on 16 x 16 x 16 cells, of which coarse grids have every second and every fourth.
+    #[test]
+    fn bubbles_hide_between_the_points_of_a_coarse_grid() {
+        let cells = Cells { nx: 16, ny: 16, nz: 16 };
+        let boxes: [[Range<usize>; 3]; 4] = [
+            // One point of the second grid, none of the third.
+            [1..4, 1..4, 1..4],
+            // Three: between those of the third this one is hidden.
+            [9..16, 1..4, 1..4],
+            // One of the third, the last one.
+            [3..6, 11..14, 11..14],
+            // None of any coarse grid.
+            [13..15, 9..10, 13..14],
+        ];
+        let bubble =
+            |c: usize| boxes.iter().position(|b| cells.place(c).iter().zip(b).all(|(i, side)| side.contains(i)));
+        let (n, steps) = (cells.count(), cells.steps());
+        let (mut center, mut forward) = (vec![0.0; n], [0, 1, 2].map(|_| vec![0.0; n]));
+        for c in 0..n {
+            for d in (0..3).filter(|&d| cells.place(c)[d] + 1 < cells.size()[d]) {
+                let next = c + steps[d];
+                let strong = bubble(c).is_some() && bubble(c) == bubble(next);
+                let coupling = if strong { 1.0 } else { 1e-3 };
+                forward[d][c] = -coupling;
+                center[c] += coupling;
+                center[next] += coupling;
+            }
+        }
+        let [x, y, z] = &forward;
+        let a = SevenPoints { cells, center: &center, forward: [x, y, z] };
+        let (found, survey) = Found::of(&a, ZERO_ROW_SUM).unwrap();
+        assert_eq!(survey.strong, 4);
+        assert_eq!(found.strong.hidden(cells, 64).unwrap(), 1);
+        // With a coarser one below, the third box is seen by one point of a grid that is not the last.
+        assert_eq!(found.strong.hidden(cells, 8).unwrap(), 1);
+        // The second grid is the last.
+        assert_eq!(found.strong.hidden(cells, 512).unwrap(), 0);
+    }
+}

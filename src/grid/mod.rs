@@ -1,5 +1,6 @@
 //! Geometry and storage of stencil systems on grids and patches. Pure and safe: no threads, no devices.
 
+pub mod anisotropy;
 pub mod block_inverse;
 pub mod cell_components;
 pub mod cell_inspection;

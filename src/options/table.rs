@@ -318,7 +318,7 @@ options! {
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64); "recursion every so many levels; 0: chosen";
     CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations of a recursion";
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
-        "bytes that a slow solve with cycle=auto may take once to go over to aggregation; -1: what it needs, 0: never";
+        "bytes that cycle=auto may take for aggregation, at factorize or in a slow solve; -1: what it needs, 0: never";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
 

@@ -100,4 +100,9 @@ template <class T> inline T __shfl_up_sync(unsigned, T v, int by) {
 }
 inline unsigned __ballot_sync(unsigned, int v) { return emulator::ballot(v != 0); }
 inline int __any_sync(unsigned, int v) { return emulator::ballot(v != 0) != 0; }
+template <class T> inline unsigned __match_any_sync(unsigned, T v) {
+    unsigned same = 0;
+    for (int k = 0; k < emulator::WARP; ++k) same |= emulator::shuffle(v, k) == v ? 1u << k : 0u;
+    return same;
+}
 inline int __popc(unsigned v) { return __builtin_popcount(v); }

@@ -342,11 +342,22 @@ fn layers(nx: usize, ny: usize, nine: bool) -> Stencil {
     a
 }
 
+/// The same with a node of land in every square of 16, so that nothing is told of them beforehand.
+fn layers_with_land(nx: usize, ny: usize) -> Stencil {
+    let mut a = layers(nx, ny, false);
+    for p in (8..ny).step_by(16).flat_map(|j| (8..nx).step_by(16).map(move |i| j * nx + i)) {
+        (a.east[p], a.east[p - 1], a.north[p], a.north[p - nx]) = (0.0, 0.0, 0.0, 0.0);
+    }
+    let held: Vec<bool> = (0..nx * ny).map(|p| p < nx || p % nx == 0).collect();
+    a.set_row_sums(|p| if held[p] || p / nx % 16 == 8 && p % nx % 16 == 8 { 1.0 } else { 0.0 });
+    a
+}
+
 /// On a grid where auto begins with mixed, estimates and fused stages, and a team has work: the same bits, and one
 /// factorization afterwards, in the memory of the one before.
 #[test]
 fn slow_solves_of_a_team_go_over() {
-    let a = layers(201, 190, false);
+    let a = layers_with_land(201, 190);
     let b = random_rhs(a.len(), 8);
     let solved = [1, 2, 3, 7].map(|threads| {
         let solver = Solver::of(&a, &format!("backend=cpu threads={threads}"));
@@ -365,6 +376,48 @@ fn slow_solves_of_a_team_go_over() {
     assert!(solved[1..].iter().all(|of| *of == solved[0]));
     let asked = Solver::of(&a, AGGREGATION);
     assert_eq!(bits(&asked.solve_from_zero(&b).0), solved[0].1);
+}
+
+/// What layers and strong couplings of a direction promise is told by the matrix: aggregation from the start, with the
+/// bits of what is asked for. Not where the memory for it is refused, nor of the V-cycle, nor where it costs more: with
+/// weaker couplings, few digits, a direction that row sums hold.
+#[test]
+fn what_is_slow_beforehand_is_aggregated() {
+    let a = layers(201, 190, false);
+    let b = random_rhs(a.len(), 8);
+    let asked = Solver::of(&a, AGGREGATION);
+    let x = bits(&asked.solve_from_zero(&b).0);
+    for options in ["", "threads=3", "precision=f32", "precision=mixed"] {
+        let solver = Solver::of(&a, &format!("backend=cpu {options}"));
+        assert_eq!(
+            (solver.int(key::INFO_CYCLE), solver.int(key::INFO_PRECISION)),
+            (AGGREGATION_IN_USE, 2),
+            "{options}"
+        );
+        assert_eq!(bits(&solver.solve_from_zero(&b).0), x, "{options}");
+        assert!(solver.iterations() <= 16, "{}", solver.iterations());
+    }
+    for options in ["switch_memory=0", "cycle=v", "precision=bf16", "rel_tol=1e-2", "relaxation=0.9"] {
+        let solver = Solver::of(&a, &format!("backend=cpu {options}"));
+        assert_ne!(solver.int(key::INFO_CYCLE), AGGREGATION_IN_USE, "{options}");
+    }
+    let (strong, mild) = (aniso(200, 32.0), aniso(200, 10.0));
+    for (a, slow) in [(&strong, true), (&mild, false), (&layers_with_land(201, 190), false)] {
+        let solver = Solver::of(a, "backend=cpu");
+        assert_eq!(solver.int(key::INFO_CYCLE) == AGGREGATION_IN_USE, slow);
+    }
+    // A row sum beside which the weak couplings are nothing.
+    let mut held = strong.clone();
+    held.set_row_sums(|_| 100.0);
+    assert_ne!(Solver::of(&held, "backend=cpu").int(key::INFO_CYCLE), AGGREGATION_IN_USE);
+    // Matrices of both kinds by turns on a handle.
+    let solver = Solver::of(&strong, "backend=cpu");
+    let of = |a: &Stencil| {
+        solver.factorize(a).unwrap();
+        (solver.int(key::INFO_CYCLE), bits(&solver.solve_from_zero(&random_rhs(a.len(), 3)).0))
+    };
+    let (first, second) = (of(&strong), of(&mild));
+    assert_eq!((of(&strong), of(&mild)), (first, second));
 }
 
 /// A land node of another magnitude makes no basin nearly singular: those that two edges hold are held.

@@ -331,7 +331,7 @@ fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
 
 /// Where estimates leave the V-cycle with the levels that were asked for.
 fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
-    let a = aniso(130, 1e4);
+    let a = aniso(130, 10.0);
     for precision in PRECISIONS {
         let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} levels=12"));
         assert_eq!(solver.int(key::INFO_CYCLE), 1, "v");
@@ -345,7 +345,7 @@ fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
 /// the V-cycle better, which takes memory that time, it keeps to it, in the memory that is there then.
 fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
     let n = 130;
-    let (mild, stretched, closed) = (poisson(n, n), aniso(n + 1, 1e4), neumann_const(n, n));
+    let (mild, stretched, closed) = (poisson(n, n), aniso(n + 1, 10.0), neumann_const(n, n));
     for precision in PRECISIONS.into_iter().chain(["auto"]) {
         for threads in [1, 3] {
             for turns in [&[&mild, &stretched][..], &[&stretched, &mild], &[&mild, &closed, &stretched]] {

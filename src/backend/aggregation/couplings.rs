@@ -57,15 +57,16 @@ impl Couplings {
         Ok((Self::of(s, scale, workers)?, scale))
     }
 
-    /// Of `scale` times the matrix of a box of cells.
-    pub fn of_cells(a: &SevenPoints, scale: f64) -> Result<Self> {
+    /// Of `scale` times the matrix of a box of cells, where row sums within `zero_row_sum` of the center are zero.
+    pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
         let (n, steps) = (a.cells.count(), a.cells.steps());
         if n > u32::MAX as usize - 1 {
             return Err(Error::Unsupported(format!("preconditioner=amg takes fewer than 2^32 cells, got {n}")));
         }
         let mut c = Self::with_room(n, 6 * n)?;
         for i in 0..n {
-            let mut excess = scale * a.center[i];
+            let center = scale * a.center[i];
+            let mut excess = center;
             // Entries that leave the box are zero.
             let below = (0..3).rev().filter(|&d| i >= steps[d]).map(|d| (i - steps[d], a.forward[d][i - steps[d]]));
             let above = (0..3).map(|d| (i + steps[d], a.forward[d][i]));
@@ -73,7 +74,7 @@ impl Couplings {
                 excess += scale * value;
                 c.push(j, -scale * value);
             }
-            c.end_row(excess);
+            c.end_row(if excess.abs() <= zero_row_sum * center { 0.0 } else { excess });
         }
         Ok(c)
     }

@@ -43,6 +43,8 @@ pub enum Preconditioner {
         passes: usize,
         /// The cycle is in single precision.
         single: bool,
+        /// Row sums within this part of the center count as zero in M.
+        zero_row_sum: f64,
     },
 }
 

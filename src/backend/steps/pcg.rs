@@ -1,6 +1,8 @@
 //! Preconditioned conjugate gradients: the lines of the algorithm (`PcgSteps`), for any family, and the loop as a
 //! device runs it by itself. Provided bodies are the textbook.
 
+use crate::report::Observer;
+
 /// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b. A family says what A
 /// is: RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b. Every member of a team calls the
 /// steps in the same order; scalars have the same bits on every member.
@@ -80,6 +82,9 @@ pub trait PcgSteps {
         false
     }
 
+    /// Tells the observer of that.
+    fn tell_change(&mut self, _course: &Course) {}
+
     /// M contracts at any coefficients: a small residual that stands still for long is taken for rounding.
     fn contracts_quickly(&self) -> bool {
         false
@@ -134,6 +139,11 @@ impl Course {
         let done = (self.first / self.norm).ln();
         let left = (self.norm / self.threshold).ln();
         if done > 0.0 { self.iterations as f64 * left / done } else { f64::INFINITY }
+    }
+
+    /// That the run ends here, and another preconditioner goes on.
+    pub fn tell(&self, observer: &mut dyn Observer) {
+        observer.changed(self.iterations, self.norm / self.first, self.iterations_left());
     }
 }
 

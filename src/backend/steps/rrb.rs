@@ -5,6 +5,7 @@ use super::pcg::Course;
 use super::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
+use crate::grid::anisotropy::anisotropy;
 use crate::grid::components::Components;
 use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
@@ -75,9 +76,12 @@ pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) ->
 }
 
 /// What aggregation costs a backend, in iterations with the V-cycle in fused stages.
+#[derive(Debug)]
 pub struct CostOfAggregation {
     /// To make a hierarchy.
     pub setup: f64,
+    /// To eliminate the levels that it takes the place of.
+    pub levels: f64,
     /// An iteration with it.
     pub iteration: f64,
     /// What an iteration leaves of the residual.
@@ -86,10 +90,57 @@ pub struct CostOfAggregation {
     pub unfused: f64,
 }
 
+/// Condition number of M^-1 A, M the levels, over the anisotropy of the matrix (`grid::anisotropy`). Iterations of the
+/// suite (docs/robustness.md) give 0.7 where couplings of a direction are the same everywhere, 2 in layers, 5 on grids
+/// stretched both ways.
+const CONDITION: f64 = 3.0;
+
+/// What a solve is expected to come to, before it begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// What it is told by.
+    pub anisotropy: f64,
+    /// The residual that is wanted, relative.
+    pub reduction: f64,
+    /// With the levels.
+    pub levels: Expected,
+    /// With aggregation.
+    pub aggregation: Expected,
+}
+
+/// Iterations of a solve, and its cost with that of the factorization, in iterations with the V-cycle in fused stages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// Of CG: with levels by sqrt(kappa) / 2 ln(2 / reduction).
+    pub iterations: f64,
+    /// Setup and iterations.
+    pub cost: f64,
+}
+
+impl Prediction {
+    /// Aggregation is expected to cost less.
+    pub fn aggregates(&self) -> bool {
+        self.aggregation.cost < self.levels.cost
+    }
+}
+
 /// Iterations that tell how a solve goes on.
 const TELLING: usize = 16;
 
 impl CostOfAggregation {
+    /// Of a solve to this part of its first residual.
+    pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
+        let own = if fused { 1.0 } else { self.unfused };
+        let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
+        let levels = 0.5 * (CONDITION * anisotropy).sqrt() * (2.0 / reduction).ln();
+        Prediction {
+            anisotropy,
+            reduction,
+            levels: expected(self.levels, levels, own),
+            aggregation: expected(self.setup, reduction.ln() / self.contraction.ln(), self.iteration),
+        }
+    }
+
     /// Whether to make one pays, where an iteration costs `own` with what is there.
     pub fn pays(&self, course: &Course, own: f64) -> bool {
         let iterations = (course.norm / course.threshold).ln() / -self.contraction.ln();
@@ -161,6 +212,14 @@ pub trait RrbBackend: Send {
         let shared = &*inspection;
         self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
         inspection.finish(a, look.project)
+    }
+    /// How much better one direction conducts than the other in that matrix.
+    fn anisotropy(&self, a: &StencilView) -> f64 {
+        anisotropy(a)
+    }
+    /// What aggregation costs on so many nodes, where a solve may go over to it.
+    fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
+        None
     }
     /// Couplings of that matrix that point out of the grid.
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {

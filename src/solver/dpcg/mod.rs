@@ -7,12 +7,13 @@ pub use plan::{Done, machine};
 
 use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
-use crate::error::{Place, Result};
+use crate::error::{Error, Place, Result};
 use crate::grid::cell_inspection::place;
+use crate::grid::cell_survey::Survey;
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::outward::Outward;
 use crate::grid::regions::RegionCount;
-use crate::options::{NullSpace, Options, opt};
+use crate::options::{Options, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
@@ -73,11 +74,30 @@ impl Dpcg {
         let mut survey = self.backend.survey(plan::zero_row_sum(options))?;
         plan::check_null_space(&survey, options)?;
         let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
+        let survey = &mut survey;
+        match self.factorize_planned(&plan, survey, labels, started) {
+            // Nobody asked for aggregates: multigrid takes a third of their memory.
+            Err(Error::Memory(_) | Error::Unsupported(_)) if plan.aggregates_unasked() => {
+                survey.hidden = 0;
+                let plan = Plan::new(self.cells, options, self.machine, survey, labels.is_some())?;
+                self.factorize_planned(&plan, survey, labels, started)
+            }
+            other => other,
+        }
+    }
+
+    fn factorize_planned(
+        &mut self,
+        plan: &Plan,
+        survey: &mut Survey,
+        labels: Option<&[i32]>,
+        started: Instant,
+    ) -> Result<()> {
         let RegionCount { vectors, found } = match plan.choice(labels) {
             Some(choice) => self.backend.find_regions(&choice)?,
             None => RegionCount::default(),
         };
-        if options.is(opt::NULL_SPACE, NullSpace::None) {
+        if plan.leaves_singular() {
             survey.singular.clear();
         }
         self.done = Done {
@@ -90,12 +110,12 @@ impl Dpcg {
             seconds: Seconds { deflation: started.elapsed().as_secs_f64(), ..Seconds::default() },
             ..plan.told(vectors)
         };
-        self.singular = survey.singular;
         if let Some(solver) = self.backend.factorize(&plan.setup(vectors))? {
             self.done.coarse_solver = plan::coarse_solver_of(solver);
         }
         self.done.seconds.deflation += self.backend.seconds_of_e();
         self.done.aggregates_kept = self.backend.aggregates_kept();
+        self.singular = std::mem::take(&mut survey.singular);
         Ok(())
     }
 

@@ -166,6 +166,16 @@ impl<'a> Plan<'a> {
         Ok(Self { options, cells, preconditioner, coarsening, passes, deflation, reason })
     }
 
+    /// Aggregates, which nobody has asked for.
+    pub fn aggregates_unasked(&self) -> bool {
+        self.preconditioner == Preconditioner::Amg && self.options.is(opt::PRECONDITIONER, Preconditioner::Auto)
+    }
+
+    /// Nobody projects.
+    pub fn leaves_singular(&self) -> bool {
+        self.options.is(opt::NULL_SPACE, NullSpace::None)
+    }
+
     /// Regions; none where nothing is deflated.
     pub fn choice<'l>(&self, labels: Option<&'l [i32]>) -> Option<Choice<'l>> {
         let kind = match self.deflation {
@@ -199,6 +209,7 @@ impl<'a> Plan<'a> {
                 Preconditioner::Amg => dpcg::Preconditioner::Aggregation {
                     passes: self.passes,
                     single: self.precision() == Precision::F32,
+                    zero_row_sum: zero_row_sum(options),
                 },
                 _ => dpcg::Preconditioner::Multigrid {
                     vertex: self.coarsening == Coarsening::Vertex,

@@ -228,7 +228,11 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
     fn changes_preconditioner(&self, s: &mut S, at: &Iteration) -> bool {
         let (began, first) = self.began;
         let course = Course { iterations: at.iterations - began, first, norm: at.norm, threshold: self.test.threshold };
-        self.test.norm == Norm::True2 && s.change_preconditioner(&course)
+        let changes = self.test.norm == Norm::True2 && s.change_preconditioner(&course);
+        if changes {
+            s.tell_change(&course);
+        }
+        changes
     }
 
     fn loop_test(&self, at: &Iteration) -> LoopTest {

@@ -28,6 +28,8 @@ struct Line {
     /// M contracts at any coefficients.
     contracts: bool,
     steps: usize,
+    /// M is negative after so many steps.
+    definite_for: usize,
     /// A constant vector Z is deflated: P = 1 - A Z (Z'AZ)^-1 Z'.
     deflated: bool,
     stop_at: usize,
@@ -58,6 +60,7 @@ impl Line {
             flexible: false,
             noise: 0.0,
             contracts: false,
+            definite_for: usize::MAX,
             steps: 0,
             deflated: false,
             stop_at: usize::MAX,
@@ -162,7 +165,7 @@ impl PcgSteps for Line {
         let other = self.changes && self.steps.is_multiple_of(2);
         for (i, z) in self.z.iter_mut().enumerate() {
             let m = if other { self.center[i] * (1 + 2 * (i % 3)) as f64 } else { self.center[i] };
-            *z = self.r[i] / m;
+            *z = self.r[i] / if self.steps > self.definite_for { -m } else { m };
         }
         dot(&self.r, &self.z)
     }
@@ -476,6 +479,21 @@ fn an_indefinite_matrix_is_a_breakdown() {
     let mut line = Line::new(30, |i| if i == 12 { -4.0 } else { 4.0 });
     let test = Test { definite: false, ..line.test(1e-10) };
     assert!(matches!(line.solve(&test), Err(Error::Breakdown { .. })));
+}
+
+/// A breakdown names the last iteration that the observer was told of: in the papers' norm that where r'M^-1 r is not
+/// positive has no residual.
+#[test]
+fn a_breakdown_names_an_iteration_that_was_told() {
+    for norm in [Norm::True2, Norm::Preconditioned] {
+        let mut line = Line { definite_for: 5, ..Line::new(30, |_| 4.0) };
+        let test = Test { norm, definite: false, ..line.test(1e-10) };
+        let Err(Error::Breakdown { quantity: SQUARE, iteration, .. }) = line.solve(&test) else {
+            panic!("M is negative in its sixth application");
+        };
+        assert_eq!(iteration, line.history.len(), "{norm:?}");
+        assert_eq!(iteration, if norm == Norm::True2 { 5 } else { 4 });
+    }
 }
 
 /// M that is another one in every second step asks for a flexible beta: with rho / rho_old it takes 65 iterations for

@@ -5,7 +5,7 @@ mod plan;
 pub use plan::{SPACING, idle_beside_aggregation, machine};
 
 use crate::backend::steps::cycle::Kind;
-use crate::backend::steps::rrb::{Aggregation, Look, RrbBackend, Setup};
+use crate::backend::steps::rrb::{Aggregation, Look, Prediction, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Place, Result};
@@ -59,6 +59,13 @@ struct Found {
     slow: bool,
 }
 
+/// What a factorization has come to.
+struct Made {
+    setup: Setup,
+    /// The V-cycle was better than AMLI.
+    plain: bool,
+}
+
 /// The options that the choices of `auto` depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Asked {
@@ -100,6 +107,8 @@ pub struct Done {
     pub precision: Precision,
     /// Cycle in use.
     pub cycle: options::Cycle,
+    /// What `auto` chose by.
+    pub prediction: Option<Prediction>,
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
@@ -167,15 +176,45 @@ impl Rrb {
             self.backend.forget();
             Found { asked, ..Found::default() }
         };
-        let plan = Plan::new(a, options, self.machine, &look, &self.inspection, known.slow)?;
+        let machine = self.machine;
+        let plan_for = |inspection: &Inspection, slow| Plan::new(a, options, machine, &look, inspection, slow);
+        let mut plan = plan_for(&self.inspection, known.slow)?;
+        let prediction = plan.predict(&*self.backend);
+        if prediction.is_some_and(|p| p.aggregates()) {
+            plan = plan_for(&self.inspection, true)?;
+        }
+        let hope = (hope.is_some(), again);
+        let Made { setup, plain } = match self.factorize_planned(&plan, &known, hope) {
+            Err(Error::Memory(_) | Error::Unsupported(_)) if plan.aggregates_unasked() => {
+                plan = plan_for(&self.inspection, false)?;
+                self.factorize_planned(&plan, &known, (false, None))?
+            }
+            other => other?,
+        };
+        let mut found_plain = known.plain;
+        found_plain[usize::from(self.inspection.components.singular() > 0)] |= plain;
+        self.found = Found {
+            asked,
+            double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
+            plain: found_plain,
+            slow: known.slow,
+        };
+        self.last = Some(Last { asked, look, setup });
+        self.done = Done { prediction, ..self.tell(&setup, plan.positive) };
+        Ok(())
+    }
+
+    /// Factorizes as planned, by what is known of matrices before it. `hope`: whether the matrix was hoped to be like
+    /// the last one, and how it is factorized then.
+    fn factorize_planned(&mut self, plan: &Plan, known: &Found, hope: (bool, Option<Setup>)) -> Result<Made> {
         let kind = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
             if known.plain[kind] { plan.plain() } else { plan.cycle },
         )?;
-        if again != Some(setup) {
-            self.factorize_by(&plan, &mut setup)?;
-            if hope.is_some() {
+        if hope.1 != Some(setup) {
+            self.factorize_by(plan, &mut setup)?;
+            if hope.0 {
                 self.doubts = DOUBTS;
             }
         }
@@ -184,21 +223,11 @@ impl Rrb {
         if setup.cycle.kind.is_none() && self.backend.recursion().kind == Kind::V && !ended {
             // The V-cycle is best with its own levels, which are fewer.
             setup = plan.setup(setup.storage, plan.plain())?;
-            self.factorize_by(&plan, &mut setup)?;
+            self.factorize_by(plan, &mut setup)?;
         }
         // Of what was tried alone: a matrix that leaves no choice says nothing of others.
         let plain = plan.cycle.kind.is_none() && self.backend.recursion().kind == Kind::V && !ended;
-        let mut found_plain = known.plain;
-        found_plain[kind] |= plain;
-        self.found = Found {
-            asked,
-            double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
-            plain: found_plain,
-            slow: known.slow,
-        };
-        self.last = Some(Last { asked, look, setup });
-        self.done = self.tell(&setup, plan.positive);
-        Ok(())
+        Ok(Made { setup, plain })
     }
 
     /// Factorizes by `setup`; in `f64` where a pivot is lost in a short format and the choice is ours.
@@ -228,6 +257,7 @@ impl Rrb {
                 Storage::Bf16 => Precision::Bf16,
             },
             cycle: cycle_in_use(&*self.backend),
+            prediction: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is chosen for a matrix before it is factorized: backend, format, cycle, levels and grids.
 
 use crate::backend::steps::cycle::{Cycle, Kind};
-use crate::backend::steps::rrb::{Aggregation, Look, Lumping, Setup, bytes_of_aggregation};
+use crate::backend::steps::rrb::{Aggregation, Look, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
@@ -85,6 +85,20 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// What to expect of a solve, where levels and aggregation are to choose from.
+    pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
+        let (nodes, options) = (self.a.grid.nodes(), self.options);
+        let chooses = matches!(self.aggregation(), Aggregation::IfSlow(_)) && nodes >= SMALL;
+        let cost = backend.cost_of_aggregation(nodes).filter(|_| chooses)?;
+        let reduction = options.real(opt::REL_TOL).clamp(f64::EPSILON, 0.5);
+        Some(cost.predict(backend.anisotropy(self.a), reduction, options.is(opt::FUSION, options::Fusion::On)))
+    }
+
+    /// Aggregation, which nobody has asked for.
+    pub fn aggregates_unasked(&self) -> bool {
+        self.aggregates && !aggregates(self.options)
+    }
+
     /// The V-cycle in place of another.
     pub fn plain(&self) -> Cycle {
         Cycle { kind: Some(Kind::V), ..self.cycle }
@@ -102,9 +116,9 @@ impl<'a> Plan<'a> {
             _ if self.aggregates => return Aggregation::Instead,
             // There vectors stay in the format that they have.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
-            Precision::Auto | Precision::F32 => Storage::F32,
+            Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
             Precision::F64 => Storage::F64,
-            Precision::Bf16 | Precision::Mixed => return Aggregation::Never,
+            Precision::Bf16 => return Aggregation::Never,
         };
         let memory = options.int(opt::SWITCH_MEMORY);
         let bytes = bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some(), self.on_device);
@@ -221,10 +235,10 @@ const SMALL: usize = 16384;
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
+        // Both cycle and sums of CG are scaled, so that f32 takes as many iterations as f64 at any contrast.
+        Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
-        // Both cycle and sums of CG are scaled, so that f32 takes as many iterations as f64 at any contrast.
-        Precision::Auto if aggregates => Storage::F32,
         Precision::Auto => {
             let plain = papers_default(options) && grid.nodes() >= SMALL;
             let contrast = if singular { CONTRAST_WHERE_SINGULAR } else { CONTRAST_FOR_SHORT };

@@ -71,10 +71,12 @@ impl Whole {
                 Self::Cell32(CellCentred::new(a, sweeps, coarsest)?)
             }
             Preconditioner::Multigrid { sweeps, coarsest, .. } => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
-            Preconditioner::Aggregation { passes, single: true } => {
-                Self::Aggregates32(aggregated(a, passes, kept, team)?)
+            Preconditioner::Aggregation { passes, single: true, zero_row_sum } => {
+                Self::Aggregates32(aggregated((a, zero_row_sum), passes, kept, team)?)
             }
-            Preconditioner::Aggregation { passes, .. } => Self::Aggregates64(aggregated(a, passes, kept, team)?),
+            Preconditioner::Aggregation { passes, zero_row_sum, .. } => {
+                Self::Aggregates64(aggregated((a, zero_row_sum), passes, kept, team)?)
+            }
             _ => return Ok(None),
         }))
     }
@@ -145,10 +147,15 @@ impl Whole {
     }
 }
 
-fn aggregated<V: Real + Number>(a: &SevenPoints, passes: usize, kept: Kept, team: &Team) -> Result<Cycle<V>> {
+fn aggregated<V: Real + Number>(
+    (a, zero_row_sum): (&SevenPoints, f64),
+    passes: usize,
+    kept: Kept,
+    team: &Team,
+) -> Result<Cycle<V>> {
     let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
     let workers = &mut Workers::new(team.members());
-    let couplings = Couplings::of_cells(a, scale)?;
+    let couplings = Couplings::of_cells(a, scale, zero_row_sum)?;
     let hierarchy = Hierarchy::again(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
     let colours = (0..a.cells.count()).map(|cell| (a.cells.place(cell).iter().sum::<usize>() % 2) as u32);
     Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)

@@ -20,7 +20,8 @@ use crate::runtime::workers::Workers;
 const RULES: Rules = Rules::passes(2);
 
 /// Measured with mixed on 512 x 512 (a Xeon); 14 iterations for 1e-6.
-pub const COST: CostOfAggregation = CostOfAggregation { setup: 90.0, iteration: 7.0, contraction: 0.37, unfused: 2.0 };
+pub const COST: CostOfAggregation =
+    CostOfAggregation { setup: 90.0, levels: 20.0, iteration: 7.0, contraction: 0.37, unfused: 2.0 };
 
 /// The cycle, whose rows are called by their places in arrays by colour.
 pub struct Aggregated<R: Number> {

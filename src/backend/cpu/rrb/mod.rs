@@ -27,7 +27,7 @@ mod windows;
 
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::{Kind, Recursion};
-use crate::backend::steps::rrb::{Look, PivotContext, RrbBackend, Setup};
+use crate::backend::steps::rrb::{CostOfAggregation, Look, PivotContext, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
-use aggregated::{Aggregated, check_unprojected};
+use aggregated::{Aggregated, COST, check_unprojected};
 use factor::Watch;
 use iteration::member::{Caller, Member};
 use number::{Brain, Double, Format, Mixed, Single};
@@ -103,6 +103,10 @@ impl RrbBackend for Cpu {
         let layout = Layout::new(grid, 1);
         let own = |me: Me| work(me.index, natural_rows(&layout, &me.share(layout.cy)));
         team.run(own, own)
+    }
+
+    fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
+        Some(&COST)
     }
 
     fn forget(&mut self) {

@@ -5,10 +5,10 @@ use super::{Cycle, Launched};
 use crate::backend::aggregation::{Rules, WHAT};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::aggregation::{
-    Couplings, GalerkinArgs, Level, MOST_PINNED, MeansArgs, NarrowArgs, NumberArgs, PART, PairArgs, ScanArgs,
-    SpreadArgs, TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight, match_four, match_two,
-    narrow_inverse, number_pairs, point, scan_parts, scan_values, set_free, spread_rows, sum_couplings, sum_parts,
-    take_lengths, take_means, take_rows,
+    Couplings, GalerkinArgs, LANES, Level, MOST_PINNED, MeansArgs, NarrowArgs, NumberArgs, PART, PairArgs, SLICE,
+    ScanArgs, SpreadArgs, TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight, match_four,
+    match_two, narrow_inverse, number_pairs, point, scan_parts, scan_values, set_free, spread_rows, sum_couplings,
+    sum_parts, take_lengths, take_means, take_rows,
 };
 use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::backend::cuda::plan::Plan;
@@ -27,6 +27,8 @@ const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARS
 const TWICE: usize = 4;
 /// Couplings of a level, beside half of those before it, with which its system is solved by two cycles.
 const FEW: usize = 1000;
+/// Rows from which on a thread has one for itself: fewer are done sooner by several threads each.
+const ENOUGH: u32 = 1 << 16;
 /// How much weaker the bound of mu may become.
 const WEAKEST: f64 = 4.0;
 
@@ -168,13 +170,15 @@ impl Making {
         ((nodes, width), before): ((Address, u16), Option<usize>),
     ) -> Result<usize> {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
-        let real = if cycle.launched.single { 4 } else { 8 };
+        let (lanes, slice) = if matrix.rows >= ENOUGH { (1, SLICE) } else { (LANES, 1) };
+        let (real, slices) = (if cycle.launched.single { 4 } else { 8 }, n.div_ceil(slice as usize));
         let plan = |base| {
             let mut plan = Plan { base, used: 0 };
             let aggregate = plan.bytes(4 * n);
-            let first = plan.bytes(4 * (n + 1));
+            let first = plan.bytes(4 * (slices + 2));
             let [excess, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
-            let level = Level { first, excess, step, nodes, r, start, c, z, width, rows: n as u32, ..Level::default() };
+            let rows = n as u32;
+            let level = Level { first, excess, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
             (level, aggregate, plan.used)
         };
         let base = cycle.room(stream, 3 * k, plan(0).2)?.1;
@@ -185,13 +189,16 @@ impl Making {
             excess: level.excess,
             step: level.step,
             bound: self.bound,
+            slice,
             ..TakeArgs::default()
         };
+        let of_all = level.first + 4 * slices as u64;
         stream.fill(self.bound, 0, 8)?;
+        stream.fill(of_all, 0, 8)?;
         take_lengths(stream, cycle.launched.single, &arguments)?;
-        self.scan(stream, level.first, matrix.rows)?;
-        let couplings = fetched(stream, level.first + 4 * n as u64)? as usize;
-        level.entries = cycle.room(stream, 3 * k + 1, 2 * real * couplings)?.1;
+        self.scan(stream, level.first, slices as u32)?;
+        let [entries, couplings] = fetched(stream, of_all)?.map(|count: u32| count as usize);
+        level.entries = cycle.room(stream, 3 * k + 1, 2 * real * entries)?.1;
         take_rows(stream, cycle.launched.single, &TakeArgs { entries: level.entries, ..arguments })?;
         level.twice = u16::from(k <= TWICE && before.is_some_and(|before| couplings <= before / 2 + FEW));
         push(&mut cycle.launched.levels, level, WHAT)?;
@@ -237,7 +244,7 @@ impl Making {
                 NumberArgs { partner: self.partner, number: self.number, of, nodes, joined: 0, rows: rows.rows, width };
             mark_first(stream, &numbers)?;
             self.scan(stream, self.number, rows.rows)?;
-            let count = fetched(stream, self.number + 4 * u64::from(rows.rows))?;
+            let [count] = fetched(stream, self.number + 4 * u64::from(rows.rows))?;
             width *= 2;
             let is_last = pass + 1 == rules.passes;
             let joined = match is_last {
@@ -316,10 +323,10 @@ impl Cycle {
     }
 }
 
-/// A count, waited for.
-fn fetched(stream: &Stream, from: Address) -> Result<u32> {
-    let mut value = [0u32];
-    stream.fetch(&mut value, from)?;
+/// Counts, waited for.
+fn fetched<const N: usize>(stream: &Stream, from: Address) -> Result<[u32; N]> {
+    let mut values = [0; N];
+    stream.fetch(&mut values, from)?;
     stream.wait()?;
-    Ok(value[0])
+    Ok(values)
 }

@@ -21,13 +21,14 @@ impl Aggregated {
     pub fn new(
         stream: &Stream,
         source: &Source,
-        scale: f64,
+        (scale, zero_row_sum): (f64, f64),
         (passes, single): (usize, bool),
         before: Option<Self>,
     ) -> Result<Self> {
         let shape = Shape { rows: source.of.count(), row: MOST_COUPLINGS };
         let take = |c: &Couplings| {
-            launch::cell_couplings(stream, &CellCouplingsArgs { cells: source.cells, m: source.m, scale, c: *c })
+            let (cells, m) = (source.cells, source.m);
+            launch::cell_couplings(stream, &CellCouplingsArgs { cells, m, scale, zero_row_sum, c: *c })
         };
         let before = before.map(|before| before.0);
         Ok(Self(Engine::new(stream, (shape, &Rules::passes(passes)), (scale, single), before, take)?.0))

@@ -271,8 +271,8 @@ fn multigrid(
 ) -> Result<Option<Multigrid>> {
     let source = of.source;
     Ok(Some(match of.setup.preconditioner {
-        Preconditioner::Aggregation { passes, single } => {
-            Multigrid::Aggregated(Aggregated::new(stream, source, scale, (passes, single), aggregated)?)
+        Preconditioner::Aggregation { passes, single, zero_row_sum } => {
+            Multigrid::Aggregated(Aggregated::new(stream, source, (scale, zero_row_sum), (passes, single), aggregated)?)
         }
         Preconditioner::Multigrid { vertex: false, sweeps, single, coarsest } => {
             Multigrid::Cell(CellCentred::new(pool, stream, source, (scalars, scale), single, (sweeps, coarsest))?)

@@ -242,6 +242,19 @@ fn a_device_finds_what_the_host_finds() {
     }
 }
 
+/// Bubbles that a coarse grid has points in and the next one has not, a few and many.
+#[test]
+#[ignore = "needs a device, or an emulated one"]
+fn a_device_counts_hidden_bubbles() {
+    let mut cuda = Cuda::new(0, 2).unwrap();
+    for (set, size) in [("r200;asp=4", [32, 32, 32]), ("r200;asp=4", [48, 24, 33]), ("27;asp=4", [16, 16, 16])] {
+        let system = System::of(set, size, 1e-3);
+        let (_, expected) = Found::of(&system.points(), ZERO_ROW_SUM).unwrap();
+        assert_eq!(expected.hidden > 0, set.starts_with("r200"), "{set} {size:?}");
+        compare(&mut cuda, &system, &format!("{set} {size:?}"));
+    }
+}
+
 /// Tanks, obstacles, ponds, and cells without couplings.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
@@ -516,7 +529,7 @@ fn golden_aggregates_of_cells() {
         let system = System::of(&set.replace(' ', ";"), [16; 3], contrast.parse().unwrap());
         cuda.load(&system.view(), true).unwrap();
         cuda.survey(ZERO_ROW_SUM).unwrap();
-        let preconditioner = Preconditioner::Aggregation { passes: 3, single: true };
+        let preconditioner = Preconditioner::Aggregation { passes: 3, single: true, zero_row_sum: ZERO_ROW_SUM };
         let (coarse_solver, coarse_tolerance, fused) = (Solver::Inverse, 1e-6, true);
         cuda.factorize(&Setup { preconditioner, coarse_solver, coarse_tolerance, fused }).unwrap();
         let Some(Multigrid::Aggregated(aggregated)) = &cuda.state.as_ref().unwrap().multigrid else {

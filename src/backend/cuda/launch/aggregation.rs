@@ -15,8 +15,10 @@ pub const PART: usize = 2048;
 
 /// Rows of a coarsest matrix at most, and threads of the block that looks for its singular components.
 pub const MOST_PINNED: u32 = 1024;
+/// Rows of a slice of a level where a thread has one.
+pub const SLICE: u32 = 32;
 /// Threads that share a row, and a row that is a warp's.
-const LANES: u32 = 8;
+pub const LANES: u32 = 8;
 const WARP: u32 = 32;
 
 /// Blocks of a launch over so many rows.
@@ -38,7 +40,7 @@ entries! {
     /// The same as the cycle reads it, with vectors.
     Level {
         first: Address, entries: Address, excess: Address, step: Address, aggregate: Address, nodes: Address,
-        r: Address, start: Address, c: Address, z: Address, rows: u32, width: u16, twice: u16
+        r: Address, start: Address, c: Address, z: Address, rows: u32, width: u16, twice: u16, lanes: u32, unused: u32
     }
 }
 
@@ -54,7 +56,10 @@ structures! {
     GalerkinArgs { fine: Couplings, coarse: Couplings, of: Address, nodes: Address, width: i32, unused: i32 }
     SpreadArgs { c: Couplings, to: Address, component: Address }
     MeansArgs { from: Address, to: Address, component: Address, rows: u32, unused: u32 }
-    TakeArgs { c: Couplings, first: Address, entries: Address, excess: Address, step: Address, bound: Address }
+    TakeArgs {
+        c: Couplings, first: Address, entries: Address, excess: Address, step: Address, bound: Address, slice: u32,
+        unused: u32
+    }
     DescendArgs { fine: Level, coarse: Level }
     AscendArgs { k: Level, coarse_z: Address, out: Address, first: f64, second: f64 }
     SubtractArgs { k: Level, factor: f64 }
@@ -109,11 +114,11 @@ real_kernels! {
     TakeRows take_rows(TakeArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
     /// A level down.
     Descend descend(DescendArgs) = "agg_descend",
-        |a| blocks_of(a.coarse.rows, WARP);
+        |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP });
     /// A level up.
-    Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, LANES);
+    Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, a.k.lanes);
     /// r less a part of A c.
-    Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, LANES);
+    Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, a.k.lanes);
     /// An inverse in the precision of the cycle.
     Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);
     /// The coarsest level.

@@ -301,7 +301,7 @@ structures! {
 
 structures! {
     /// The matrix as couplings for aggregation.
-    CellCouplingsArgs { cells: CellBox, m: CellMatrix, scale: f64, c: Couplings }
+    CellCouplingsArgs { cells: CellBox, m: CellMatrix, scale: f64, zero_row_sum: f64, c: Couplings }
     /// A vector to its cycle, and back.
     CellCycleArgs {
         count: i64, r: Address, z: Address, scales: Address, step: Address, of_r: Address, start: Address,

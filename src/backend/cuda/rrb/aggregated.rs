@@ -12,7 +12,8 @@ use crate::runtime::number::power_of_two_below;
 
 /// Measured with bf16 on 512 x 512, where launches count, and on 2047 x 2047, where bytes do (an H200); 17 iterations
 /// for 1e-6.
-const COST: CostOfAggregation = CostOfAggregation { setup: 60.0, iteration: 6.0, contraction: 0.45, unfused: 1.5 };
+const COST: CostOfAggregation =
+    CostOfAggregation { setup: 60.0, levels: 20.0, iteration: 6.0, contraction: 0.45, unfused: 1.5 };
 const COST_OF_LARGE: CostOfAggregation = CostOfAggregation { setup: 90.0, iteration: 12.0, ..COST };
 /// Nodes of a grid that is a large one.
 const LARGE: usize = 1 << 19;

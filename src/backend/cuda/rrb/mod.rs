@@ -27,7 +27,7 @@ use super::session::Session;
 use crate::backend::cuda::driver::{self, Stream};
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::Recursion;
-use crate::backend::steps::rrb::{Aggregation, Look, RrbBackend, Setup};
+use crate::backend::steps::rrb::{Aggregation, CostOfAggregation, Look, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
@@ -36,7 +36,7 @@ use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
-use aggregated::Aggregated;
+use aggregated::{Aggregated, cost_on};
 use packed::{Packed, Shape, staging_bytes};
 use run::Run;
 use setup::Fetched;
@@ -110,6 +110,14 @@ impl RrbBackend for Cuda {
         let source = self.source.as_mut().ok_or_else(no_source)?;
         let (stream, copies, _) = self.session.parts();
         source.examine(stream, a, look, (self.staging.as_ref(), copies), spare, inspection)
+    }
+
+    fn anisotropy(&self, _a: &StencilView) -> f64 {
+        self.source.as_ref().map_or(1.0, Source::anisotropy)
+    }
+
+    fn cost_of_aggregation(&self, nodes: usize) -> Option<&'static CostOfAggregation> {
+        Some(cost_on(nodes))
     }
 
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {

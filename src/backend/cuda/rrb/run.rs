@@ -362,6 +362,10 @@ impl PcgSteps for Run<'_> {
         made == Some(true)
     }
 
+    fn tell_change(&mut self, course: &Course) {
+        course.tell(self.observer);
+    }
+
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
         self.observer.iteration(iteration, relative_residual)
     }

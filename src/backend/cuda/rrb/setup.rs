@@ -11,12 +11,13 @@ use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs,
-    MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs,
+    MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs, WindowArgs,
 };
 use crate::backend::cuda::staging::{Copies, Job};
 use crate::backend::steps::rrb::{Aggregation, Look, PivotContext, Setup};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
+use crate::grid::anisotropy::{has_windows, of_most};
 use crate::grid::components::Components;
 use crate::grid::inspection;
 use crate::grid::inspection::Inspection;
@@ -114,6 +115,7 @@ impl Source {
         stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
         self.copy(stream, a, staging)?;
         self.sum_rows(stream, look.questions.zero_row_sum)?;
+        self.look_at_windows(stream)?;
         stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         let found = *self.findings;
@@ -178,6 +180,20 @@ impl Source {
                 same: self.same,
             },
         )
+    }
+
+    /// For `anisotropy`.
+    fn look_at_windows(&self, stream: &Stream) -> Result<()> {
+        if !has_windows(self.shape.grid) {
+            return Ok(());
+        }
+        let (nine_points, findings) = (i32::from(self.shape.nine_points), self.findings_at);
+        launch::windows(stream, &WindowArgs { g: self.g, m: self.m, excess: self.excess, nine_points, findings })
+    }
+
+    /// How much better one direction conducts than the other in the matrix that was examined.
+    pub fn anisotropy(&self) -> f64 {
+        of_most(self.findings.window)
     }
 
     fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {

@@ -198,6 +198,12 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         k.aggregated.get().is_some()
     }
 
+    fn tell_change(&mut self, course: &Course) {
+        if let Some(observer) = self.observer.as_mut() {
+            course.tell(&mut **observer);
+        }
+    }
+
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
         let k = self.k;
         if let Some(observer) = self.observer.as_mut() {

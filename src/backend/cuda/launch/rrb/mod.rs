@@ -5,6 +5,7 @@ use super::declare::{THREADS, TILE};
 use crate::backend::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::backend::storage::Storage;
 use crate::error::Result;
+use crate::grid::anisotropy::{WINDOW, WINDOWS};
 
 mod cycle;
 mod geometry;
@@ -35,6 +36,8 @@ plain_kernels! {
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Row sums.
     Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Windows of it, for anisotropy.
+    Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
     /// Where its rows are the same, and those of the next grid.
     Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
     /// Components of tiles.

@@ -4,6 +4,7 @@ use super::geometry::{Geometry, Grid, Matrix};
 use crate::backend::cuda::driver::Argument;
 use crate::backend::cuda::launch::Address;
 use crate::backend::storage::Storage;
+use crate::grid::anisotropy::WINDOWS;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
 /// Nodes of a line of the remainder at most: kernels/rrb/remainder.cuh.
@@ -30,6 +31,7 @@ pub struct Findings {
     pub remainder_pivot: u64,
     pub uniform: [u64; MOST_LEFT],
     pub coupling: [u64; MOST_LEFT],
+    pub window: [[f64; WINDOWS]; WINDOWS],
 }
 
 impl Findings {
@@ -52,6 +54,7 @@ impl Findings {
         remainder_pivot: 0,
         uniform: [0; MOST_LEFT],
         coupling: [0; MOST_LEFT],
+        window: [[1.0; WINDOWS]; WINDOWS],
     };
 
     /// Before a factorization of the matrix that was looked at.
@@ -85,6 +88,7 @@ structures! {
         g: Geometry, m: Matrix, excess: Address, zero_row_sum: f64, nine_points: i32, findings: Address,
         same: Address
     }
+    WindowArgs { g: Geometry, m: Matrix, excess: Address, nine_points: i32, findings: Address }
     UniformArgs { g: Geometry, same: Address, uniform: Address, count: Address, next: Geometry, next_same: Address }
 }
 

@@ -5,6 +5,7 @@ use crate::backend::cuda::launch::aggregation::Level;
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::{Aggregation, Look, Lumping, RrbBackend, Setup};
 use crate::backend::storage::Storage;
+use crate::grid::anisotropy::anisotropy;
 use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
@@ -68,4 +69,45 @@ fn golden_aggregates() {
         }
     }
     assert_eq!(compared, 32);
+}
+
+/// Windows are the host's, with 5 points and with 9, wherever the first black node lies, with land and without.
+#[test]
+#[ignore = "needs a device, or an emulated one"]
+fn a_device_sees_the_anisotropy_of_the_host() {
+    let mut random = 7_u64;
+    let mut unit = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as f64 / f64::from(1u32 << 31)
+    };
+    let (mut cuda, mut seen) = (Cuda::new(0, 1).unwrap(), 0);
+    for (nx, ny) in [(34, 34), (35, 71), (64, 65), (97, 130), (33, 90)] {
+        for nine_points in [false, true] {
+            for (ratio, land) in [(1.0, 0.0), (300.0, 0.0), (0.02, 0.0), (50.0, 0.0003)] {
+                let n = nx * ny;
+                let mut draw = |most: f64| (0..n).map(|_| -most * (0.5 + unit())).collect::<Vec<f64>>();
+                let (mut east, north) = (draw(ratio), draw(1.0));
+                let (northeast, northwest) = (draw(0.2), draw(0.2));
+                east.iter_mut().for_each(|a| *a = if unit() < land { 0.0 } else { *a });
+                let center = vec![2.0 * (ratio + 1.0) + if nine_points { 0.8 } else { 0.0 }; n];
+                let grid = Grid { nx, ny };
+                let v = |name, values| View::new(name, values, grid, nx);
+                let a = StencilView {
+                    grid,
+                    center: v("center", &center),
+                    east: v("east", &east),
+                    north: v("north", &north),
+                    corners: nine_points.then(|| (v("northeast", &northeast), v("northwest", &northwest))),
+                };
+                let questions = Questions { finite: true, zero_row_sum: 1e-12 };
+                let look = Look { questions, project: true, members: 1, block: 8 };
+                cuda.examine(&a, &look, &mut Inspection::default()).unwrap();
+                let (found, expected) = (cuda.anisotropy(&a), anisotropy(&a));
+                // Sums in another order.
+                assert!((found - expected).abs() <= 1e-10 * expected, "{nx} x {ny} {ratio}: {found}, {expected}");
+                seen += usize::from(expected > 2.0);
+            }
+        }
+    }
+    assert!(seen >= 16, "{seen}");
 }

@@ -1,0 +1,220 @@
+//! How much better one direction conducts than the other, from windows of the matrix.
+//!
+//! In a window of w x w nodes the couplings to the east of a row are resistances in series, and its rows lie side by
+//! side; the same with columns and the couplings to the north. With the mean row sum e, which weak couplings drown in:
+//!
+//! ```text
+//!     E = (1/w) sum_j w / sum_i 1 / |east_ij|,    N = (1/w) sum_i w / sum_j 1 / |north_ij|
+//!     anisotropy = max(E, N) / (min(E, N) + e)
+//! ```
+//!
+//! So layers count by what they conduct along and across, and jumps that go both ways (checkerboards, noise) not at
+//! all. Nor does a jump between two halves of a window: a quarter of its parts of 4 x 4 nodes are to conduct better the
+//! same way, by the root of E over N at least. With nine points the diagonals of a cell join either of its couplings:
+//! both are of one step in x and of one in y.
+
+use crate::grid::levels::Grid;
+use crate::grid::stencil::StencilView;
+
+/// Nodes of a window in either direction.
+pub const WINDOW: usize = 32;
+/// Windows in either direction, from border to border.
+pub const WINDOWS: usize = 8;
+/// Windows that may be worse than what the matrix is taken for: a tenth.
+const OUTLIERS: usize = WINDOWS * WINDOWS / 10;
+/// Nodes of a part of a window in either direction, and such parts.
+const PART: usize = 4;
+const PARTS: usize = WINDOW / PART;
+/// A root, but for rounding.
+const BELOW: f64 = 0.999;
+
+/// Of a matrix on the host; 1, isotropic, on fewer than 34 nodes in a direction.
+pub fn anisotropy(a: &StencilView) -> f64 {
+    if !has_windows(a.grid) {
+        return 1.0;
+    }
+    let Grid { nx, ny } = a.grid;
+    let of = |x, y| of_window(a, start(nx, x), start(ny, y)).unwrap_or(1.0);
+    of_most(std::array::from_fn(|y| std::array::from_fn(|x| of(x, y))))
+}
+
+/// Nodes of windows have neighbours on all sides.
+pub fn has_windows(grid: Grid) -> bool {
+    grid.nx >= WINDOW + 2 && grid.ny >= WINDOW + 2
+}
+
+/// First node of the k-th window in a direction of n nodes.
+fn start(n: usize, k: usize) -> usize {
+    1 + (n - 2 - WINDOW) * k / (WINDOWS - 1)
+}
+
+/// What all windows but the outliers stay within.
+pub fn of_most(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
+    let windows = windows.as_flattened_mut();
+    windows.sort_unstable_by(|a, b| b.total_cmp(a));
+    windows[OUTLIERS]
+}
+
+/// Of the window that begins at (i, j); none where a coupling is missing or positive: flow finds its way around.
+fn of_window(a: &StencilView, i: usize, j: usize) -> Option<f64> {
+    let (mut east, mut north) = ([[0.0; WINDOW]; WINDOW], [[0.0; WINDOW]; WINDOW]);
+    let mut excess = 0.0;
+    for (y, (east, north)) in east.iter_mut().zip(&mut north).enumerate() {
+        let row = Row::new(a, i, j + y);
+        for k in 0..WINDOW {
+            let corners = row.corner(k);
+            (east[k], north[k]) = (-(row.east[k + 1] + corners), -(row.north[k] + corners));
+            if !(east[k] > 0.0 && north[k] > 0.0) {
+                return None;
+            }
+            (east[k], north[k]) = (1.0 / east[k], 1.0 / north[k]);
+            excess += row.sum(k);
+        }
+    }
+    let conductances = |x: usize, y: usize, w: usize| {
+        let along_x: f64 = east[y..y + w].iter().map(|row| 1.0 / row[x..x + w].iter().sum::<f64>()).sum();
+        let along_y: f64 = (x..x + w).map(|x| 1.0 / north[y..y + w].iter().map(|row| row[x]).sum::<f64>()).sum();
+        [along_x, along_y]
+    };
+    let whole = conductances(0, 0, WINDOW);
+    let better = usize::from(whole[1] > whole[0]);
+    let excess = f64::max(excess, 0.0) / (WINDOW * WINDOW) as f64;
+    let ratio = whole[better] / (whole[1 - better] + excess);
+    let enough = BELOW * (whole[better] / whole[1 - better]).sqrt();
+    let is_so = |part: usize| {
+        let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);
+        of[better] >= enough * of[1 - better]
+    };
+    // Not a number where entries are infinite.
+    (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| is_so(part)).count() >= PARTS * PARTS).then_some(ratio)
+}
+
+/// Entries of a row of a window. Couplings to the east begin one node before it.
+struct Row<'a> {
+    center: &'a [f64],
+    east: &'a [f64],
+    north: &'a [f64],
+    south: &'a [f64],
+    /// Of cells above and below, which begin one node before, northeast and northwest.
+    corners: Option<[[&'a [f64]; 2]; 2]>,
+}
+
+impl<'a> Row<'a> {
+    fn new(a: &StencilView<'a>, i: usize, j: usize) -> Self {
+        let nodes = i..i + WINDOW;
+        let cells = i - 1..i + WINDOW;
+        let corners = |j: usize| [&a.northeast_row(j)[cells.clone()], &a.northwest_row(j)[cells.clone()]];
+        Self {
+            center: &a.center.row(j)[nodes.clone()],
+            east: &a.east_row(j)[cells.clone()],
+            north: &a.north_row(j)[nodes.clone()],
+            south: &a.north_row(j - 1)[nodes],
+            corners: a.corners.is_some().then(|| [corners(j), corners(j - 1)]),
+        }
+    }
+
+    /// Both diagonals of the cell northeast of node k.
+    #[inline(always)]
+    fn corner(&self, k: usize) -> f64 {
+        self.corners.as_ref().map_or(0.0, |[above, _]| above[0][k + 1] + above[1][k + 1])
+    }
+
+    /// Row sum of node k.
+    #[inline(always)]
+    fn sum(&self, k: usize) -> f64 {
+        let corners = self
+            .corners
+            .as_ref()
+            .map_or(0.0, |[above, below]| (above[0][k + 1] + above[1][k]) + (below[0][k] + below[1][k + 1]));
+        self.center[k] + self.east[k] + self.east[k + 1] + self.north[k] + self.south[k] + corners
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::stencil::View;
+
+    /// Couplings to the east and the north by node, with nine points the same on diagonals, and a row sum.
+    fn of(n: usize, east: impl Fn(usize, usize) -> f64, north: impl Fn(usize, usize) -> f64, e: f64) -> f64 {
+        let grid = Grid { nx: n, ny: n };
+        let at = |f: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|k| f(k % n, k / n)).collect::<Vec<_>>();
+        let (east, north) = (at(&|i, j| -east(i, j)), at(&|i, j| -north(i, j)));
+        let center = at(&|i, j| {
+            let k = j * n + i;
+            let mut sum = e - east[k] - north[k];
+            sum -= if i > 0 { east[k - 1] } else { 0.0 };
+            sum - if j > 0 { north[k - n] } else { 0.0 }
+        });
+        let v = |name, values| View::new(name, values, grid, n);
+        let (center, east, north) = (v("center", &center), v("east", &east), v("north", &north));
+        anisotropy(&StencilView { grid, center, east, north, corners: None })
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-9 * b, "{a}, expected {b}");
+    }
+
+    #[test]
+    fn one_direction_conducts_better() {
+        for n in [34, 35, 65, 200] {
+            close(of(n, |_, _| 1000.0, |_, _| 1.0, 0.0), 1000.0);
+            close(of(n, |_, _| 1.0, |_, _| 100.0, 0.0), 100.0);
+        }
+        // Row sums take part in what is weak.
+        close(of(64, |_, _| 1000.0, |_, _| 1.0, 9.0), 100.0);
+        // Fewer nodes are not looked at.
+        close(of(33, |_, _| 1000.0, |_, _| 1.0, 0.0), 1.0);
+    }
+
+    #[test]
+    fn layers_count_by_what_they_conduct() {
+        let conducts = |j: usize| if j % 4 == 0 { 1000.0 } else { 1.0 };
+        let found = of(34, |_, j| conducts(j), |_, _| 1.0, 0.0);
+        close(found, (1000.0 + 3.0) / 4.0);
+        // Jumps both ways do not.
+        let checker = |i: usize, j: usize| if (i / 4 + j / 4) % 2 == 0 { 1000.0 } else { 1.0 };
+        close(of(66, checker, |i, j| checker(j, i), 0.0), 1.0);
+    }
+
+    /// Inside a disc, on a grid whose windows lie close.
+    #[test]
+    fn jumps_between_regions_do_not_count() {
+        let n = 140;
+        for contrast in [1e3, 1e6] {
+            let k = |i: usize, j: usize| {
+                let (x, y) = (i as f64 - 70.0, j as f64 - 70.0);
+                if x * x + y * y < 1600.0 { contrast } else { 1.0 }
+            };
+            let mean = |a: f64, b: f64| 2.0 * a * b / (a + b);
+            let east = |i: usize, j: usize| mean(k(i, j), k(i + 1, j));
+            let found = of(n, east, |i, j| mean(k(i, j), k(i, j + 1)), 0.0);
+            close(found, 1.0);
+        }
+        close(of(100, |i, _| if i < 50 { 1e6 } else { 1.0 }, |i, _| if i < 50 { 1e6 } else { 1.0 }, 0.0), 1.0);
+    }
+
+    #[test]
+    fn few_windows_do_not_count() {
+        let inside = |i: usize, j: usize| i < 60 && j < 60;
+        close(of(400, |i, j| if inside(i, j) { 1e6 } else { 1.0 }, |_, _| 1.0, 0.0), 1.0);
+        // Nor those with coasts.
+        close(of(100, |i, _| if i % 8 == 0 { 0.0 } else { 1000.0 }, |_, _| 1.0, 0.0), 1.0);
+    }
+
+    #[test]
+    fn nine_points_join_their_diagonals() {
+        let n = 40;
+        let grid = Grid { nx: n, ny: n };
+        let of = |value: f64| vec![value; n * n];
+        let (center, east, north, corner) = (of(2.0 * 12.0), of(-9.0), of(-1.0), of(-0.5));
+        let v = |name, values| View::new(name, values, grid, n);
+        let corners = Some((v("northeast", &corner), v("northwest", &corner)));
+        let (east, north) = (v("east", &east), v("north", &north));
+        let a = StencilView { grid, center: v("center", &center), east, north, corners };
+        // Row sums are 24 - 20 - 2.
+        close(anisotropy(&a), 10.0 / (2.0 + 2.0));
+        let nan = of(f64::NAN);
+        close(anisotropy(&StencilView { east: v("east", &nan), ..a }), 1.0);
+    }
+}
