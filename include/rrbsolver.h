@@ -96,8 +96,8 @@
                                               aggregation in place of RRB */
 #define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
-#define RRB_OPT_SWITCH_MEMORY         213  /* bytes that a slow solve with cycle=auto may take once to go over to
-                                              aggregation; -1: what it needs, 0: never */
+#define RRB_OPT_SWITCH_MEMORY         213  /* bytes that cycle=auto may take for aggregation, at factorize or in a
+                                              slow solve; -1: what it needs, 0: never */
 #define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
                                               nx (also dpcg_) */
 #define RRB_OPT_METHOD                300  /* which block waits for which */
@@ -209,8 +209,7 @@
 #define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonals of M */
 #define RRB_INFO_GRIDS                  1106  /* r1/r2/b1/b2 grids in use */
 #define RRB_INFO_AGGREGATES_KEPT        1108  /* of cycle=aggregation or amg: aggregates of all levels that the last
-                                                 factorize kept; 0: they are new (on a device always) (also dpcg_,
-                                                 sparse_) */
+                                                 factorize kept; 0: they are new (also dpcg_, sparse_) */
 #define RRB_INFO_BLOCK_SOLVER           1200  /* the one in use */
 #define RRB_INFO_BLOCK_INVERSES         1201  /* different blocks whose inverses are held */
 #define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */

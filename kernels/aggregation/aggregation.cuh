@@ -21,6 +21,8 @@
     AGGREGATION_KERNEL(FAMILY##_agg_match_8_f64, PairArgs, aggregation::THREADS, match<8>)                             \
     AGGREGATION_KERNEL(FAMILY##_agg_mark_first_f64, NumberArgs, aggregation::THREADS, mark_first)                      \
     AGGREGATION_KERNEL(FAMILY##_agg_number_f64, NumberArgs, aggregation::THREADS, number)                              \
+    AGGREGATION_KERNEL(FAMILY##_agg_suit_4_f64, SuitArgs, aggregation::THREADS, suit<4>)                               \
+    AGGREGATION_KERNEL(FAMILY##_agg_suit_8_f64, SuitArgs, aggregation::THREADS, suit<8>)                               \
     AGGREGATION_KERNEL(FAMILY##_agg_sum_parts_f64, ScanArgs, aggregation::THREADS, sum_parts)                          \
     AGGREGATION_KERNEL(FAMILY##_agg_scan_parts_f64, ScanArgs, aggregation::THREADS, scan_parts)                        \
     AGGREGATION_KERNEL(FAMILY##_agg_scan_values_f64, ScanArgs, aggregation::THREADS, scan_values)                      \

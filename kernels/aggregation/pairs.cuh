@@ -243,4 +243,37 @@ __device__ inline void number(const NumberArgs &a) {
     });
 }
 
+// Whether aggregates of an earlier matrix do for this one: each union by its quality, each node that is left out by its
+// rule; `failed` counts those that do not.
+struct SuitArgs {
+    Couplings c;
+    double kappa;
+    const uint32_t *of, *nodes; // as of NumberArgs, `width` nodes of each of `count` aggregates
+    uint32_t *failed;
+    uint32_t count;
+    int width;
+};
+template <int N> __device__ inline bool suits(const SuitArgs &s, uint32_t k) {
+    uint32_t nodes[N];
+    int n = 0;
+#pragma unroll
+    for (int w = 0; w < N; ++w) {
+        nodes[w] = w < s.width ? s.nodes[uint64_t(k) * s.width + w] : NONE;
+        n += nodes[w] != NONE;
+    }
+    return n < 2 || accepts<N>(s.c, nodes, n, s.kappa);
+}
+template <int N> __device__ inline void suit(const SuitArgs &s) {
+    const Couplings &c = s.c;
+    uint32_t failed = 0;
+    over(s.count, [&](uint32_t k) { failed += !suits<N>(s, k); });
+    over(c.rows, [&](uint32_t i) {
+        if (s.of[i] != NONE) return;
+        double sum = 0.0;
+        for (uint32_t e = c.first[i]; e < c.first[i] + c.length[i]; ++e) sum += fabs(c.a[e]);
+        failed += !(c.diagonal[i] * (s.kappa - 2.0) >= s.kappa * sum);
+    });
+    if (failed) atomicAdd(s.failed, failed);
+}
+
 } // namespace aggregation

@@ -442,8 +442,7 @@ results! {
         "positive couplings moved to the diagonals of M";
     GRIDS = 1106 "grids" RRB false &[], "r1/r2/b1/b2 grids in use";
     AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVERS false &[],
-        "of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (on a \
-         device always)";
+        "of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new";
     BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "the one in use";
     BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "different blocks whose inverses are held";
     GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[], "boxes of ghost cells copied between patches before a sweep";

@@ -1,11 +1,9 @@
 //! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
 
-use super::pages::prefer_large;
+use super::pages::prefer_large_mapped;
 use crate::error::{Error, Refused, Result};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
-#[cfg(unix)]
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// One cache line.
 #[repr(align(64))]
@@ -18,15 +16,6 @@ const SETS: usize = 64;
 /// From this size on, blocks are mapped: their pages are zero without being written, so that the member that first
 /// writes a row has it in the memory next to it, and may be large ones, which costs a fraction of the page faults.
 const MAPPED: usize = 1 << 18;
-/// Below this size several blocks come out of one chunk, in which pages may be large ones. The chunk goes with the last
-/// of them.
-#[cfg(unix)]
-const SHARED: usize = 4 << 20;
-#[cfg(unix)]
-const CHUNK: usize = 8 << 20;
-/// A large page.
-#[cfg(unix)]
-const LARGE_PAGE: usize = 2 << 20;
 
 /// A block of zeros.
 pub struct Memory {
@@ -48,23 +37,9 @@ enum Block {
     #[cfg(unix)]
     Pages {
         start: *mut u8,
-        _of: Arc<Pages>,
+        bytes: usize,
     },
 }
-
-/// Pages of our own.
-#[cfg(unix)]
-struct Pages {
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: an address range that belongs to no thread; nothing is read through it here.
-#[cfg(unix)]
-unsafe impl Send for Pages {}
-// SAFETY: as above.
-#[cfg(unix)]
-unsafe impl Sync for Pages {}
 
 impl Memory {
     /// `bytes` zeros.
@@ -129,29 +104,6 @@ impl Block {
 
     #[cfg(unix)]
     fn mapped(bytes: usize) -> Option<Self> {
-        if bytes >= SHARED {
-            let pages = Arc::new(Pages::map(bytes)?);
-            return Some(Self::Pages { start: pages.start, _of: pages });
-        }
-        // The chunk that the last of them came from, and how much of it is taken.
-        static LAST: Mutex<(Weak<Pages>, usize)> = Mutex::new((Weak::new(), 0));
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        let (chunk, taken) = match last.0.upgrade().filter(|chunk| bytes <= chunk.bytes - last.1) {
-            Some(chunk) => (chunk, last.1),
-            None => {
-                let chunk = Pages::map(CHUNK + LARGE_PAGE)?;
-                let skip = chunk.start.align_offset(LARGE_PAGE);
-                (Arc::new(chunk), skip)
-            }
-        };
-        *last = (Arc::downgrade(&chunk), taken + bytes);
-        Some(Self::Pages { start: chunk.start.wrapping_add(taken), _of: chunk })
-    }
-}
-
-#[cfg(unix)]
-impl Pages {
-    fn map(bytes: usize) -> Option<Self> {
         // SAFETY: asks for new pages of our own; nothing is replaced.
         let start = unsafe {
             libc::mmap(
@@ -167,16 +119,18 @@ impl Pages {
             return None;
         }
         // SAFETY: the pages just made: zeros, which are bytes.
-        prefer_large(unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), bytes) });
-        Some(Self { start: start.cast(), bytes })
+        prefer_large_mapped(unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), bytes) });
+        Some(Self::Pages { start: start.cast(), bytes })
     }
 }
 
-#[cfg(unix)]
-impl Drop for Pages {
+impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, with this size; nobody uses it after the drop.
-        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+        #[cfg(unix)]
+        if let Self::Pages { start, bytes } = *self {
+            // SAFETY: mapped by `mapped`, with this size; nobody uses it after the drop.
+            unsafe { libc::munmap(start.cast(), bytes) };
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use common::problems::{
     Stencil, aniso, fe_aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot, without_mean,
 };
 use common::*;
-use hard_systems::{check_fixed_matrix, counts, relative_residual, systems};
+use hard_systems::{check_fixed_matrix, check_kept_aggregates, counts, relative_residual, row_sums, systems};
 use std::ffi::{CStr, c_char, c_void};
 
 const AGGREGATION: &str = "backend=cpu cycle=aggregation";
@@ -224,57 +224,12 @@ fn factorized_again() {
     assert_eq!(bytes, [bytes[0]; 3]);
 }
 
-/// The sums of the rows of A.
-fn row_sums(a: &Stencil) -> Vec<f64> {
-    a.residual(&vec![0.0; a.len()], &vec![-1.0; a.len()])
-}
-
-/// The same system with a coast that has moved by a cell: water to the north and east of land is land.
-fn moved_coast(a: &Stencil) -> Stencil {
-    let (mut moved, sums) = (a.clone(), row_sums(a));
-    let has_land = |p: usize| sums[p] == a.center[p];
-    let flooded = |p: usize| p >= a.nx && !p.is_multiple_of(a.nx) && (has_land(p - 1) || has_land(p - a.nx));
-    (0..a.len()).filter(|&p| flooded(p)).for_each(|p| moved.decouple(p % a.nx, p / a.nx, 1.0));
-    moved.set_row_sums(|p| if flooded(p) { 1.0 } else { sums[p] });
-    moved
-}
-
 /// New values with the same aggregates where those still do: ten times the couplings in a box, and each coupling times
 /// 0.5 to 1.5; not where a coast has moved by a cell. Counts stay near those of new aggregates.
 #[test]
 fn aggregates_are_kept() {
-    let scaled = |a: &Stencil, factor: &dyn Fn(usize) -> f64| {
-        let mut a = a.clone();
-        let excess = row_sums(&a);
-        (0..a.len()).for_each(|p| a.east[p] *= factor(2 * p));
-        (0..a.len()).for_each(|p| a.north[p] *= factor(2 * p + 1));
-        a.set_row_sums(|p| excess[p]);
-        a
-    };
     for system in systems("100x77") {
-        let System { name, a, b, .. } = &system;
-        let nx = a.nx;
-        let solver = Solver::of(a, &format!("{AGGREGATION} threads=2"));
-        assert_eq!(solver.int(key::INFO_AGGREGATES_KEPT), 0);
-        let random = random_rhs(2 * a.len(), 3);
-        let is_inside = |i: usize, j: usize| (38..63).contains(&i) && (28..48).contains(&j);
-        let in_box = |k: usize| if is_inside(k / 2 % nx, k / 2 / nx) { 10.0 } else { 1.0 };
-        let changed = [scaled(a, &in_box), scaled(a, &|k| 1.0 + 0.5 * random[k]), moved_coast(a)];
-        for (k, a) in changed.iter().enumerate() {
-            let kept = |solver: &Solver| {
-                solver.factorize(a).unwrap();
-                let (x, status) = solver.solve_from_zero(b);
-                assert_eq!(status, status::OK, "{name} {k}");
-                assert!(relative_residual(a, b, &x) <= 1e-6);
-                (solver.int(key::INFO_AGGREGATES_KEPT), solver.iterations())
-            };
-            let is_coast = ["lakes", "land10", "land30", "maze"].contains(&&**name);
-            let (of_before, count) = kept(&solver);
-            let (none, anew) = kept(&Solver::new(nx, a.ny, AGGREGATION));
-            assert_eq!((of_before > 0, none), (k < 2 || !is_coast, 0), "{name} {k}");
-            assert!(count <= anew + 3, "{name} {k}: {count} for {anew}");
-            assert!(kept(&solver).0 > 0, "{name} {k}: the same once more");
-        }
+        check_kept_aggregates(&system, &format!("{AGGREGATION} threads=2"));
     }
 }
 

@@ -13,8 +13,8 @@ mod hard_systems;
 mod loops;
 
 use aggregation::{
-    aggregation_again, aggregation_applied, aggregation_of_awkward_sizes, aggregation_of_closed_basins,
-    aggregation_of_hard_systems, aggregation_once_slow,
+    aggregation_again, aggregation_applied, aggregation_keeps_aggregates, aggregation_of_awkward_sizes,
+    aggregation_of_closed_basins, aggregation_of_hard_systems, aggregation_once_slow,
 };
 use common::problems::cases;
 use common::problems::{
@@ -538,5 +538,6 @@ device::device_tests! { devices();
     aggregation_of_closed_basins
     aggregation_applied
     aggregation_again
+    aggregation_keeps_aggregates
     aggregation_once_slow
 }

@@ -5,7 +5,7 @@ use crate::common::dense::Dense;
 use crate::common::problems::hard::System;
 use crate::common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot};
 use crate::common::{Solver, bits, key, max_abs, max_difference, status};
-use crate::hard_systems::{check_fixed_matrix, counts, relative_residual, systems};
+use crate::hard_systems::{check_fixed_matrix, check_kept_aggregates, counts, relative_residual, systems};
 
 const AGGREGATION: &str = "backend=cuda cycle=aggregation";
 const IN_USE: i64 = 4;
@@ -115,8 +115,12 @@ pub fn aggregation_again() {
         let b = a.multiply(&random_rhs(a.len(), 5));
         solver.factorize(a).unwrap();
         let (x, result) = solver.solve_from_zero(&b);
+        let fresh = Solver::of(a, AGGREGATION);
+        let (anew, _) = fresh.solve_from_zero(&b);
         assert_eq!(result, status::OK);
-        assert_eq!(bits(&x), bits(&Solver::of(a, AGGREGATION).solve_from_zero(&b).0));
+        // Where a wall has come or gone aggregates are new ones.
+        assert!(solver.int(key::INFO_AGGREGATES_KEPT) > 0 || bits(&x) == bits(&anew));
+        assert!(solver.iterations() <= fresh.iterations() + 1 && relative_residual(a, &b, &x) <= 1e-6);
     }
     for nine in [false, true] {
         let mut indefinite = if nine { random_m_matrix(40, 40, true, 3) } else { poisson(40, 40) };
@@ -157,6 +161,15 @@ pub fn aggregation_once_slow() {
             solver.factorize(a).unwrap();
             solver.solve_from_zero(b);
             assert_ne!(solver.int(key::INFO_CYCLE), IN_USE, "{name} {options}");
+        }
+    }
+}
+
+/// Aggregates of the matrix before, of four systems: an easy one, strong couplings, layers, lakes.
+pub fn aggregation_keeps_aggregates() {
+    for system in systems("100x77") {
+        if ["poisson", "stretched", "layers3", "lakes"].contains(&&*system.name) {
+            check_kept_aggregates(&system, AGGREGATION);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::problems::hard::{self, System};
 use crate::common::problems::{Stencil, neumann_var, random_m_matrix, random_rhs, without_mean};
-use crate::common::{Solver, bits, dot, max_abs, max_difference, norm2};
+use crate::common::{Solver, bits, dot, key, max_abs, max_difference, norm2, status};
 use flate2::read::GzDecoder;
 use std::collections::HashMap;
 use std::io::Read;
@@ -57,5 +57,55 @@ pub fn check_fixed_matrix(options: &str) {
             solver.solve_from_zero(&v);
             assert_eq!(bits(&solver.apply(&u)), bits(&mu), "{name} {precision}");
         }
+    }
+}
+
+/// The sums of the rows of A.
+pub fn row_sums(a: &Stencil) -> Vec<f64> {
+    a.residual(&vec![0.0; a.len()], &vec![-1.0; a.len()])
+}
+
+/// The same system with a coast that has moved by a cell: water to the north and east of land is land.
+fn moved_coast(a: &Stencil) -> Stencil {
+    let (mut moved, sums) = (a.clone(), row_sums(a));
+    let has_land = |p: usize| sums[p] == a.center[p];
+    let flooded = |p: usize| p >= a.nx && !p.is_multiple_of(a.nx) && (has_land(p - 1) || has_land(p - a.nx));
+    (0..a.len()).filter(|&p| flooded(p)).for_each(|p| moved.decouple(p % a.nx, p / a.nx, 1.0));
+    moved.set_row_sums(|p| if flooded(p) { 1.0 } else { sums[p] });
+    moved
+}
+
+/// The same system with each coupling times a factor, by its number: 2 p and 2 p + 1 of node p.
+fn scaled(a: &Stencil, factor: &dyn Fn(usize) -> f64) -> Stencil {
+    let (mut scaled, sums) = (a.clone(), row_sums(a));
+    (0..a.len()).for_each(|p| scaled.east[p] *= factor(2 * p));
+    (0..a.len()).for_each(|p| scaled.north[p] *= factor(2 * p + 1));
+    scaled.set_row_sums(|p| sums[p]);
+    scaled
+}
+
+/// Matrices one after the other on a handle: aggregates are kept where the quality of each is.
+pub fn check_kept_aggregates(System { name, a, b, .. }: &System, options: &str) {
+    let nx = a.nx;
+    let solver = Solver::of(a, options);
+    assert_eq!(solver.int(key::INFO_AGGREGATES_KEPT), 0);
+    let random = random_rhs(2 * a.len(), 3);
+    let is_inside = |i: usize, j: usize| (38..63).contains(&i) && (28..48).contains(&j);
+    let in_box = |k: usize| if is_inside(k / 2 % nx, k / 2 / nx) { 10.0 } else { 1.0 };
+    let changed = [scaled(a, &in_box), scaled(a, &|k| 1.0 + 0.5 * random[k]), moved_coast(a)];
+    for (k, a) in changed.iter().enumerate() {
+        let kept = |solver: &Solver| {
+            solver.factorize(a).unwrap();
+            let (x, status) = solver.solve_from_zero(b);
+            assert_eq!(status, status::OK, "{name} {k}");
+            assert!(relative_residual(a, b, &x) <= 1e-6);
+            (solver.int(key::INFO_AGGREGATES_KEPT), solver.iterations())
+        };
+        let is_coast = ["lakes", "land10", "land30", "maze"].contains(&&**name);
+        let (of_before, count) = kept(&solver);
+        let (none, anew) = kept(&Solver::new(nx, a.ny, options));
+        assert_eq!((of_before > 0, none), (k < 2 || !is_coast, 0), "{name} {k}");
+        assert!(count <= anew + 3, "{name} {k}: {count} for {anew}");
+        assert!(kept(&solver).0 > 0, "{name} {k}: the same once more");
     }
 }

@@ -107,7 +107,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
    ! inner iterations of a recursion
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
-   ! bytes that a slow solve with cycle=auto may take once to go over to aggregation; -1: what it needs, 0: never
+   ! bytes that cycle=auto may take for aggregation, at factorize or in a slow solve; -1: what it needs, 0: never
    integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
    ! values from one row of the caller's arrays to the next, at least nx; 0: nx (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
@@ -249,8 +249,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
    ! r1/r2/b1/b2 grids in use
    integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
-   ! of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (on a device
-   ! always) (also dpcg_, sparse_)
+   ! of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (also dpcg_,
+   ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t

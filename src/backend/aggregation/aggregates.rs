@@ -18,7 +18,7 @@ pub struct Rules {
 /// The bound of mu that is chosen.
 pub const KAPPA: f64 = 12.0;
 /// The bound with which aggregates of an earlier matrix are kept: below it counts of iterations hardly grow.
-const KEPT: f64 = 200.0;
+pub const KEPT: f64 = 200.0;
 
 impl Rules {
     /// So many passes with the chosen bound.

@@ -14,7 +14,7 @@ mod pairs;
 mod quality;
 mod singular;
 
-pub use aggregates::Rules;
+pub use aggregates::{KEPT, Rules};
 pub use choices::{Choices, TwoSteps};
 pub use couplings::{Couplings, NONE, WHAT, members};
 pub use factor::Factor;

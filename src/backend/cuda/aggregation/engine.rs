@@ -33,8 +33,8 @@ impl Engine {
         };
         take(&making.first())?;
         let (launched, memory) =
-            previous.map_or((None, Vec::new()), |Cycle { launched, memory }| (Some(launched), memory));
-        let cycle = making.cycle(stream, rules, (scale, single), memory)?;
+            previous.map_or((None, Vec::new()), |Cycle { launched, memory, .. }| (Some(launched), memory));
+        let cycle = making.cycle(stream, rules, (scale, single), (launched.as_ref(), memory))?;
         let same = launched.is_some_and(|launched| launched == cycle.launched);
         Ok((Self { cycle, making }, same))
     }
@@ -46,6 +46,11 @@ impl Engine {
 
     pub fn launched(&self) -> &Launched {
         &self.cycle.launched
+    }
+
+    /// Aggregates that were kept from the matrix before.
+    pub fn aggregates_kept(&self) -> usize {
+        self.cycle.kept
     }
 
     /// Bytes of device memory.

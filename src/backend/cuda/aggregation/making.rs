@@ -2,13 +2,13 @@
 //! couplings.
 
 use super::{Cycle, Launched};
-use crate::backend::aggregation::{Rules, WHAT};
+use crate::backend::aggregation::{KEPT, Rules, WHAT};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::aggregation::{
     Couplings, GalerkinArgs, LANES, Level, MOST_PINNED, MeansArgs, NarrowArgs, NumberArgs, PART, PairArgs, SLICE,
-    ScanArgs, SpreadArgs, TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight, match_four,
-    match_two, narrow_inverse, number_pairs, point, scan_parts, scan_values, set_free, spread_rows, sum_couplings,
-    sum_parts, take_lengths, take_means, take_rows,
+    ScanArgs, SpreadArgs, SuitArgs, TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight,
+    match_four, match_two, narrow_inverse, number_pairs, point, scan_parts, scan_values, set_free, spread_rows,
+    suit_eight, suit_four, sum_couplings, sum_parts, take_lengths, take_means, take_rows,
 };
 use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::backend::cuda::plan::Plan;
@@ -110,16 +110,19 @@ impl Making {
         scan_values(stream, &arguments)
     }
 
-    /// The cycle of the first matrix, which is `scale` times A, in `memory` of the one before where that suffices.
+    /// The cycle of the first matrix, which is `scale` times A, with aggregates and in `memory` of the one before where
+    /// that suffices: level by level, until some do not suit.
     pub fn cycle(
         &mut self,
         stream: &Stream,
         rules: &Rules,
         (scale, single): (f64, bool),
-        memory: Vec<Option<Memory>>,
+        (last, memory): (Option<&Launched>, Vec<Option<Memory>>),
     ) -> Result<Cycle> {
         let launched = Launched { single, levels: Vec::new(), inverse: 0, scale };
-        let mut cycle = Cycle { launched, memory };
+        let mut cycle = Cycle { launched, memory, kept: 0 };
+        // Of the same size in the same precision a level has its memory again, with what is in it.
+        let mut last = last.filter(|last| last.single == single).map(|last| &*last.levels);
         let (mut matrix, mut spare) = (self.first(), [self.matrices[1], self.matrices[2]]);
         let (mut nodes, mut before, mut kappa) = ((0, 0), None, rules.kappa);
         loop {
@@ -133,7 +136,13 @@ impl Making {
                 true => Rules { kappa, passes: rules.passes.max(3) },
                 false => Rules { kappa, ..*rules },
             };
+            let kept = self.kept(stream, last, (k, matrix))?;
+            cycle.kept += kept.map_or(0, |(count, ..)| count as usize);
+            last = last.filter(|_| kept.is_some());
             let made = loop {
+                if kept.is_some() {
+                    break kept;
+                }
                 let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &rules_of(k, kappa))?;
                 let weaker = 2.0 * kappa;
                 if f64::from(made.0) <= WORTH * f64::from(matrix.rows) {
@@ -159,6 +168,30 @@ impl Making {
             self.invert(stream, &mut cycle, matrix)?;
         }
         Ok(cycle)
+    }
+
+    /// The aggregates of level k of the cycle before, if they suit this matrix: how many, how wide, and where.
+    fn kept(
+        &self,
+        stream: &Stream,
+        last: Option<&[Level]>,
+        (k, matrix): (usize, Couplings),
+    ) -> Result<Option<(u32, u16, Address)>> {
+        let Some([fine, coarse]) = last.and_then(|levels| levels.get(k..k + 2)) else { return Ok(None) };
+        if fine.rows != matrix.rows || fine.aggregate == 0 {
+            return Ok(None);
+        }
+        let Level { rows: count, width, nodes, .. } = *coarse;
+        let (of, failed) = (fine.aggregate, self.bound);
+        stream.fill(failed, 0, 4)?;
+        let arguments = SuitArgs { c: matrix, kappa: KEPT, of, nodes, failed, count, width: i32::from(width) };
+        if width <= 4 {
+            suit_four(stream, &arguments)?
+        } else {
+            suit_eight(stream, &arguments)?
+        }
+        let [failed] = fetched(stream, failed)?;
+        Ok((failed == 0).then_some((count, width, nodes)))
     }
 
     /// Another level of the cycle, with this matrix. Its couplings.

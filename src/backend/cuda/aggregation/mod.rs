@@ -20,6 +20,8 @@ use crate::error::Result;
 pub struct Cycle {
     launched: Launched,
     memory: Vec<Option<Memory>>,
+    /// Aggregates of all levels that were kept from the matrix before.
+    kept: usize,
 }
 
 /// What its launches hang on: where it is that of another cycle, a record of those is one of these.

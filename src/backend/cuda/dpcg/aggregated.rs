@@ -47,6 +47,11 @@ impl Aggregated {
         launch::give_cells(stream, launched.single(), &a)
     }
 
+    /// Aggregates that were kept from the matrix before.
+    pub fn aggregates_kept(&self) -> usize {
+        self.0.aggregates_kept()
+    }
+
     #[cfg(test)]
     pub fn levels(&self) -> &[Level] {
         self.0.launched().levels()

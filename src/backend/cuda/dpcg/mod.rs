@@ -44,7 +44,7 @@ use crate::runtime::team::Team;
 use deflation::Deflation;
 use run::{Rhs, Run};
 use source::Source;
-use state::State;
+use state::{Multigrid, State};
 use std::cell::OnceCell;
 use survey::{Made, Surveyor, on_host};
 
@@ -208,6 +208,13 @@ impl DpcgBackend for Cuda {
 
     fn seconds_of_e(&self) -> f64 {
         self.state.as_ref().map_or(0.0, |state| state.seconds_of_e)
+    }
+
+    fn aggregates_kept(&self) -> usize {
+        match self.state.as_ref().and_then(|state| state.multigrid.as_ref()) {
+            Some(Multigrid::Aggregated(aggregated)) => aggregated.aggregates_kept(),
+            _ => 0,
+        }
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {

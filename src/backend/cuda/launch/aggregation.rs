@@ -52,6 +52,9 @@ structures! {
     NumberArgs {
         partner: Address, number: Address, of: Address, nodes: Address, joined: Address, rows: u32, width: i32
     }
+    SuitArgs {
+        c: Couplings, kappa: f64, of: Address, nodes: Address, failed: Address, count: u32, width: i32
+    }
     ScanArgs { values: Address, parts: Address, count: u32, unused: u32 }
     GalerkinArgs { fine: Couplings, coarse: Couplings, of: Address, nodes: Address, width: i32, unused: i32 }
     SpreadArgs { c: Couplings, to: Address, component: Address }
@@ -88,6 +91,9 @@ plain_kernels! {
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
     /// Aggregates by their numbers.
     Enumerate number_pairs(NumberArgs) = "agg_number_f64", |a| row_blocks(a.rows), BLOCK;
+    /// Aggregates of an earlier matrix that do not suit this one, of four nodes at most and of eight.
+    SuitFour suit_four(SuitArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    SuitEight suit_eight(SuitArgs) = "agg_suit_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Sums of the values before each: of parts, over parts, within parts.
     SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK;
     ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;

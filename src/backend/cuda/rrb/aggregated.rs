@@ -14,7 +14,7 @@ use crate::runtime::number::power_of_two_below;
 /// for 1e-6.
 const COST: CostOfAggregation =
     CostOfAggregation { setup: 60.0, levels: 20.0, iteration: 6.0, contraction: 0.45, unfused: 1.5 };
-const COST_OF_LARGE: CostOfAggregation = CostOfAggregation { setup: 90.0, iteration: 12.0, ..COST };
+const COST_OF_LARGE: CostOfAggregation = CostOfAggregation { setup: 80.0, iteration: 9.5, ..COST };
 /// Nodes of a grid that is a large one.
 const LARGE: usize = 1 << 19;
 
@@ -94,6 +94,11 @@ impl Aggregated {
         launch::take_residual(stream, single, &arguments)?;
         launched.apply(stream)?;
         launch::give_solution(stream, single, &arguments)
+    }
+
+    /// Aggregates that were kept from the matrix before.
+    pub fn aggregates_kept(&self) -> usize {
+        self.engine.aggregates_kept()
     }
 
     /// Coarse levels.

@@ -244,6 +244,13 @@ impl RrbBackend for Cuda {
         matches!(&self.solver, Solver::Packed(packed) if packed.aggregated.is_some())
     }
 
+    fn aggregates_kept(&self) -> usize {
+        match &self.solver {
+            Solver::Packed(packed) => packed.aggregated.as_ref().map_or(0, Aggregated::aggregates_kept),
+            _ => 0,
+        }
+    }
+
     fn threads(&self) -> usize {
         1
     }
