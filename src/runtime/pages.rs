@@ -18,8 +18,8 @@ pub fn prefer_large<T>(room: &mut [MaybeUninit<T>]) {
     advise(start.wrapping_add(skip), (bytes - skip) / PAGE * PAGE);
 }
 
-/// The same for a block that was mapped, of any size: blocks mapped one after the other lie side by side, and are one to
-/// the system where the same is advised of them, with large pages across.
+/// The same for a block that was mapped, of any size: blocks mapped one after the other lie side by side, and are one
+/// to the system where the same is advised of them, with large pages across.
 pub fn prefer_large_mapped(block: &mut [MaybeUninit<u8>]) {
     advise(block.as_mut_ptr().cast(), block.len());
 }
