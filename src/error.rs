@@ -340,6 +340,11 @@ impl Error {
         }
     }
 
+    /// Memory is lacking, or something is not offered at this size: of what nobody asked for by name another may do.
+    pub fn is_too_much(&self) -> bool {
+        matches!(self, Self::NoMemory(_) | Self::Memory(_) | Self::Unsupported(_))
+    }
+
     /// The status that the C ABI answers.
     #[must_use]
     pub fn status(&self) -> i32 {

@@ -142,6 +142,14 @@ impl PcgSteps for Clock<'_> {
         self.steps.beta(rho, rho_old)
     }
 
+    fn tell_change(&mut self, course: &Course) {
+        self.steps.tell_change(course);
+    }
+
+    fn contracts_quickly(&self) -> bool {
+        self.steps.contracts_quickly()
+    }
+
     /// What follows has no fused stages.
     fn change_preconditioner(&mut self, course: &Course) -> bool {
         let changed = self.steps.change_preconditioner(course);

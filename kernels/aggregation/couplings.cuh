@@ -7,8 +7,9 @@
 //
 // Launch shape of all kernels that are not said to be one block: blocks of THREADS threads, at most MOST_BLOCKS of
 // them, each of which walks with the stride of the launch. Where a row's couplings are gone over, LANES threads share
-// it, whose loads are on their way together; its first lane writes. A value has one writer, the thread of its row, and
-// nobody else reads it in that kernel, unless it says otherwise. Rows and couplings count with 32 bits.
+// it, whose loads are on their way together, and its first lane writes; in large levels of a cycle a thread has a row.
+// A value has one writer, the thread of its row, and nobody else reads it in that kernel, unless it says otherwise.
+// Rows and couplings count with 32 bits.
 #pragma once
 #include "../common/device.cuh"
 

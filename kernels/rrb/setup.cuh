@@ -8,6 +8,10 @@
 constexpr int MOST_LEFT = 16;
 // Windows in a direction that are looked at for anisotropy.
 constexpr int WINDOWS = 8;
+// Nodes of a window and of its parts in a direction, and a root but for rounding: WINDOW, PART and BELOW of
+// src/grid/anisotropy.rs.
+constexpr int WINDOW = 32, PART = 4, PARTS = WINDOW / PART;
+constexpr double BELOW = 0.999;
 
 // What the first look at the matrix and the eliminations find.
 struct Findings {
@@ -248,10 +252,9 @@ struct Conductances {
 
 // How much better one direction conducts than the other in windows of 32 x 32 nodes, by a quarter of their parts of
 // 4 x 4 at least (src/grid/anisotropy.rs). A block of one warp takes a window, a lane a column.
-extern "C" __global__ void rrb_windows_f64(WindowArgs a) {
-    constexpr int PART = 4, PARTS = 32 / PART;
+extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
-    const auto start = [](int n, int k) { return 1 + int(int64_t(n - 34) * k / (WINDOWS - 1)); };
+    const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
     const int i = start(a.g.nx, window % WINDOWS) + lane, first = start(a.g.ny, window / WINDOWS);
     Conductances whole;
     double ratios[PARTS], sums = 0.0;
@@ -262,19 +265,20 @@ extern "C" __global__ void rrb_windows_f64(WindowArgs a) {
             double east, north, excess;
             ahead(a, i, j, east, north, excess);
             missing = missing || !(east < 0.0 && north < 0.0);
-            whole.add(-1.0 / east, -1.0 / north, 32);
+            whole.add(-1.0 / east, -1.0 / north, WINDOW);
             own.add(-1.0 / east, -1.0 / north, PART);
             sums += excess;
         }
         ratios[part] = own.along_x / own.along_y(PART);
     }
-    const double along_x = whole.along_x, along_y = whole.along_y(32), mean = fmax(warp_sum(sums), 0.0) / 1024.0;
+    const double along_x = whole.along_x, along_y = whole.along_y(WINDOW);
+    const double mean = fmax(warp_sum(sums), 0.0) / (WINDOW * WINDOW);
     const double ratio = fmax(along_x, along_y) / (fmin(along_x, along_y) + mean), own = along_x / along_y;
     int enough = 0;
     for (int part = 0; part < PARTS; ++part)
-        enough += own >= 1.0 ? ratios[part] >= 0.999 * sqrt(own) : ratios[part] <= sqrt(own) / 0.999;
+        enough += own >= 1.0 ? ratios[part] >= BELOW * sqrt(own) : ratios[part] <= sqrt(own) / BELOW;
     // Each part has the lanes of PART columns.
-    const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= 32 * PARTS;
+    const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * PARTS;
     if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }
 

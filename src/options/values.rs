@@ -64,11 +64,11 @@ impl Options {
     }
 
     /// Names of those of these options whose value is not the default.
-    pub fn changed(&self, keys: &[i32]) -> Vec<&'static str> {
+    pub fn changed(&self, keys: &[i32]) -> impl Iterator<Item = &'static str> {
         let default = Self::new(self.family);
         let places = keys.iter().filter_map(|key| OPTIONS.iter().position(|o| o.key == *key));
-        let changed = places.filter(|&p| self.ints[p] != default.ints[p] || self.reals[p] != default.reals[p]);
-        changed.map(|p| OPTIONS[p].name).collect()
+        let changed = places.filter(move |&p| self.ints[p] != default.ints[p] || self.reals[p] != default.reals[p]);
+        changed.map(|p| OPTIONS[p].name)
     }
 
     /// Where log lines go: `callback`, `stderr`, or a path.

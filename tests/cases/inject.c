@@ -28,6 +28,8 @@ struct solutions {
     double u[PATCHES][GHOSTED];
     /* Of a box of cells: of the first matrix, of the second one after it, and on a new handle. */
     double pressures[3][BOX];
+    /* Factorizations that went on with another preconditioner than `auto` takes where there is memory. */
+    long with_another[2];
 };
 
 #include "inject.h"
@@ -42,7 +44,8 @@ typedef struct {
 static matrix first_matrix, second_matrix;
 static double rhs[N];
 
-typedef enum { REGULAR, NINE_POINTS, SINGULAR, COASTS } kind;
+/* STRONG: so much stronger to the east that `auto` takes aggregation, and levels where there is no memory for it. */
+typedef enum { REGULAR, NINE_POINTS, SINGULAR, COASTS, STRONG } kind;
 
 static int is_land(kind k, int i, int j)
 {
@@ -69,15 +72,16 @@ static void fill(matrix *a, kind k)
                     if (is_land(k, i, j) || is_land(k, other_i, other_j))
                         continue;
                     int c = j * nx + i;
+                    double east = k == STRONG ? 1024 : 1;
                     if (di == 1 && dj == 0)
-                        a->east[c] = -1;
+                        a->east[c] = -east;
                     if (di == 0 && dj == 1)
                         a->north[c] = -1;
                     if (di == 1 && dj == 1)
                         a->northeast[c] = -1;
                     if (di == -1 && dj == 1)
                         a->northwest[c] = -1;
-                    sum += 1;
+                    sum += dj == 0 ? east : 1;
                 }
             }
             double more = k == SINGULAR || k == COASTS ? 0 : 0.1;
@@ -109,6 +113,7 @@ static const system_of_kinds ON_THE_HOST[] = {
     {"threads=1 backend=reference", REGULAR, SINGULAR},
     {"threads=2 verbosity=2 null_space=constant", SINGULAR, COASTS},
     {"threads=2 levels=4 lumping=m2m", NINE_POINTS, REGULAR},
+    {"threads=2", STRONG, STRONG},
 };
 static const system_of_kinds ON_A_DEVICE[] = {
     {"backend=cuda", REGULAR, SINGULAR},
@@ -129,9 +134,12 @@ static void solve_to(rrb_handle *h, double *solution)
     must(rrb_solve(h, rhs, solution), RRB_OK, "solve");
 }
 
+/* From then on the handle keeps to it. */
+static int with_another;
+
 static void same_bits(const double *solution, const char *what)
 {
-    if (memcmp(x, solution, sizeof x) != 0)
+    if (!with_another && memcmp(x, solution, sizeof x) != 0)
         complain("%s has other bits", what);
 }
 
@@ -143,6 +151,12 @@ static void factorized(rrb_handle *h, const matrix *a, int refused, const double
         must(factorize(h, a), RRB_OK, "factorize");
     }
     solve_to(h, x);
+    int64_t cycle = 0;
+    rrb_get_int(h, RRB_INFO_CYCLE, &cycle);
+    if (systems[chosen].first == STRONG && cycle != RRB_CYCLE_AGGREGATION) {
+        results->solutions.with_another[0]++;
+        with_another = 1;
+    }
     same_bits(refused ? anew : here, "the solution");
 }
 
@@ -202,6 +216,8 @@ static void system_case(void)
     rrb_destroy(&h);
 
     refuse(SOLVE_ONCE);
+    /* Nobody tells what it went on with. */
+    with_another |= phase_wanted == SOLVE_ONCE && systems[chosen].first == STRONG;
     if (!watched(solve_once(x)))
         same_bits(results->solutions.solutions[3], "the solution of rrb_solve_once");
 }
@@ -523,6 +539,44 @@ static void prepare_box(void)
     }
 }
 
+/* Rods of strong couplings in flat cells, which coarse grids do not see: `auto` takes amg, and multigrid where there is no
+   memory for it. */
+static void fill_crowd(box_matrix *a)
+{
+    int size[3] = {bx, by, bz}, steps[3] = {1, bx, bx * by};
+    memset(a, 0, sizeof *a);
+    for (int d = 0; d < 3; d++) {
+        for (int c = 0; c < bx * by * bz; c++) {
+            int i = c % bx, j = c / bx % by, k = c / bx / by;
+            if (c / steps[d] % size[d] + 1 == size[d])
+                continue;
+            int next = c + steps[d], in_rod = d == 0 && i % 8 > 0 && i % 8 < 6 && j % 4 == 2 && k % 4 == 2;
+            double coupling = (in_rod ? 1000 : 1) * (d == 2 ? 0.0625 : 1);
+            a->forward[d][c] = -coupling;
+            a->center[c] += coupling;
+            a->center[next] += coupling;
+        }
+    }
+}
+
+static void crowd_case(void)
+{
+    dpcg_handle *h = box_of("rel_tol=1e-8 threads=2");
+    refuse(0);
+    int refused = watched(factorize_box(h, &first_box));
+    if (refused) {
+        must(dpcg_solve(h, source, pressure), RRB_ERR_STATE, "solve after a refused factorization");
+        must(factorize_box(h, &first_box), RRB_OK, "factorize");
+    }
+    solve_box(h, pressure);
+    int64_t preconditioner = 0;
+    dpcg_get_int(h, RRB_INFO_PRECONDITIONER, &preconditioner);
+    if (preconditioner != RRB_PRECONDITIONER_AMG && preconditioner != RRB_PRECONDITIONER_MULTIGRID)
+        complain("preconditioner %ld", (long)preconditioner);
+    results->solutions.with_another[1] += preconditioner == RRB_PRECONDITIONER_MULTIGRID;
+    dpcg_destroy(&h);
+}
+
 /* What there is without refusals. */
 static void solve_boxes(void)
 {
@@ -589,6 +643,19 @@ int main(int count_of_arguments, char **arguments)
         prepare_box();
         run(solve_boxes, -1);
         refuse_all(box_case, BOX_PHASES, device ? NONE : BOX_SOLVE);
+    }
+    if (!device) {
+        snprintf(place, sizeof place, "dpcg with many bubbles");
+        chosen = 1;
+        prepare_box();
+        fill_crowd(&first_box);
+        refuse_all(crowd_case, 1, -1);
+        for (int k = 0; k < 2; k++) {
+            if (results->solutions.with_another[k] == 0) {
+                printf("no factorization went on with %s\n", k == 0 ? "levels" : "multigrid");
+                failures += 1;
+            }
+        }
     }
     return end();
 }

@@ -352,7 +352,15 @@ fn what_is_slow_beforehand_is_aggregated() {
         assert_eq!(bits(&solver.solve_from_zero(&b).0), x, "{options}");
         assert!(solver.iterations() <= 16, "{}", solver.iterations());
     }
-    for options in ["switch_memory=0", "cycle=v", "precision=bf16", "rel_tol=1e-2", "relaxation=0.9"] {
+    for options in [
+        "switch_memory=0",
+        "cycle=v",
+        "precision=bf16",
+        "rel_tol=1e-2",
+        "relaxation=0.9",
+        "levels=12",
+        "norm=preconditioned",
+    ] {
         let solver = Solver::of(&a, &format!("backend=cpu {options}"));
         assert_ne!(solver.int(key::INFO_CYCLE), AGGREGATION_IN_USE, "{options}");
     }

@@ -127,6 +127,7 @@ fn main() {
     refactorizing_in_every_format_and_cycle_takes_no_memory();
     refactorizing_to_and_fro_between_cycles_takes_no_memory();
     refactorizing_what_recursion_does_not_help_takes_no_memory();
+    refactorizing_between_levels_and_aggregation_holds_no_more();
     large_blocks_are_kept();
     smoothing_takes_no_memory();
     bytes_host_is_what_is_held();
@@ -366,6 +367,23 @@ fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
                 assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{precision}, {threads} threads");
             }
         }
+    }
+}
+
+/// Matrices for which levels are taken and such for which aggregation is, by turns: what a handle holds does not grow.
+fn refactorizing_between_levels_and_aggregation_holds_no_more() {
+    let (mild, strong) = (aniso(131, 10.0), aniso(131, 100.0));
+    for threads in [1, 3] {
+        let solver = Solver::of(&mild, &format!("backend=cpu threads={threads}"));
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            for (a, cycle) in [(&strong, 4), (&mild, 1)] {
+                solver.factorize(a).unwrap();
+                assert_eq!(solver.int(key::INFO_CYCLE), cycle);
+            }
+            held.push((solver.int(key::INFO_BYTES_HOST), live()));
+        }
+        assert!(held[2..].iter().all(|of| *of == held[1]), "{held:?}");
     }
 }
 

@@ -13,8 +13,9 @@ mod hard_systems;
 mod loops;
 
 use aggregation::{
-    aggregation_again, aggregation_applied, aggregation_keeps_aggregates, aggregation_of_awkward_sizes,
-    aggregation_of_closed_basins, aggregation_of_hard_systems, aggregation_once_slow,
+    aggregation_again, aggregation_applied, aggregation_beforehand, aggregation_keeps_aggregates,
+    aggregation_of_awkward_sizes, aggregation_of_closed_basins, aggregation_of_hard_systems,
+    aggregation_of_large_levels, aggregation_once_slow,
 };
 use common::problems::cases;
 use common::problems::{
@@ -538,6 +539,8 @@ device::device_tests! { devices();
     aggregation_of_closed_basins
     aggregation_applied
     aggregation_again
+    aggregation_beforehand
     aggregation_keeps_aggregates
+    aggregation_of_large_levels
     aggregation_once_slow
 }

@@ -110,7 +110,7 @@ pub fn aggregation_again() {
     let mut halves = closed.clone();
     (0..50).for_each(|j| halves.east[j * 60 + 30] = 0.0);
     halves.set_row_sums(|_| 0.0);
-    let solver = Solver::new(60, 50, AGGREGATION);
+    let [solver, twin] = [0, 1].map(|_: u8| Solver::new(60, 50, AGGREGATION));
     for a in [&open, &closed, &open, &halves, &closed, &halves, &open] {
         let b = a.multiply(&random_rhs(a.len(), 5));
         solver.factorize(a).unwrap();
@@ -120,6 +120,8 @@ pub fn aggregation_again() {
         assert_eq!(result, status::OK);
         // Where a wall has come or gone aggregates are new ones.
         assert!(solver.int(key::INFO_AGGREGATES_KEPT) > 0 || bits(&x) == bits(&anew));
+        twin.factorize(a).unwrap();
+        assert!(bits(&twin.solve_from_zero(&b).0) == bits(&x), "the same matrices before it");
         assert!(solver.iterations() <= fresh.iterations() + 1 && relative_residual(a, &b, &x) <= 1e-6);
     }
     for nine in [false, true] {
@@ -171,5 +173,47 @@ pub fn aggregation_keeps_aggregates() {
         if ["poisson", "stretched", "layers3", "lakes"].contains(&&*system.name) {
             check_kept_aggregates(&system, AGGREGATION);
         }
+    }
+    // Twice the matrix keeps all of them, and half of x is all that changes; another precision keeps none.
+    let a = random_m_matrix(65, 64, true, 3);
+    let b = random_rhs(a.len(), 9);
+    let solver = Solver::of(&a, AGGREGATION);
+    let (x, _) = solver.solve_from_zero(&b);
+    let mut twice = a.clone();
+    twice.scale(2.0);
+    solver.factorize(&twice).unwrap();
+    assert!(solver.int(key::INFO_AGGREGATES_KEPT) > 500);
+    let (half, _) = solver.solve_from_zero(&b);
+    assert!(half.iter().map(|half| 2.0 * half).eq(x.iter().copied()));
+    solver.options("precision=f64").unwrap();
+    solver.factorize(&twice).unwrap();
+    assert_eq!(solver.int(key::INFO_AGGREGATES_KEPT), 0);
+}
+
+/// Levels so large that a thread has a row, the last slice of which is not full, beside land and with nine points.
+pub fn aggregation_of_large_levels() {
+    let (nx, ny) = (270, 251);
+    let mut a = random_m_matrix(nx, ny, true, 5);
+    for (i, j) in (0..ny).step_by(7).flat_map(|j| (0..nx).step_by(9).map(move |i| (i, j))) {
+        a.decouple(i, j, 1.0);
+    }
+    let b = random_rhs(a.len(), 9);
+    let solver = Solver::of(&a, &format!("{AGGREGATION} rel_tol=1e-4"));
+    let (x, result) = solver.solve_from_zero(&b);
+    assert_eq!((result, nx * ny % 32), (status::OK, 26));
+    let host = Solver::of(&a, "backend=cpu cycle=aggregation rel_tol=1e-4");
+    host.solve_from_zero(&b);
+    assert!(relative_residual(&a, &b, &x) <= 1e-4);
+    assert!(solver.iterations() <= host.iterations() + 4, "{} for {}", solver.iterations(), host.iterations());
+}
+
+/// Strong couplings of a direction are told beforehand, weaker ones are not.
+pub fn aggregation_beforehand() {
+    for (a, slow) in [(aniso(180, 32.0), true), (aniso(180, 5.0), false)] {
+        let solver = Solver::of(&a, "backend=cuda");
+        assert_eq!(solver.int(key::INFO_CYCLE) == IN_USE, slow);
+        let b = random_rhs(a.len(), 9);
+        let (x, result) = solver.solve_from_zero(&b);
+        assert!(result == status::OK && relative_residual(&a, &b, &x) <= 1e-6);
     }
 }

@@ -213,9 +213,9 @@ pub trait RrbBackend: Send {
         self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
         inspection.finish(a, look.project)
     }
-    /// How much better one direction conducts than the other in that matrix.
-    fn anisotropy(&self, a: &StencilView) -> f64 {
-        anisotropy(a)
+    /// How much better one direction conducts than the other in that matrix, `zero_row_sum` as it was asked.
+    fn anisotropy(&self, a: &StencilView, zero_row_sum: f64) -> f64 {
+        anisotropy(a, zero_row_sum)
     }
     /// What aggregation costs on so many nodes, where a solve may go over to it.
     fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {

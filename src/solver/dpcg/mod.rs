@@ -7,7 +7,7 @@ pub use plan::{Done, machine};
 
 use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
-use crate::error::{Error, Place, Result};
+use crate::error::{Place, Result};
 use crate::grid::cell_inspection::place;
 use crate::grid::cell_survey::Survey;
 use crate::grid::cells::{CellView, Cells};
@@ -74,13 +74,11 @@ impl Dpcg {
         let mut survey = self.backend.survey(plan::zero_row_sum(options))?;
         plan::check_null_space(&survey, options)?;
         let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
-        let survey = &mut survey;
-        match self.factorize_planned(&plan, survey, labels, started) {
-            // Nobody asked for aggregates: multigrid takes a third of their memory.
-            Err(Error::Memory(_) | Error::Unsupported(_)) if plan.aggregates_unasked() => {
-                survey.hidden = 0;
-                let plan = Plan::new(self.cells, options, self.machine, survey, labels.is_some())?;
-                self.factorize_planned(&plan, survey, labels, started)
+        match self.factorize_planned(&plan, &mut survey, labels, started) {
+            // Multigrid takes a third of their memory.
+            Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
+                let plan = plan.without_aggregates(&survey, labels.is_some());
+                self.factorize_planned(&plan, &mut survey, labels, started)
             }
             other => other,
         }

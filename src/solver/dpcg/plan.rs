@@ -145,6 +145,22 @@ impl<'a> Plan<'a> {
             return Err(Error::Unsupported(sentence.to_owned()));
         }
         check_boxes(options, cells)?;
+        Ok(Self::with(cells, options, (preconditioner, left), survey, labelled))
+    }
+
+    /// Multigrid in place of aggregates, which nobody has asked for.
+    pub fn without_aggregates(&self, survey: &Survey, labelled: bool) -> Self {
+        let multigrid = (Preconditioner::Multigrid, AutoReason::Plain);
+        Self::with(self.cells, self.options, multigrid, survey, labelled)
+    }
+
+    fn with(
+        cells: Cells,
+        options: &'a Options,
+        (preconditioner, left): (Preconditioner, AutoReason),
+        survey: &Survey,
+        labelled: bool,
+    ) -> Self {
         let (coarsening, flat) = match preconditioner {
             Preconditioner::Multigrid => choose_coarsening(cells, options, survey),
             _ => (Coarsening::Auto, AutoReason::Asked),
@@ -163,7 +179,7 @@ impl<'a> Plan<'a> {
         };
         let reason = first_reason([flat, worth, left]);
         let passes = passes(cells, survey);
-        Ok(Self { options, cells, preconditioner, coarsening, passes, deflation, reason })
+        Self { options, cells, preconditioner, coarsening, passes, deflation, reason }
     }
 
     /// Aggregates, which nobody has asked for.

@@ -57,6 +57,8 @@ struct Found {
     plain: [bool; 2],
     /// A solve was slow, and went over to aggregation.
     slow: bool,
+    /// There was no memory for aggregation.
+    too_much: bool,
 }
 
 /// What a factorization has come to.
@@ -178,14 +180,16 @@ impl Rrb {
         };
         let machine = self.machine;
         let plan_for = |inspection: &Inspection, slow| Plan::new(a, options, machine, &look, inspection, slow);
-        let mut plan = plan_for(&self.inspection, known.slow)?;
-        let prediction = plan.predict(&*self.backend);
+        let mut plan = plan_for(&self.inspection, known.slow && !known.too_much)?;
+        let prediction = plan.predict(&*self.backend).filter(|_| !known.too_much);
         if prediction.is_some_and(|p| p.aggregates()) {
             plan = plan_for(&self.inspection, true)?;
         }
         let hope = (hope.is_some(), again);
+        let mut too_much = known.too_much;
         let Made { setup, plain } = match self.factorize_planned(&plan, &known, hope) {
-            Err(Error::Memory(_) | Error::Unsupported(_)) if plan.aggregates_unasked() => {
+            Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
+                too_much = true;
                 plan = plan_for(&self.inspection, false)?;
                 self.factorize_planned(&plan, &known, (false, None))?
             }
@@ -198,6 +202,7 @@ impl Rrb {
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
             plain: found_plain,
             slow: known.slow,
+            too_much,
         };
         self.last = Some(Last { asked, look, setup });
         self.done = Done { prediction, ..self.tell(&setup, plan.positive) };

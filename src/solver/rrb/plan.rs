@@ -87,11 +87,15 @@ impl<'a> Plan<'a> {
 
     /// What to expect of a solve, where levels and aggregation are to choose from.
     pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
-        let (nodes, options) = (self.a.grid.nodes(), self.options);
-        let chooses = matches!(self.aggregation(), Aggregation::IfSlow(_)) && nodes >= SMALL;
-        let cost = backend.cost_of_aggregation(nodes).filter(|_| chooses)?;
-        let reduction = options.real(opt::REL_TOL).clamp(f64::EPSILON, 0.5);
-        Some(cost.predict(backend.anisotropy(self.a), reduction, options.is(opt::FUSION, options::Fusion::On)))
+        let (nodes, options, reduction) = (self.a.grid.nodes(), self.options, self.options.real(opt::REL_TOL));
+        let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
+        let chooses =
+            matches!(self.aggregation(), Aggregation::IfSlow(_)) && options.changed(&OF_LEVELS).next().is_none();
+        let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL)?;
+        let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
+        let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
+        let anisotropy = backend.anisotropy(self.a, self.look.questions.zero_row_sum);
+        Some(cost.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), fused))
     }
 
     /// Aggregation, which nobody has asked for.
@@ -175,18 +179,20 @@ impl<'a> Plan<'a> {
 
 /// Options that were set and have no effect beside aggregation.
 pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
-    let of_levels = [
-        opt::LEVELS,
-        opt::COARSE_MEMORY,
-        opt::GRIDS,
-        opt::LUMPING,
-        opt::RELAXATION,
-        opt::COMPENSATION,
-        opt::CYCLE_SPACING,
-        opt::CYCLE_STEPS,
-    ];
-    if aggregates(options) { options.changed(&of_levels) } else { Vec::new() }
+    if aggregates(options) { options.changed(&OF_LEVELS).collect() } else { Vec::new() }
 }
+
+/// Options that aggregation has no use for: who sets one wants levels.
+const OF_LEVELS: [i32; 8] = [
+    opt::LEVELS,
+    opt::COARSE_MEMORY,
+    opt::GRIDS,
+    opt::LUMPING,
+    opt::RELAXATION,
+    opt::COMPENSATION,
+    opt::CYCLE_SPACING,
+    opt::CYCLE_STEPS,
+];
 
 fn aggregates(options: &Options) -> bool {
     options.is(opt::CYCLE, options::Cycle::Aggregation)

@@ -80,6 +80,56 @@ impl Cpu {
         }
         Ok(())
     }
+
+    /// The data of a factorization, but for the matrix, in memory of the one before.
+    fn state_of(
+        &mut self,
+        setup: &Setup,
+        found: &Found,
+        matrix: &Kept,
+        (vectors, whole): (Option<Vectors>, Option<Whole>),
+    ) -> Result<(State, Option<Solver>)> {
+        let (components, regions) = (&found.components, found.regions.as_ref());
+        let pieces = Pieces::new(matrix.cells());
+        let a = matrix.matrix();
+        let mut singular = Labelled::default();
+        let number = components.list().singular_numbers()?;
+        singular.set(pieces, components.list().singular_count(), |row| {
+            components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
+        })?;
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let started = Instant::now();
+        let deflation = match regions {
+            None => None,
+            Some(regions) => {
+                let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
+                let e = coarse_matrix(team, &a, components, regions, solver, tolerance)?;
+                Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
+            }
+        };
+        self.seconds_of_e = started.elapsed().as_secs_f64();
+        let solver = deflation.as_ref().map(Projection::solver);
+        let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
+        let members = team.members();
+        let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
+        let state = State {
+            pieces,
+            vectors: vectors.map_or_else(|| Vectors::new(pieces), Ok)?,
+            preconditioner: setup.preconditioner,
+            fused: setup.fused,
+            rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
+            whole,
+            kept_means: Shared::zeroed(singular.labels().max(1))?,
+            singular,
+            deflation,
+            inputs: Mutex::new(Inputs::none()),
+            may_stop: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            coarse_nanos: AtomicU64::new(0),
+            matrix: Kept::default(),
+        };
+        Ok((state, solver))
+    }
 }
 
 impl DpcgBackend for Cpu {
@@ -106,51 +156,22 @@ impl DpcgBackend for Cpu {
     }
 
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
-        let Found { components, regions, .. } = std::mem::take(&mut self.found);
-        let (components, regions) = (&components, regions.as_ref());
-        let (matrix, vectors, whole) = match self.state.take() {
-            Some(state) => (state.matrix, Some(state.vectors), state.whole),
-            None => (std::mem::take(&mut self.matrix), None, None),
+        let found = std::mem::take(&mut self.found);
+        let (matrix, before) = match self.state.take() {
+            Some(state) => (state.matrix, (Some(state.vectors), state.whole)),
+            None => (std::mem::take(&mut self.matrix), (None, None)),
         };
-        let pieces = Pieces::new(matrix.cells());
-        let a = matrix.matrix();
-        let mut singular = Labelled::default();
-        let number = components.list().singular_numbers()?;
-        singular.set(pieces, components.list().singular_count(), |row| {
-            components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
-        })?;
-        let team = self.team.as_mut().ok_or_else(no_team)?;
-        let started = Instant::now();
-        let deflation = match regions {
-            None => None,
-            Some(regions) => {
-                let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
-                let e = coarse_matrix(team, &a, components, regions, solver, tolerance)?;
-                Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
+        match self.state_of(setup, &found, &matrix, before) {
+            Ok((state, solver)) => {
+                self.state = Some(State { matrix, ..state });
+                Ok(solver)
             }
-        };
-        self.seconds_of_e = started.elapsed().as_secs_f64();
-        let solver = deflation.as_ref().map(Projection::solver);
-        let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
-        let members = team.members();
-        let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
-        self.state = Some(State {
-            pieces,
-            vectors: vectors.map_or_else(|| Vectors::new(pieces), Ok)?,
-            preconditioner: setup.preconditioner,
-            fused: setup.fused,
-            rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
-            whole,
-            kept_means: Shared::zeroed(singular.labels().max(1))?,
-            singular,
-            deflation,
-            inputs: Mutex::new(Inputs::none()),
-            may_stop: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-            coarse_nanos: AtomicU64::new(0),
-            matrix,
-        });
-        Ok(solver)
+            Err(error) => {
+                // Another preconditioner may be wanted of the same matrix.
+                (self.found, self.matrix) = (found, matrix);
+                Err(error)
+            }
+        }
     }
 
     fn seconds_of_e(&self) -> f64 {

@@ -112,7 +112,7 @@ impl RrbBackend for Cuda {
         source.examine(stream, a, look, (self.staging.as_ref(), copies), spare, inspection)
     }
 
-    fn anisotropy(&self, _a: &StencilView) -> f64 {
+    fn anisotropy(&self, _a: &StencilView, _zero_row_sum: f64) -> f64 {
         self.source.as_ref().map_or(1.0, Source::anisotropy)
     }
 

@@ -353,7 +353,7 @@ impl PcgSteps for Run<'_> {
         // Where it cannot be made the solve goes on as it is, unless the device itself has failed. M may be definite
         // where S1 is not.
         let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
-            Err(Error::Memory(_) | Error::Unsupported(_) | Error::Matrix { .. }) => Ok(false),
+            Err(error) if error.is_too_much() || matches!(error, Error::Matrix { .. }) => Ok(false),
             other => other.map(|()| true),
         });
         if made == Some(true) {

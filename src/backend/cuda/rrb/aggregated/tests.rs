@@ -102,7 +102,7 @@ fn a_device_sees_the_anisotropy_of_the_host() {
                 let questions = Questions { finite: true, zero_row_sum: 1e-12 };
                 let look = Look { questions, project: true, members: 1, block: 8 };
                 cuda.examine(&a, &look, &mut Inspection::default()).unwrap();
-                let (found, expected) = (cuda.anisotropy(&a), anisotropy(&a));
+                let (found, expected) = (cuda.anisotropy(&a, 1e-12), anisotropy(&a, 1e-12));
                 // Sums in another order.
                 assert!((found - expected).abs() <= 1e-10 * expected, "{nx} x {ny} {ratio}: {found}, {expected}");
                 seen += usize::from(expected > 2.0);
