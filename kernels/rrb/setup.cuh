@@ -10,7 +10,7 @@ constexpr int MOST_LEFT = 16;
 constexpr int WINDOWS = 8;
 // Nodes of a window and of its parts in a direction, and a root but for rounding: WINDOW, PART and BELOW of
 // src/grid/anisotropy.rs.
-constexpr int WINDOW = 32, PART = 4, PARTS = WINDOW / PART;
+constexpr int WINDOW = 32, WINDOW_PART = 4, WINDOW_PARTS = WINDOW / WINDOW_PART;
 constexpr double BELOW = 0.999;
 
 // What the first look at the matrix and the eliminations find.
@@ -257,28 +257,28 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
     const int i = start(a.g.nx, window % WINDOWS) + lane, first = start(a.g.ny, window / WINDOWS);
     Conductances whole;
-    double ratios[PARTS], sums = 0.0;
+    double ratios[WINDOW_PARTS], sums = 0.0;
     bool missing = false;
-    for (int part = 0; part < PARTS; ++part) {
+    for (int part = 0; part < WINDOW_PARTS; ++part) {
         Conductances own;
-        for (int j = first + PART * part; j < first + PART * (part + 1); ++j) {
+        for (int j = first + WINDOW_PART * part; j < first + WINDOW_PART * (part + 1); ++j) {
             double east, north, excess;
             ahead(a, i, j, east, north, excess);
             missing = missing || !(east < 0.0 && north < 0.0);
             whole.add(-1.0 / east, -1.0 / north, WINDOW);
-            own.add(-1.0 / east, -1.0 / north, PART);
+            own.add(-1.0 / east, -1.0 / north, WINDOW_PART);
             sums += excess;
         }
-        ratios[part] = own.along_x / own.along_y(PART);
+        ratios[part] = own.along_x / own.along_y(WINDOW_PART);
     }
     const double along_x = whole.along_x, along_y = whole.along_y(WINDOW);
     const double mean = fmax(warp_sum(sums), 0.0) / (WINDOW * WINDOW);
     const double ratio = fmax(along_x, along_y) / (fmin(along_x, along_y) + mean), own = along_x / along_y;
     int enough = 0;
-    for (int part = 0; part < PARTS; ++part)
+    for (int part = 0; part < WINDOW_PARTS; ++part)
         enough += own >= 1.0 ? ratios[part] >= BELOW * sqrt(own) : ratios[part] <= sqrt(own) / BELOW;
-    // Each part has the lanes of PART columns.
-    const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * PARTS;
+    // Each part has the lanes of WINDOW_PART columns.
+    const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * WINDOW_PARTS;
     if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }
 
