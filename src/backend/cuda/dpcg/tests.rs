@@ -519,7 +519,6 @@ fn a_device_adds_by_label() {
 #[ignore = "needs a device, or an emulated one"]
 fn golden_aggregates_of_cells() {
     let table = include_str!("../../../../tests/golden/aggregation.csv");
-    let mut cuda = Cuda::new(0, 1).unwrap();
     let mut compared = 0;
     for row in table.lines().map(|line| line.split(',').collect::<Vec<&str>>()) {
         if row[6] != "gpu3" || row[2] != "16" {
@@ -527,6 +526,8 @@ fn golden_aggregates_of_cells() {
         }
         let (set, contrast) = row[1]["set=".len()..].split_once(" con=").unwrap();
         let system = System::of(&set.replace(' ', ";"), [16; 3], contrast.parse().unwrap());
+        // None are kept from the system before.
+        let mut cuda = Cuda::new(0, 1).unwrap();
         cuda.load(&system.view(), true).unwrap();
         cuda.survey(ZERO_ROW_SUM).unwrap();
         let preconditioner = Preconditioner::Aggregation { passes: 3, single: true, zero_row_sum: ZERO_ROW_SUM };
