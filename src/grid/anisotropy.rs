@@ -171,11 +171,11 @@ mod tests {
 
     #[test]
     fn layers_count_by_what_they_conduct() {
-        let conducts = |j: usize| if j % 4 == 0 { 1000.0 } else { 1.0 };
+        let conducts = |j: usize| if j.is_multiple_of(4) { 1000.0 } else { 1.0 };
         let found = of(34, |_, j| conducts(j), |_, _| 1.0, 0.0);
         close(found, (1000.0 + 3.0) / 4.0);
         // Jumps both ways do not.
-        let checker = |i: usize, j: usize| if (i / 4 + j / 4) % 2 == 0 { 1000.0 } else { 1.0 };
+        let checker = |i: usize, j: usize| if (i / 4 + j / 4).is_multiple_of(2) { 1000.0 } else { 1.0 };
         close(of(66, checker, |i, j| checker(j, i), 0.0), 1.0);
     }
 

@@ -13,7 +13,7 @@ use common::problems::{
     Stencil, aniso, fe_aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot, without_mean,
 };
 use common::*;
-use hard_systems::{check_fixed_matrix, check_kept_aggregates, counts, relative_residual, row_sums, systems};
+use hard_systems::{check_fixed_matrix, check_kept_aggregates, counts, relative_residual, systems};
 use std::ffi::{CStr, c_char, c_void};
 
 const AGGREGATION: &str = "backend=cpu cycle=aggregation";

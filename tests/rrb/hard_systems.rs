@@ -61,7 +61,7 @@ pub fn check_fixed_matrix(options: &str) {
 }
 
 /// The sums of the rows of A.
-pub fn row_sums(a: &Stencil) -> Vec<f64> {
+fn row_sums(a: &Stencil) -> Vec<f64> {
     a.residual(&vec![0.0; a.len()], &vec![-1.0; a.len()])
 }
 
