@@ -212,7 +212,11 @@ impl dpcg_handle {
         let make = |previous, options: &_, stream| {
             Dpcg::factorize(previous, &a, labels, options, machine, stream, make_backend)
         };
-        system.set_up(make, |core| core.outward(&a))
+        system.set_up(make, |core| core.outward(&a))?;
+        if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
+            system.base.log.line(0, format_args!("dpcg: no memory for amg, which auto would take: multigrid"));
+        }
+        Ok(())
     }
 }
 

@@ -205,6 +205,11 @@ impl rrb_handle {
         };
         let make = |previous, options: &_, stream| Rrb::factorize(previous, &a, options, machine, stream, make_backend);
         system.set_up(make, |core| core.outward(&a))?;
+        if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
+            let sentence =
+                "rrb: no memory for aggregation, which cycle=auto would take: levels, until an option changes";
+            system.base.log.line(0, format_args!("{sentence}"));
+        }
         log_prediction(system);
         let idle = idle_beside_aggregation(&system.base.options);
         if !idle.is_empty() && !self.idle_told {

@@ -78,7 +78,9 @@ impl Dpcg {
             // Multigrid takes a third of their memory.
             Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
                 let plan = plan.without_aggregates(&survey, labels.is_some());
-                self.factorize_planned(&plan, &mut survey, labels, started)
+                let made = self.factorize_planned(&plan, &mut survey, labels, started);
+                self.done.went_without = true;
+                made
             }
             other => other,
         }

@@ -101,6 +101,8 @@ pub struct Done {
     pub reason: AutoReason,
     /// Precision of M in use.
     pub precision: Precision,
+    /// There was no memory for aggregates, which nobody asked for.
+    pub went_without: bool,
     /// Times apart.
     pub seconds: Seconds,
 }

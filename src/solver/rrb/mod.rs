@@ -111,6 +111,8 @@ pub struct Done {
     pub cycle: options::Cycle,
     /// What `auto` chose by.
     pub prediction: Option<Prediction>,
+    /// There was no memory for aggregation, which nobody asked for.
+    pub went_without: bool,
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
@@ -205,7 +207,8 @@ impl Rrb {
             too_much,
         };
         self.last = Some(Last { asked, look, setup });
-        self.done = Done { prediction, ..self.tell(&setup, plan.positive) };
+        let went_without = too_much && !known.too_much;
+        self.done = Done { prediction, went_without, ..self.tell(&setup, plan.positive) };
         Ok(())
     }
 
@@ -263,6 +266,7 @@ impl Rrb {
             },
             cycle: cycle_in_use(&*self.backend),
             prediction: None,
+            went_without: false,
         }
     }
 
