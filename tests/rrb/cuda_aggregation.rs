@@ -3,6 +3,7 @@
 
 use crate::common::dense::Dense;
 use crate::common::problems::hard::System;
+use crate::common::problems::hard_suite;
 use crate::common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs, rot};
 use crate::common::{Solver, bits, key, max_abs, max_difference, status};
 use crate::hard_systems::{check_fixed_matrix, check_kept_aggregates, counts, relative_residual, systems};
@@ -10,18 +11,32 @@ use crate::hard_systems::{check_fixed_matrix, check_kept_aggregates, counts, rel
 const AGGREGATION: &str = "backend=cuda cycle=aggregation";
 const IN_USE: i64 = 4;
 
+/// Rows that take two or three iterations more than that program.
+fn further(name: &str, size: &str) -> i64 {
+    match (name, size) {
+        ("layers3", "255x255") => 3,
+        ("layers3", "300x700" | "512x512") | ("aniso1000", "255x255") => 2,
+        _ => 0,
+    }
+}
+
 /// At most one iteration more than that program, which goes on to 128 rows where the inverse takes over from 1024 here;
-/// the same bits every time.
+/// the same bits every time. Larger grids with `RRBSOLVER_ALL_ROWS=1`: they take an emulated device too long.
 pub fn aggregation_of_hard_systems() {
     let golden = counts("gpu");
-    for size in ["64x64", "100x77"] {
-        for System { name, a, b, .. } in systems(size) {
-            let expected = golden[&(name.clone(), size.to_owned())];
+    let all = std::env::var("RRBSOLVER_ALL_ROWS").is_ok_and(|all| all == "1");
+    let larger = [(255, 255), (300, 700), (512, 512)].into_iter().filter(|_| all);
+    let stored = ["64x64", "100x77"].map(|size| (size.to_owned(), systems(size)));
+    let made = larger.map(|(nx, ny)| (format!("{nx}x{ny}"), hard_suite::systems(7, nx, ny)));
+    for (size, systems) in stored.into_iter().chain(made) {
+        for System { name, a, b, .. } in systems {
+            let expected = golden[&(name.clone(), size.clone())];
             let solver = Solver::of(&a, AGGREGATION);
             let (x, result) = solver.solve_from_zero(&b);
             assert_eq!((result, solver.int(key::INFO_CYCLE)), (status::OK, IN_USE), "{name} {size}");
             let count = solver.int(key::INFO_ITERATIONS);
-            assert!(count <= expected + 1, "{name} {size}: {count} for {expected}");
+            let more = 1.max(further(&name, &size));
+            assert!(count <= expected + more, "{name} {size}: {count} for {expected}");
             assert!(relative_residual(&a, &b, &x) <= 1e-6, "{name} {size}");
             if name == "lakes" {
                 assert_eq!(bits(&solver.solve_from_zero(&b).0), bits(&x));
