@@ -27,29 +27,30 @@
 #define RRBSOLVER_VERSION_PATCH 0
 
 /* Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed. */
-#define RRB_OK                   0  /* done */
-#define RRB_NOT_CONVERGED        1  /* the tolerance was not reached; x is the last iterate, or a better one */
-#define RRB_STOPPED              2  /* a callback asked to stop; x (or u) is the iterate at the stop */
-#define RRB_ERR_NULL          (-1)  /* a required pointer is NULL */
-#define RRB_ERR_ARGUMENT      (-2)  /* a value is out of range, or arrays overlap */
-#define RRB_ERR_DIMENSION     (-3)  /* an extent is too small, extents do not fit each other, or their product is too
-                                       large */
-#define RRB_ERR_OPTION        (-4)  /* unknown option key, option name or choice */
-#define RRB_ERR_STATE         (-5)  /* calls in the wrong order: factorize (smoother_: set_patches) must come (again)
-                                       first */
-#define RRB_ERR_UNSUPPORTED   (-6)  /* not offered by this build or this method */
-#define RRB_ERR_MATRIX       (-20)  /* zero or negative center or pivot, a singular block; not symmetric, an empty
-                                       row (sparse_) */
-#define RRB_ERR_NOT_FINITE   (-21)  /* NaN or infinity in an input array, or a result too large for a double */
-#define RRB_ERR_BREAKDOWN    (-22)  /* the matrix or the preconditioner is indefinite; x is as given */
-#define RRB_ERR_INCOMPATIBLE (-23)  /* singular system whose right-hand side has a component in the null space */
-#define RRB_ERR_RANGE        (-24)  /* the result is too small for a double: its values would underflow */
-#define RRB_ERR_MEMORY       (-30)  /* out of memory, or above a memory limit */
-#define RRB_ERR_NO_DEVICE    (-40)  /* no CUDA driver or device */
-#define RRB_ERR_DEVICE       (-41)  /* the CUDA driver reported an error */
-#define RRB_ERR_IO           (-50)  /* a file could not be read or written */
-#define RRB_ERR_PARSE        (-51)  /* a file or text could not be understood */
-#define RRB_ERR_INTERNAL     (-99)  /* a defect of this library */
+#define RRB_OK                    0  /* done */
+#define RRB_NOT_CONVERGED         1  /* the tolerance was not reached; x is the last iterate, or a better one */
+#define RRB_STOPPED               2  /* a callback asked to stop; x (or u) is the iterate at the stop */
+#define RRB_ERR_NULL           (-1)  /* a required pointer is NULL */
+#define RRB_ERR_ARGUMENT       (-2)  /* a value is out of range, or arrays overlap */
+#define RRB_ERR_DIMENSION      (-3)  /* an extent is too small, extents do not fit each other, or their product is
+                                        too large */
+#define RRB_ERR_OPTION         (-4)  /* unknown option key, option name or choice */
+#define RRB_ERR_STATE          (-5)  /* calls in the wrong order: factorize (smoother_: set_patches) must come
+                                        (again) first */
+#define RRB_ERR_UNSUPPORTED    (-6)  /* not offered by this build or this method */
+#define RRB_ERR_MATRIX        (-20)  /* zero or negative center or pivot, a singular block; not symmetric, an empty
+                                        row (sparse_) */
+#define RRB_ERR_NOT_FINITE    (-21)  /* NaN or infinity in an input array, or a result too large for a double */
+#define RRB_ERR_BREAKDOWN     (-22)  /* the matrix or the preconditioner is indefinite; x is as given */
+#define RRB_ERR_INCOMPATIBLE  (-23)  /* singular system whose right-hand side has a component in the null space */
+#define RRB_ERR_RANGE         (-24)  /* the result is too small for a double: its values would underflow */
+#define RRB_ERR_MEMORY        (-30)  /* out of memory, or above a memory limit */
+#define RRB_ERR_NO_DEVICE     (-40)  /* no CUDA driver or device */
+#define RRB_ERR_DEVICE        (-41)  /* the CUDA driver reported an error */
+#define RRB_ERR_IO            (-50)  /* a file could not be read or written */
+#define RRB_ERR_PARSE         (-51)  /* a file or text could not be understood */
+#define RRB_ERR_COMMUNICATION (-60)  /* a rank is missing or late; x is undefined, and all that is left is destroy */
+#define RRB_ERR_INTERNAL      (-99)  /* a defect of this library */
 
 /* Options: keys of set and get. */
 #define RRB_OPT_BACKEND               100  /* where the solver runs; auto: cuda where a device is and the problem is
@@ -100,6 +101,7 @@
                                               slow solve; -1: what it needs, 0: never */
 #define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
                                               nx (also dpcg_) */
+#define RRB_OPT_COMM_TIMEOUT          219  /* seconds that a rank waits for the others; 0: for ever */
 #define RRB_OPT_METHOD                300  /* which block waits for which */
 #define RRB_OPT_OMEGA                 301  /* relaxation; 0: the method's own, 1, or 0.8 for block_jacobi */
 #define RRB_OPT_STAGGER               302  /* 1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is
@@ -210,6 +212,9 @@
 #define RRB_INFO_GRIDS                  1106  /* r1/r2/b1/b2 grids in use */
 #define RRB_INFO_AGGREGATES_KEPT        1108  /* of cycle=aggregation or amg: aggregates of all levels that the last
                                                  factorize kept; 0: they are new (also dpcg_, sparse_) */
+#define RRB_INFO_MESSAGES_SENT          1110  /* messages that this rank has sent in the last call, a collective one
+                                                 counted once */
+#define RRB_INFO_BYTES_SENT             1111  /* bytes of these messages */
 #define RRB_INFO_BLOCK_SOLVER           1200  /* the one in use */
 #define RRB_INFO_BLOCK_INVERSES         1201  /* different blocks whose inverses are held */
 #define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
@@ -415,6 +420,94 @@ typedef struct sparse_handle sparse_handle;
 typedef int32_t rrb_status;
 
 /**
+ * A message that is sent to a rank and one that comes from it; either may be empty.
+ */
+typedef struct {
+    /**
+     * The other rank.
+     */
+    int32_t peer;
+    /**
+     * Both sides have the same; one message a peer and tag goes each way in an exchange.
+     */
+    int32_t tag;
+    /**
+     * 0: nothing is sent.
+     */
+    int64_t send_bytes;
+    /**
+     * 0: nothing comes.
+     */
+    int64_t receive_bytes;
+    /**
+     * What is sent.
+     */
+    const void *send;
+    /**
+     * Where it comes to.
+     */
+    void *receive;
+} rrbsolver_message;
+
+/**
+ * Messages between the ranks of a domain. `exchange`, `allreduce` and `allgather` make plans of what `start` does
+ * again and again on the same memory, `test` answers whether it is done, without waiting, and `release` frees a plan,
+ * also one that is not done, without waiting. All ranks make and start the plans of the latter two in the same order.
+ * Functions answer 0, or another number where they fail. One thread at a time calls them, that which called the
+ * library. The library keeps a copy; `context` stays alive until all handles made with it are destroyed.
+ */
+typedef struct {
+    /**
+     * `sizeof(rrbsolver_comm)`.
+     */
+    int64_t struct_size;
+    /**
+     * The first argument of all functions.
+     */
+    void *context;
+    /**
+     * This rank, from 0.
+     */
+    int32_t rank;
+    /**
+     * Ranks.
+     */
+    int32_t size;
+    /**
+     * 0. Later: 1: takes device pointers, 2: `start` enqueues on the stream.
+     */
+    int32_t flags;
+    /**
+     * 0.
+     */
+    int32_t reserved;
+    /**
+     * `count` messages; the list is read by this call, the memory by each start.
+     */
+    int32_t (*exchange)(void *context, int64_t count, const rrbsolver_message *messages, void **plan);
+    /**
+     * `count` doubles of every rank in place; `operation`: 0 sum, 1 largest, 2 smallest; any order.
+     */
+    int32_t (*allreduce)(void *context, int64_t count, double *values, int32_t operation, void **plan);
+    /**
+     * `bytes[rank]` of every rank, one behind the other in `receive`; `bytes` is read by this call.
+     */
+    int32_t (*allgather)(void *context, const void *send, void *receive, const int64_t *bytes, void **plan);
+    /**
+     * `cuda_stream`: NULL for memory of the host.
+     */
+    int32_t (*start)(void *context, void *plan, void *cuda_stream);
+    /**
+     * `done`: 0 or 1.
+     */
+    int32_t (*test)(void *context, void *plan, int32_t *done);
+    /**
+     * Frees a plan.
+     */
+    int32_t (*release)(void *context, void *plan);
+} rrbsolver_comm;
+
+/**
  * Receives log lines; `level` is 0 for complaints, 1 for a line a solve, 2 for a line an iteration.
  */
 typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
@@ -433,6 +526,80 @@ typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: nodes lower[k][0], ... lower[k][0]
+ * + size[k][0] - 1 in x, from 0, and so on. Boxes of all ranks are disjoint; points in no box are land, and no
+ * coupling leads there. With one box the arrays of `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` are
+ * those of the box, (size[0][1] - 1) * ld + size[0][0] values; with none they are not read, and may be NULL; for more
+ * there are `rrb_factorize_boxes`, ... `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
+ * call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
+ * log, leading_dimension, comm_timeout), and all get the same status; where one refuses a call, so do all. Indices in
+ * sentences are those of the whole grid. A monitor may be set on any ranks; one that stops, stops all. x and the
+ * history have the bits of `rrb_create` on one rank, for any boxes on any number of ranks with any number of threads.
+ * Every rank holds the whole matrix and solves the whole system, on the host: `backend=cuda` is refused. `comm` is
+ * copied; what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`,
+ * `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is
+ * not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the
+ * others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed. Cost: two
+ * exchanges of all boxes.
+ *
+ * Required:
+ * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
+ * or point to a table whose functions do what `rrbsolver_comm` says.
+ */
+rrb_status rrb_create_distributed(int64_t nx,
+                                  int64_t ny,
+                                  int64_t count,
+                                  const int64_t (*lower)[2],
+                                  const int64_t (*size)[2],
+                                  const rrbsolver_comm *comm,
+                                  rrb_handle **out);
+
+/**
+ * `rrb_factorize` for the boxes of this rank: of each array a list with one for each box, in the order of
+ * `rrb_create_distributed`, whose rows lie leading_dimensions[k] values apart; NULL: as many as a row has. `northeast`
+ * and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls;
+ * `RRB_ERR_STATE` for a handle of `rrb_create`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+ * their boxes.
+ */
+rrb_status rrb_factorize_boxes(rrb_handle *h,
+                               const int64_t *leading_dimensions,
+                               const double *const *center,
+                               const double *const *east,
+                               const double *const *north,
+                               const double *const *northeast,
+                               const double *const *northwest);
+
+/**
+ * `rrb_solve` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ *
+ * Required:
+ * As for `rrb_factorize_boxes`.
+ */
+rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
+
+/**
+ * `rrb_apply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ *
+ * Required:
+ * As for `rrb_factorize_boxes`.
+ */
+rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
+
+/**
+ * `rrb_multiply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ *
+ * Required:
+ * As for `rrb_factorize_boxes`.
+ */
+rrb_status rrb_multiply_boxes(rrb_handle *h,
+                              const int64_t *leading_dimensions,
+                              const double *const *x,
+                              double *const *y);
 
 /**
  * Makes a handle for matrices on nx x ny x nz cells, with the default options and those of `RRBSOLVER_OPTIONS`; nx *

@@ -57,6 +57,7 @@ statuses! {
     RRB_ERR_DEVICE = -41, "the CUDA driver reported an error";
     RRB_ERR_IO = -50, "a file could not be read or written";
     RRB_ERR_PARSE = -51, "a file or text could not be understood";
+    RRB_ERR_COMMUNICATION = -60, "a rank is missing or late; x is undefined, and all that is left is destroy";
     RRB_ERR_INTERNAL = -99, "a defect of this library";
 }
 
@@ -297,6 +298,17 @@ pub enum Error {
         /// What is wrong with it, and in which line.
         reason: String,
     },
+    /// Other ranks are missing, or late.
+    #[error("{0}")]
+    Communication(String),
+    /// Another rank refuses the call that all make.
+    #[error("rank {rank} refuses this call with status {status}: its own sentence says why")]
+    Elsewhere {
+        /// The first one.
+        rank: usize,
+        /// Its status.
+        status: i32,
+    },
     /// A defect of this library.
     #[error("{0}")]
     Internal(String),
@@ -351,7 +363,8 @@ impl Error {
         match self {
             Self::Null(_) => RRB_ERR_NULL,
             Self::Range { .. } | Self::Argument(_) | Self::Alignment(..) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
-            Self::At { status, .. } | Self::File { status, .. } => *status,
+            Self::At { status, .. } | Self::File { status, .. } | Self::Elsewhere { status, .. } => *status,
+            Self::Communication(_) => RRB_ERR_COMMUNICATION,
             Self::Dimension(_) => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
             Self::State(_) => RRB_ERR_STATE,

@@ -1,14 +1,15 @@
 //! Stencil solvers for simulators, behind a C ABI.
 //!
 //! The public interface is the C header, the Fortran module and the C++ header made for it; from Rust,
-//! [`ffi`] holds the same functions. Layers, from the outside in: `ffi`, `solver`, `backend`, `grid` and `sparse`,
-//! `runtime`; `error`, `isa`, `options`, `report` and `spectrum` are leaves that every layer may use.
+//! [`ffi`] holds the same functions. Layers, from the outside in: `ffi`, `solver`, `backend`, `comm`, `grid` and
+//! `sparse`, `runtime`; `error`, `isa`, `options`, `report` and `spectrum` are leaves that every layer may use.
 
 pub mod error;
 pub mod ffi;
 pub mod options;
 
 mod backend;
+mod comm;
 mod grid;
 mod isa;
 mod report;
@@ -22,6 +23,7 @@ mod spectrum;
 pub mod layers {
     pub use crate::backend::steps::pcg::{Course, LoopEnd, LoopTest, PcgSteps};
     pub use crate::backend::steps::solve::{Arrays, Begun, Inputs, SolveSteps};
+    pub use crate::comm::threads;
     pub use crate::grid::levels::Grid;
     pub use crate::grid::stencil::{StencilView, View};
     pub use crate::report::{Nobody, Outcome};

@@ -221,6 +221,11 @@ impl<C: Core> Base<C> {
         }
     }
 
+    /// Whether somebody may stop a solve.
+    pub fn has_monitor(&self) -> bool {
+        self.monitor.is_some()
+    }
+
     /// Whether residuals are told to somebody.
     pub fn watched(&self) -> bool {
         self.monitor.is_some() || self.options.int(opt::VERBOSITY) >= 2

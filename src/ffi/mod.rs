@@ -2,6 +2,7 @@
 //!
 //! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
 
+mod distributed;
 mod dpcg;
 mod ending;
 mod entries;
@@ -11,6 +12,7 @@ mod handle;
 mod library;
 mod line;
 mod log;
+mod ranks;
 mod rrb;
 mod smoother;
 mod spaces;
@@ -18,6 +20,8 @@ mod sparse;
 mod system;
 mod watch;
 
+pub use crate::comm::vtable::{rrbsolver_comm, rrbsolver_message};
+pub use crate::ffi::distributed::*;
 pub use crate::ffi::dpcg::*;
 pub use crate::ffi::entries::*;
 pub use crate::ffi::library::*;

@@ -6,11 +6,12 @@
 use crate::backend;
 use crate::backend::steps::rrb::{Prediction, RrbBackend};
 use crate::error::Result;
+use crate::ffi::distributed::call_box;
 use crate::ffi::handle::{Handle, create, with_ok};
+use crate::ffi::ranks::{Function, Ranks};
 use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, run, solve, solve_once};
 use crate::ffi::watch::Words;
 use crate::ffi::{environment, rrb_status};
-use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Backend, Choice, Family, info, opt};
 use crate::runtime::heap::boxed;
@@ -20,9 +21,11 @@ use crate::solver::rrb::{Rrb, idle_beside_aggregation, machine};
 /// One matrix with its factorization. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct rrb_handle {
-    system: System<Rrb>,
+    pub(super) system: System<Rrb>,
     /// That an option has no effect was logged.
     idle_told: bool,
+    /// Where the domain lies on several ranks.
+    pub(super) ranks: Option<Ranks>,
 }
 
 const WORDS: Words =
@@ -78,7 +81,7 @@ pub unsafe extern "C" fn rrb_factorize(
     northwest: *const f64,
 ) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { with_ok(h, |h| h.factorize(center, east, north, northeast, northwest)) }
+    unsafe { with_ok(h, |h| h.factorize([center, east, north, northeast, northwest])) }
 }
 
 /// Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not written. Stops
@@ -102,6 +105,11 @@ pub unsafe extern "C" fn rrb_factorize(
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    if unsafe { is_distributed(h) } {
+        // SAFETY: as our caller promised; the size is that of the doc of `rrb_create_distributed`.
+        return unsafe { call_box(h, Function::Solve, ("b", b), ("x", x)) };
+    }
     // SAFETY: as our caller promised; the size is that of the doc.
     unsafe { solve(h, ("b", b), ("x", x), Rrb::solve) }
 }
@@ -117,6 +125,11 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// As for `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    if unsafe { is_distributed(h) } {
+        // SAFETY: as our caller promised; the size is that of the doc of `rrb_create_distributed`.
+        return unsafe { call_box(h, Function::Apply, ("r", r), ("z", z)) };
+    }
     // SAFETY: as our caller promised; the size is that of the doc.
     unsafe { run(h, ("r", r), ("z", z), Rrb::apply) }
 }
@@ -127,6 +140,11 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// As for `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    if unsafe { is_distributed(h) } {
+        // SAFETY: as our caller promised; the size is that of the doc of `rrb_create_distributed`.
+        return unsafe { call_box(h, Function::Multiply, ("x", x), ("y", y)) };
+    }
     // SAFETY: as our caller promised; the size is that of the doc.
     unsafe { run(h, ("x", x), ("y", y), Rrb::multiply) }
 }
@@ -156,55 +174,55 @@ pub unsafe extern "C" fn rrb_solve_once(
     let matrix = [("center", center), ("east", east), ("north", north)].into_iter().chain(corners);
     let task = Task { b, x, rel_tol, max_iter, iterations };
     // SAFETY: as our caller promised.
-    let factorize = |h: &mut rrb_handle| unsafe { h.factorize(center, east, north, northeast, northwest) };
+    let factorize = |h: &mut rrb_handle| unsafe { h.factorize([center, east, north, northeast, northwest]) };
     // SAFETY: as our caller promised; the size is that of the doc.
     unsafe { solve_once(|| rrb_handle::new(nx, ny), matrix, task, factorize, Rrb::solve) }
 }
 
 impl rrb_handle {
-    fn new(nx: i64, ny: i64) -> Result<Self> {
-        let mut h = Self { system: System::new(&WORDS, &[("nx", nx), ("ny", ny)])?, idle_told: false };
+    pub(super) fn new(nx: i64, ny: i64) -> Result<Self> {
+        let system = System::new(&WORDS, &[("nx", nx), ("ny", ny)])?;
+        let mut h = Self { system, idle_told: false, ranks: None };
         h.set(|_| Ok(()))?;
         Ok(h)
     }
 
+    /// Center, east, north, northeast, northwest.
+    ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the layout.
-    unsafe fn factorize(
-        &mut self,
-        center: *const f64,
-        east: *const f64,
-        north: *const f64,
-        northeast: *const f64,
-        northwest: *const f64,
-    ) -> Result<()> {
+    unsafe fn factorize(&mut self, arrays: [*const f64; 5]) -> Result<()> {
+        self.system.base.begin_setup();
+        if self.ranks.is_some() {
+            // SAFETY: as our caller promised.
+            return unsafe { self.factorize_box(arrays) };
+        }
         let system = &mut self.system;
-        system.base.begin_setup();
         let layout = system.layout()?;
         let Layout { ld, len, .. } = layout;
-        let grid = Grid { nx: system.cells.nx, ny: system.cells.ny };
-        let threads = environment::threads(system.base.options.int(opt::THREADS) as usize);
-        let machine = machine(&system.base.options, grid, threads, backend::cuda::driver::device_count());
-        let view = |name, array: *const f64| {
+        let grid = system.grid();
+        let machine = machine(&system.base.options, grid, threads(system), backend::cuda::driver::device_count());
+        let view = |k: usize| {
+            let (name, array) = (NAMES[k], arrays[k]);
             // SAFETY: as our caller promised.
             Ok(match unsafe { system.located((name, array), &layout, machine.is_device())? } {
                 Located::Host(values) => View::new(name, values, grid, ld),
                 Located::Device(address) => View::on_device(name, address, grid, ld, len),
             })
         };
-        let corners = match (northeast.is_null(), northwest.is_null()) {
+        let corners = match (arrays[3].is_null(), arrays[4].is_null()) {
             (true, true) => None,
-            _ => Some((view("northeast", northeast)?, view("northwest", northwest)?)),
+            _ => Some((view(3)?, view(4)?)),
         };
-        let a = StencilView {
-            grid,
-            center: view("center", center)?,
-            east: view("east", east)?,
-            north: view("north", north)?,
-            corners,
-        };
-        let make = |previous, options: &_, stream| Rrb::factorize(previous, &a, options, machine, stream, make_backend);
-        system.set_up(make, |core| core.outward(&a))?;
+        let a = StencilView { grid, center: view(0)?, east: view(1)?, north: view(2)?, corners };
+        self.factorize_view(&a, machine)
+    }
+
+    /// Factorizes on this machine, and tells what is to be told.
+    pub(super) fn factorize_view(&mut self, a: &StencilView, machine: Machine) -> Result<()> {
+        let system = &mut self.system;
+        let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make_backend);
+        system.set_up(make, |core| core.outward(a))?;
         if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
             let sentence =
                 "rrb: no memory for aggregation, which cycle=auto would take: levels, until an option changes";
@@ -220,6 +238,23 @@ impl rrb_handle {
         }
         Ok(())
     }
+}
+
+/// The arrays of a matrix.
+pub(super) const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
+
+/// Threads that a handle may use.
+pub(super) fn threads(system: &System<Rrb>) -> usize {
+    environment::threads(system.base.options.int(opt::THREADS) as usize)
+}
+
+/// Whether the domain of a handle lies on several ranks.
+///
+/// # Safety
+/// `h` must be NULL or a live handle of this thread.
+unsafe fn is_distributed(h: *const rrb_handle) -> bool {
+    // SAFETY: as our caller promised.
+    unsafe { h.as_ref() }.is_some_and(|h| h.ranks.is_some())
 }
 
 /// What `cycle=auto` has chosen by, from `verbosity=1` on.
@@ -267,6 +302,19 @@ impl SystemHandle for rrb_handle {
             info::AGGREGATES_KEPT => done.aggregates_kept as f64,
             info::GRIDS => core.grids() as f64,
             _ => 0.0,
+        }
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.ranks.as_ref().map_or(0, Ranks::bytes)
+    }
+
+    fn own_result_of(&self, key: i32) -> Option<f64> {
+        let sent = || self.ranks.as_ref().map_or([0; 2], Ranks::sent);
+        match key {
+            info::MESSAGES_SENT => Some(sent()[0] as f64),
+            info::BYTES_SENT => Some(sent()[1] as f64),
+            _ => None,
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::ffi::guard::entry;
 use crate::ffi::handle::{Base, Handle, with, with_ok};
 use crate::ffi::rrb_status;
 use crate::ffi::spaces::{Extent, check_array, on_device};
-use crate::ffi::watch::Words;
+use crate::ffi::watch::{Watch, Words};
 use crate::grid::cells::Cells;
+use crate::grid::levels::Grid;
 use crate::grid::outward::Outward;
 use crate::options::{Memory, Options, ResultEntry, opt};
 use crate::report::{Nobody, Observer, Outcome};
@@ -22,6 +23,8 @@ use std::fmt;
 pub struct System<C> {
     pub base: Base<C>,
     pub cells: Cells,
+    /// Extents of the caller's arrays: those of the grid, but for a rank that has a part of it.
+    pub arrays: Cells,
     /// 2 or 3.
     dimensions: usize,
     ending: Ending,
@@ -72,18 +75,25 @@ impl<C: Core> System<C> {
             return Err(Error::Dimension(format!("{names} must be at most {MOST_NODES}, got {given}")));
         }
         let extent = |direction: usize| extents.get(direction).map_or(1, |e| e.1 as usize);
+        let cells = Cells { nx: extent(0), ny: extent(1), nz: extent(2) };
         Ok(Self {
             base: Base::new(words),
-            cells: Cells { nx: extent(0), ny: extent(1), nz: extent(2) },
+            cells,
+            arrays: cells,
             dimensions: extents.len(),
             ending: Ending::default(),
             outward_seen: false,
         })
     }
 
+    /// A plane of it.
+    pub fn grid(&self) -> Grid {
+        Grid { nx: self.cells.nx, ny: self.cells.ny }
+    }
+
     /// The layout that the options say, checked.
     pub fn layout(&self) -> Result<Layout> {
-        let Cells { nx, ny, nz } = self.cells;
+        let Cells { nx, ny, nz } = self.arrays;
         let chosen = |key, otherwise| match self.base.options.int(key) {
             0 => otherwise,
             set => set as usize,
@@ -107,7 +117,7 @@ impl<C: Core> System<C> {
 
     /// Rows and planes that are asked for do not overlap.
     fn check_layout(&self, asked: &Options) -> Result<()> {
-        let Cells { nx, ny, .. } = self.cells;
+        let Cells { nx, ny, .. } = self.arrays;
         let ld = asked.int(opt::LEADING_DIMENSION);
         if ld != 0 && ld < nx as i64 {
             return Err(Error::range("leading_dimension", ld, format!("be 0 or at least nx = {nx}")));
@@ -174,8 +184,17 @@ impl<C: Core> System<C> {
 
     /// Solves, with history, log and monitor; `in_use` is told in the log.
     fn solve(&mut self, arrays: Arrays, call: Call<C, Outcome>, in_use: fn(&C) -> [&'static str; 2]) -> Result<i32> {
+        self.solve_by(|core, options, watch| call(core, arrays, options, watch), in_use)
+    }
+
+    /// The same by any call.
+    pub fn solve_by(
+        &mut self,
+        call: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<Outcome>,
+        in_use: fn(&C) -> [&'static str; 2],
+    ) -> Result<i32> {
         let extents = Extents(self.cells, self.dimensions);
-        self.ending.solve(&mut self.base, |core, options, watch| call(core, arrays, options, watch), extents, in_use)
+        self.ending.solve(&mut self.base, call, extents, in_use)
     }
 
     /// Makes a core of the one before and heeds what points out of the grid.
@@ -241,6 +260,11 @@ pub trait SystemHandle {
     fn own_bytes(&self) -> usize {
         0
     }
+
+    /// A result that is neither of the core nor of the end of a solve.
+    fn own_result_of(&self, _key: i32) -> Option<f64> {
+        None
+    }
 }
 
 impl<H: SystemHandle> Handle for H {
@@ -269,7 +293,8 @@ impl<H: SystemHandle> Handle for H {
     fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
         let System { base, ending, .. } = self.system();
         let of_core = || base.core.as_ref().map_or(0.0, |core| H::result_of(core, entry.key));
-        Ok(ending.result(entry.key, &base.history).unwrap_or_else(of_core))
+        let own = || self.own_result_of(entry.key);
+        Ok(ending.result(entry.key, &base.history).or_else(own).unwrap_or_else(of_core))
     }
 }
 

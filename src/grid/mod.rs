@@ -2,6 +2,7 @@
 
 pub mod anisotropy;
 pub mod block_inverse;
+pub mod boxes;
 pub mod cell_components;
 pub mod cell_inspection;
 pub mod cell_survey;

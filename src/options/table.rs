@@ -321,6 +321,8 @@ options! {
         "bytes that cycle=auto may take for aggregation, at factorize or in a slow solve; -1: what it needs, 0: never";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
+    COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
+        "seconds that a rank waits for the others; 0: for ever";
 
     METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
         "which block waits for which";
@@ -443,6 +445,9 @@ results! {
     GRIDS = 1106 "grids" RRB false &[], "r1/r2/b1/b2 grids in use";
     AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVERS false &[],
         "of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new";
+    MESSAGES_SENT = 1110 "messages_sent" RRB false &[],
+        "messages that this rank has sent in the last call, a collective one counted once";
+    BYTES_SENT = 1111 "bytes_sent" RRB false &[], "bytes of these messages";
     BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "the one in use";
     BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "different blocks whose inverses are held";
     GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[], "boxes of ghost cells copied between patches before a sweep";

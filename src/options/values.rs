@@ -71,6 +71,17 @@ impl Options {
         changed.map(|p| OPTIONS[p].name)
     }
 
+    /// A number that is the same for the same values of all options but these.
+    #[must_use]
+    pub fn fingerprint(&self, but: &[i32]) -> u64 {
+        // FNV-1a, by words.
+        let put = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        let counted = (0..OPTIONS.len()).filter(|&p| !but.contains(&OPTIONS[p].key));
+        let words = counted.flat_map(|p| [self.ints[p] as u64, self.reals[p].to_bits()]);
+        let hash = words.fold(0xcbf2_9ce4_8422_2325, put);
+        hash ^ hash >> 32
+    }
+
     /// Where log lines go: `callback`, `stderr`, or a path.
     #[must_use]
     pub fn log(&self) -> &str {
@@ -414,7 +425,7 @@ mod tests {
         );
         assert_eq!(
             sentence(o.set_int(201_000, 1).unwrap_err()),
-            "unknown option key 201000; did you mean RRB_OPT_SWITCH_MEMORY = 213?"
+            "unknown option key 201000; did you mean RRB_OPT_COMM_TIMEOUT = 219?"
         );
     }
 

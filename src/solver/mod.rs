@@ -1,5 +1,6 @@
 //! The mathematics, one file per method, written once for all backends.
 
+pub mod boxes;
 pub mod dpcg;
 pub mod krylov;
 pub mod machine;

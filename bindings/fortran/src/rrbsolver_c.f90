@@ -8,45 +8,47 @@ module rrbsolver_constants
 
    ! Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.
    ! done
-   integer(c_int32_t), parameter, public :: RRB_OK               = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_OK                = 0_c_int32_t
    ! the tolerance was not reached; x is the last iterate, or a better one
-   integer(c_int32_t), parameter, public :: RRB_NOT_CONVERGED    = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_NOT_CONVERGED     = 1_c_int32_t
    ! a callback asked to stop; x (or u) is the iterate at the stop
-   integer(c_int32_t), parameter, public :: RRB_STOPPED          = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOPPED           = 2_c_int32_t
    ! a required pointer is NULL
-   integer(c_int32_t), parameter, public :: RRB_ERR_NULL         = -1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_NULL          = -1_c_int32_t
    ! a value is out of range, or arrays overlap
-   integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT     = -2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT      = -2_c_int32_t
    ! an extent is too small, extents do not fit each other, or their product is too large
-   integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION    = -3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION     = -3_c_int32_t
    ! unknown option key, option name or choice
-   integer(c_int32_t), parameter, public :: RRB_ERR_OPTION       = -4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_OPTION        = -4_c_int32_t
    ! calls in the wrong order: factorize (smoother_: set_patches) must come (again) first
-   integer(c_int32_t), parameter, public :: RRB_ERR_STATE        = -5_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_STATE         = -5_c_int32_t
    ! not offered by this build or this method
-   integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED  = -6_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED   = -6_c_int32_t
    ! zero or negative center or pivot, a singular block; not symmetric, an empty row (sparse_)
-   integer(c_int32_t), parameter, public :: RRB_ERR_MATRIX       = -20_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_MATRIX        = -20_c_int32_t
    ! NaN or infinity in an input array, or a result too large for a double
-   integer(c_int32_t), parameter, public :: RRB_ERR_NOT_FINITE   = -21_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_NOT_FINITE    = -21_c_int32_t
    ! the matrix or the preconditioner is indefinite; x is as given
-   integer(c_int32_t), parameter, public :: RRB_ERR_BREAKDOWN    = -22_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_BREAKDOWN     = -22_c_int32_t
    ! singular system whose right-hand side has a component in the null space
-   integer(c_int32_t), parameter, public :: RRB_ERR_INCOMPATIBLE = -23_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_INCOMPATIBLE  = -23_c_int32_t
    ! the result is too small for a double: its values would underflow
-   integer(c_int32_t), parameter, public :: RRB_ERR_RANGE        = -24_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_RANGE         = -24_c_int32_t
    ! out of memory, or above a memory limit
-   integer(c_int32_t), parameter, public :: RRB_ERR_MEMORY       = -30_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_MEMORY        = -30_c_int32_t
    ! no CUDA driver or device
-   integer(c_int32_t), parameter, public :: RRB_ERR_NO_DEVICE    = -40_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_NO_DEVICE     = -40_c_int32_t
    ! the CUDA driver reported an error
-   integer(c_int32_t), parameter, public :: RRB_ERR_DEVICE       = -41_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_DEVICE        = -41_c_int32_t
    ! a file could not be read or written
-   integer(c_int32_t), parameter, public :: RRB_ERR_IO           = -50_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_IO            = -50_c_int32_t
    ! a file or text could not be understood
-   integer(c_int32_t), parameter, public :: RRB_ERR_PARSE        = -51_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_PARSE         = -51_c_int32_t
+   ! a rank is missing or late; x is undefined, and all that is left is destroy
+   integer(c_int32_t), parameter, public :: RRB_ERR_COMMUNICATION = -60_c_int32_t
    ! a defect of this library
-   integer(c_int32_t), parameter, public :: RRB_ERR_INTERNAL     = -99_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_ERR_INTERNAL      = -99_c_int32_t
 
    ! Options: keys of set and get.
    ! where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory =
@@ -111,6 +113,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
    ! values from one row of the caller's arrays to the next, at least nx; 0: nx (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
+   ! seconds that a rank waits for the others; 0: for ever
+   integer(c_int32_t), parameter, public :: RRB_OPT_COMM_TIMEOUT        = 219_c_int32_t
    ! which block waits for which
    integer(c_int32_t), parameter, public :: RRB_OPT_METHOD              = 300_c_int32_t
    ! relaxation; 0: the method's own, 1, or 0.8 for block_jacobi
@@ -252,6 +256,10 @@ module rrbsolver_constants
    ! of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (also dpcg_,
    ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
+   ! messages that this rank has sent in the last call, a collective one counted once
+   integer(c_int32_t), parameter, public :: RRB_INFO_MESSAGES_SENT         = 1110_c_int32_t
+   ! bytes of these messages
+   integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_SENT            = 1111_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t
    ! different blocks whose inverses are held
@@ -599,6 +607,53 @@ module rrbsolver_rrb_c
    private :: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
 
    interface
+      function c_create_distributed(nx, ny, count, lower, size, comm, out) bind(c, name="rrb_create_distributed")
+         import
+         integer(c_int64_t), value :: nx
+         integer(c_int64_t), value :: ny
+         integer(c_int64_t), value :: count
+         integer(c_int64_t), intent(in), optional :: lower(2, *)
+         integer(c_int64_t), intent(in), optional :: size(2, *)
+         type(c_ptr), value :: comm
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create_distributed
+      end function c_create_distributed
+      function c_factorize_boxes(h, leading_dimensions, center, east, north, northeast, northwest) bind(c, &
+         name="rrb_factorize_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: center
+         type(c_ptr), value :: east
+         type(c_ptr), value :: north
+         type(c_ptr), value :: northeast
+         type(c_ptr), value :: northwest
+         integer(c_int32_t) :: c_factorize_boxes
+      end function c_factorize_boxes
+      function c_solve_boxes(h, leading_dimensions, b, x) bind(c, name="rrb_solve_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: b
+         type(c_ptr), value :: x
+         integer(c_int32_t) :: c_solve_boxes
+      end function c_solve_boxes
+      function c_apply_boxes(h, leading_dimensions, r, z) bind(c, name="rrb_apply_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: r
+         type(c_ptr), value :: z
+         integer(c_int32_t) :: c_apply_boxes
+      end function c_apply_boxes
+      function c_multiply_boxes(h, leading_dimensions, x, y) bind(c, name="rrb_multiply_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: x
+         type(c_ptr), value :: y
+         integer(c_int32_t) :: c_multiply_boxes
+      end function c_multiply_boxes
       function c_create(nx, ny, out) bind(c, name="rrb_create")
          import
          integer(c_int64_t), value :: nx

@@ -29,6 +29,8 @@ struct Arguments {
 const HEADER: &str = "include/rrbsolver.h";
 /// Entry points of every family, as a macro.
 const ENTRIES: &str = "src/ffi/entries.rs";
+/// Structures of the interface.
+const TABLE: &str = "src/comm/vtable.rs";
 const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
 /// Files with generated tables, and the tables each of them must have.
 const PAGES: [(&str, &[Table]); 1] = [("docs/c-api.md", &Table::ALL)];
@@ -181,12 +183,13 @@ fn header(root: &Path) -> Result<String> {
         tab_width: 4,
         ..Config::default()
     };
-    config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems];
+    config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems, ItemType::Structs];
     let source = root.join("src/ffi/mod.rs");
     let entries = expanded(&read(&root.join(ENTRIES))?).context("entries of all families")?;
     let expansion = std::env::temp_dir().join(format!("rrbsolver-generate-{}.rs", std::process::id()));
     std::fs::write(&expansion, entries).with_context(|| format!("cannot write {}", expansion.display()))?;
-    let bindings = Builder::new().with_config(config).with_src(&source).with_src(&expansion).generate();
+    let bindings = Builder::new().with_config(config).with_src(&source).with_src(root.join(TABLE)).with_src(&expansion);
+    let bindings = bindings.generate();
     let _ = std::fs::remove_file(&expansion);
     let bindings = bindings.with_context(|| format!("cbindgen on {}", source.display()))?;
     let mut bytes = Vec::new();
@@ -320,10 +323,8 @@ const WHOLE_NUMBERS: [&str; 4] = ["sizes", "i0", "i1", "i2"];
 /// Name and Fortran declaration of an argument. A pointer to numbers or text may be left out, and C then gets NULL; a
 /// table of pointers is given by its address.
 fn argument(c: &str) -> Result<(&str, String)> {
-    let (c, rows) = match c.strip_suffix(")[3]") {
-        Some(rows) => (rows, true),
-        None => (c, false),
-    };
+    let rows = ["[2]", "[3]"].into_iter().find_map(|of| Some((c.strip_suffix(of)?.strip_suffix(')')?, of)));
+    let (c, rows) = rows.map_or((c, None), |(c, of)| (c, Some(of)));
     let (before, name) = split_name(c);
     let (constant, kind) = match before.strip_prefix("const ") {
         Some(kind) => (true, kind),
@@ -335,7 +336,9 @@ fn argument(c: &str) -> Result<(&str, String)> {
         (Some(number), 1) => {
             let one_whole = base.starts_with("int") && !WHOLE_NUMBERS.contains(&name);
             let one = !constant && (one_whole || ONE_DOUBLE.contains(&name));
-            let shape = if rows {
+            let shape = if rows == Some("[2]") {
+                "(2, *)"
+            } else if rows.is_some() {
                 "(3, *)"
             } else if one {
                 ""
@@ -346,7 +349,9 @@ fn argument(c: &str) -> Result<(&str, String)> {
         }
         (None, 0) if base.ends_with("_fn") => format!("type(c_funptr), value :: {name}"),
         (None, 2) if base.ends_with("_handle") => format!("type(c_ptr), intent(inout) :: {name}"),
-        (None, 1) if base == "void" || base.ends_with("_handle") => format!("type(c_ptr), value :: {name}"),
+        (None, 1) if base == "void" || base.ends_with("_handle") || base.ends_with("_comm") => {
+            format!("type(c_ptr), value :: {name}")
+        }
         (Some(_), 2) => format!("type(c_ptr), value :: {name}"),
         _ => bail!("no Fortran declaration is known for the argument '{c}'"),
     };

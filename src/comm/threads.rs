@@ -1,0 +1,247 @@
+//! Ranks that are threads of one process: messages through memory. What the tests run on, and ranks of one process.
+
+use super::vtable::{MAX, MIN, SUM, rrbsolver_comm, rrbsolver_message};
+use core::ffi::c_void;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Sender, receiver and tag.
+type Way = (i32, i32, i32);
+
+/// What is on its way.
+#[derive(Default)]
+struct Mail {
+    messages: HashMap<Way, VecDeque<Vec<u8>>>,
+    /// Of collective call number k, what ranks have given, and how many have taken it.
+    rounds: HashMap<u64, (Vec<Option<Vec<u8>>>, usize)>,
+}
+
+/// One rank. Its address must stay the same as long as its table is used.
+pub struct Rank {
+    mail: Arc<Mutex<Mail>>,
+    rank: i32,
+    size: i32,
+    /// Collective calls that it has started.
+    rounds: Mutex<u64>,
+}
+
+/// The ranks of a domain.
+#[must_use]
+pub fn ranks(size: usize) -> Vec<Box<Rank>> {
+    let mail = Arc::new(Mutex::new(Mail::default()));
+    let rank = |rank: usize| {
+        Box::new(Rank { mail: mail.clone(), rank: rank as i32, size: size as i32, rounds: Mutex::new(0) })
+    };
+    (0..size).map(rank).collect()
+}
+
+enum Plan {
+    Exchange { messages: Vec<rrbsolver_message>, waits: Vec<bool> },
+    Reduce { values: *mut f64, count: usize, operation: i32, round: u64 },
+    Gather { send: *const u8, receive: *mut u8, bytes: Vec<usize>, round: u64 },
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Rank {
+    /// The table of this rank.
+    #[must_use]
+    pub fn table(&self) -> rrbsolver_comm {
+        rrbsolver_comm {
+            struct_size: size_of::<rrbsolver_comm>() as i64,
+            context: std::ptr::from_ref(self).cast_mut().cast(),
+            rank: self.rank,
+            size: self.size,
+            flags: 0,
+            reserved: 0,
+            exchange: Some(exchange),
+            allreduce: Some(allreduce),
+            allgather: Some(allgather),
+            start: Some(start),
+            test: Some(test),
+            release: Some(release),
+        }
+    }
+
+    fn give(&self, values: Vec<u8>) -> u64 {
+        let mut round = lock(&self.rounds);
+        *round += 1;
+        let mut mail = lock(&self.mail);
+        let slots = mail.rounds.entry(*round).or_insert_with(|| (vec![None; self.size as usize], 0));
+        slots.0[self.rank as usize] = Some(values);
+        *round
+    }
+
+    /// What all have given in a round, once they all have.
+    fn take(&self, round: u64) -> Option<Vec<Vec<u8>>> {
+        let mut mail = lock(&self.mail);
+        let slots = mail.rounds.get_mut(&round)?;
+        let all: Vec<Vec<u8>> = slots.0.iter().cloned().collect::<Option<_>>()?;
+        slots.1 += 1;
+        if slots.1 == self.size as usize {
+            mail.rounds.remove(&round);
+        }
+        Some(all)
+    }
+}
+
+/// # Safety
+/// `context` must be that of a table of a [`Rank`] that is alive.
+unsafe fn rank_of<'a>(context: *mut c_void) -> &'a Rank {
+    // SAFETY: as the caller promised.
+    unsafe { &*context.cast_const().cast::<Rank>() }
+}
+
+/// # Safety
+/// `out` must point to a pointer.
+unsafe fn put(out: *mut *mut c_void, plan: Plan) -> i32 {
+    // SAFETY: as the caller promised.
+    unsafe { *out = Box::into_raw(Box::new(plan)).cast() };
+    0
+}
+
+unsafe extern "C" fn exchange(
+    _: *mut c_void,
+    count: i64,
+    messages: *const rrbsolver_message,
+    plan: *mut *mut c_void,
+) -> i32 {
+    // SAFETY: the caller gives that many messages.
+    let messages = unsafe { std::slice::from_raw_parts(messages, count as usize) }.to_vec();
+    // SAFETY: the caller gives a pointer.
+    unsafe { put(plan, Plan::Exchange { waits: vec![false; messages.len()], messages }) }
+}
+
+unsafe extern "C" fn allreduce(
+    _: *mut c_void,
+    count: i64,
+    values: *mut f64,
+    operation: i32,
+    plan: *mut *mut c_void,
+) -> i32 {
+    // SAFETY: the caller gives a pointer.
+    unsafe { put(plan, Plan::Reduce { values, count: count as usize, operation, round: 0 }) }
+}
+
+unsafe extern "C" fn allgather(
+    context: *mut c_void,
+    send: *const c_void,
+    receive: *mut c_void,
+    bytes: *const i64,
+    plan: *mut *mut c_void,
+) -> i32 {
+    // SAFETY: a table of a rank, and a number for every rank.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes, rank_of(context).size as usize) };
+    let bytes = bytes.iter().map(|&b| b as usize).collect();
+    // SAFETY: the caller gives a pointer.
+    unsafe { put(plan, Plan::Gather { send: send.cast(), receive: receive.cast(), bytes, round: 0 }) }
+}
+
+/// # Safety
+/// `from` must hold so many bytes.
+unsafe fn copied(from: *const u8, bytes: usize) -> Vec<u8> {
+    if bytes == 0 {
+        return Vec::new();
+    }
+    // SAFETY: as the caller promised.
+    unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec()
+}
+
+unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_void) -> i32 {
+    // SAFETY: a table of a rank and a plan made with it, which one thread uses.
+    let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
+    match plan {
+        Plan::Exchange { messages, waits } => {
+            let mut mail = lock(&rank.mail);
+            for (message, waits) in messages.iter().zip(waits) {
+                *waits = message.receive_bytes > 0;
+                if message.send_bytes > 0 {
+                    // SAFETY: the message has so many bytes.
+                    let values = unsafe { copied(message.send.cast(), message.send_bytes as usize) };
+                    let way = (rank.rank, message.peer, message.tag);
+                    mail.messages.entry(way).or_default().push_back(values);
+                }
+            }
+        }
+        Plan::Reduce { values, count, round, .. } => {
+            // SAFETY: so many doubles.
+            *round = rank.give(unsafe { copied(values.cast_const().cast(), *count * size_of::<f64>()) });
+        }
+        Plan::Gather { send, bytes, round, .. } => {
+            // SAFETY: so many bytes of this rank.
+            *round = rank.give(unsafe { copied(*send, bytes[rank.rank as usize]) });
+        }
+    }
+    0
+}
+
+/// The values of a rank, put to those of the ranks before.
+fn put_together(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
+    let of =
+        |values: &[u8]| -> Vec<f64> { values.as_chunks().0.iter().map(|&value| f64::from_ne_bytes(value)).collect() };
+    let mut together = of(&all[0]);
+    assert!(together.len() == count, "all ranks give as many values");
+    for values in &all[1..] {
+        for (value, other) in together.iter_mut().zip(of(values)) {
+            *value = match operation {
+                SUM => *value + other,
+                MAX => value.max(other),
+                MIN => value.min(other),
+                _ => f64::NAN,
+            };
+        }
+    }
+    together
+}
+
+unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i32) -> i32 {
+    // SAFETY: a table of a rank and a plan made with it, which one thread uses.
+    let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
+    let is_done = match plan {
+        Plan::Exchange { messages, waits } => {
+            let mut mail = lock(&rank.mail);
+            for (message, waits) in messages.iter().zip(waits.iter_mut()).filter(|(_, waits)| **waits) {
+                let way = (message.peer, rank.rank, message.tag);
+                let Some(values) = mail.messages.get_mut(&way).and_then(VecDeque::pop_front) else { continue };
+                if values.len() != message.receive_bytes as usize {
+                    return 1;
+                }
+                // SAFETY: the message has so many bytes to receive, as just seen.
+                unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), message.receive.cast(), values.len()) };
+                *waits = false;
+            }
+            !waits.iter().any(|&waits| waits)
+        }
+        Plan::Reduce { values, count, operation, round } => match rank.take(*round) {
+            None => false,
+            Some(all) if all.iter().any(|given| given.len() != *count * size_of::<f64>()) => return 1,
+            Some(all) => {
+                let together = put_together(&all, *count, *operation);
+                // SAFETY: so many doubles.
+                unsafe { std::ptr::copy_nonoverlapping(together.as_ptr(), *values, *count) };
+                true
+            }
+        },
+        Plan::Gather { receive, bytes, round, .. } => match rank.take(*round) {
+            None => false,
+            Some(all) if all.iter().zip(&*bytes).any(|(given, &bytes)| given.len() != bytes) => return 1,
+            Some(all) => {
+                let all = all.concat();
+                // SAFETY: room for the bytes of all ranks.
+                unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), *receive, all.len()) };
+                true
+            }
+        },
+    };
+    // SAFETY: the caller gives an int32_t.
+    unsafe { *done = i32::from(is_done) };
+    0
+}
+
+unsafe extern "C" fn release(_: *mut c_void, plan: *mut c_void) -> i32 {
+    // SAFETY: made by `put`, released once.
+    drop(unsafe { Box::from_raw(plan.cast::<Plan>()) });
+    0
+}

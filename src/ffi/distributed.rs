@@ -1,0 +1,326 @@
+//! `rrb_create_distributed` and the calls on boxes: one domain over many ranks.
+//!
+//! Every rank brings the values of its boxes and takes those of its solution; which rank has which box changes no bit.
+//! So far every rank solves the whole system, of which it gets the boxes of all others.
+
+use crate::backend::steps::solve::Arrays;
+use crate::comm::vtable::rrbsolver_comm;
+use crate::error::RRB_OK;
+use crate::error::{Error, Result};
+use crate::ffi::handle::{Handle, create, with, with_ok};
+use crate::ffi::ranks::{BoxArrays, Function, Ranks, arrays_of, check, given, leading_dimensions, taken};
+use crate::ffi::rrb::{NAMES, rrb_handle, threads};
+use crate::ffi::rrb_status;
+use crate::ffi::spaces::list_of;
+use crate::ffi::system::{Input, Output, SystemHandle};
+use crate::grid::boxes::GridBox;
+use crate::grid::cells::Cells;
+use crate::grid::stencil::{StencilView, View};
+use crate::options::{Backend, opt};
+use crate::report::Nobody;
+use crate::solver::rrb::{Rrb, machine};
+
+/// Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: nodes lower[k][0], ... lower[k][0]
+/// + size[k][0] - 1 in x, from 0, and so on. Boxes of all ranks are disjoint; points in no box are land, and no
+/// coupling leads there. With one box the arrays of `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` are
+/// those of the box, (size[0][1] - 1) * ld + size[0][0] values; with none they are not read, and may be NULL; for more
+/// there are `rrb_factorize_boxes`, ... `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
+/// call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
+/// log, leading_dimension, comm_timeout), and all get the same status; where one refuses a call, so do all. Indices in
+/// sentences are those of the whole grid. A monitor may be set on any ranks; one that stops, stops all. x and the
+/// history have the bits of `rrb_create` on one rank, for any boxes on any number of ranks with any number of threads.
+/// Every rank holds the whole matrix and solves the whole system, on the host: `backend=cuda` is refused. `comm` is
+/// copied; what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`,
+/// `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is
+/// not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the
+/// others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed. Cost: two
+/// exchanges of all boxes.
+///
+/// # Safety
+/// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
+/// or point to a table whose functions do what `rrbsolver_comm` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_create_distributed(
+    nx: i64,
+    ny: i64,
+    count: i64,
+    lower: *const [i64; 2],
+    size: *const [i64; 2],
+    comm: *const rrbsolver_comm,
+    out: *mut *mut rrb_handle,
+) -> rrb_status {
+    let make = || {
+        let mut h = rrb_handle::new(nx, ny)?;
+        let timeout = h.base().options.real(opt::COMM_TIMEOUT);
+        // SAFETY: as our caller promised.
+        let ranks = unsafe { Ranks::new(h.system.grid(), comm, (count, lower, size), timeout)? };
+        h.system.arrays = match ranks.own() {
+            [one] => Cells { nx: one.extents().nx, ny: one.extents().ny, nz: 1 },
+            _ => Cells { nx: 1, ny: 1, nz: 1 },
+        };
+        h.ranks = Some(ranks);
+        Ok(h)
+    };
+    // SAFETY: as our caller promised.
+    unsafe { create(out, make) }
+}
+
+/// `rrb_factorize` for the boxes of this rank: of each array a list with one for each box, in the order of
+/// `rrb_create_distributed`, whose rows lie leading_dimensions[k] values apart; NULL: as many as a row has. `northeast`
+/// and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls;
+/// `RRB_ERR_STATE` for a handle of `rrb_create`.
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+/// their boxes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_factorize_boxes(
+    h: *mut rrb_handle,
+    leading_dimensions: *const i64,
+    center: *const *const f64,
+    east: *const *const f64,
+    north: *const *const f64,
+    northeast: *const *const f64,
+    northwest: *const *const f64,
+) -> rrb_status {
+    let factorize = |h: &mut rrb_handle| {
+        let count = h.boxes()?.len();
+        h.system.base.begin_setup();
+        let lists = [center, east, north, northeast, northwest];
+        let corners = !(northeast.is_null() && northwest.is_null());
+        let read = || {
+            // SAFETY: as our caller promised.
+            let ld = unsafe { list_of("leading_dimensions", non_null(leading_dimensions), count)? };
+            let mut arrays = Vec::new();
+            for (name, list) in NAMES.into_iter().zip(lists).take(if corners { 5 } else { 3 }) {
+                // SAFETY: as our caller promised.
+                arrays.push(unsafe { arrays_of(name, list, count)? });
+            }
+            Ok((ld, arrays))
+        };
+        // SAFETY: as our caller promised.
+        unsafe { h.factorize_boxes(corners, read()) }
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, factorize) }
+}
+
+/// `rrb_solve` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+///
+/// # Safety
+/// As for `rrb_factorize_boxes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_solve_boxes(
+    h: *mut rrb_handle,
+    leading_dimensions: *const i64,
+    b: *const *const f64,
+    x: *const *mut f64,
+) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { call_boxes(h, Function::Solve, leading_dimensions, ("b", b), ("x", x)) }
+}
+
+/// `rrb_apply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+///
+/// # Safety
+/// As for `rrb_factorize_boxes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_apply_boxes(
+    h: *mut rrb_handle,
+    leading_dimensions: *const i64,
+    r: *const *const f64,
+    z: *const *mut f64,
+) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { call_boxes(h, Function::Apply, leading_dimensions, ("r", r), ("z", z)) }
+}
+
+/// `rrb_multiply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+///
+/// # Safety
+/// As for `rrb_factorize_boxes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_multiply_boxes(
+    h: *mut rrb_handle,
+    leading_dimensions: *const i64,
+    x: *const *const f64,
+    y: *const *mut f64,
+) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { call_boxes(h, Function::Multiply, leading_dimensions, ("x", x), ("y", y)) }
+}
+
+fn non_null<T>(list: *const T) -> Option<*const T> {
+    (!list.is_null()).then_some(list)
+}
+
+/// # Safety
+/// As for `rrb_factorize_boxes`.
+unsafe fn call_boxes(
+    h: *mut rrb_handle,
+    function: Function,
+    leading_dimensions: *const i64,
+    (input_name, input): (&'static str, *const *const f64),
+    (output_name, output): (&'static str, *const *mut f64),
+) -> rrb_status {
+    let call = |h: &mut rrb_handle| {
+        let count = h.boxes()?.len();
+        let read = || {
+            // SAFETY: as our caller promised.
+            unsafe {
+                let ld = list_of("leading_dimensions", non_null(leading_dimensions), count)?;
+                Ok((ld, arrays_of(input_name, input, count)?, arrays_of(output_name, output, count)?))
+            }
+        };
+        // SAFETY: as our caller promised.
+        unsafe { h.call(function, read()) }
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with(h, call) }
+}
+
+/// A plain call of a distributed handle, on the arrays of its one box, or of none.
+///
+/// # Safety
+/// `h` must be a live handle with ranks; the arrays must be NULL or hold the values of its box.
+pub unsafe fn call_box(h: *mut rrb_handle, function: Function, input: Input, output: Output) -> rrb_status {
+    let call = |h: &mut rrb_handle| {
+        let read = h.one_box().map(|(count, ld)| {
+            let [first, second] = [count; 2];
+            let input = BoxArrays { name: input.0, arrays: vec![input.1; first] };
+            (ld, input, BoxArrays { name: output.0, arrays: vec![output.1; second] })
+        });
+        // SAFETY: as our caller promised.
+        unsafe {
+            h.call(function, read.as_ref().map(|(ld, i, o)| (&ld[..], i.clone(), o.clone())).map_err(Clone::clone))
+        }
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with(h, call) }
+}
+
+/// Leading dimensions, and arrays of a call that reads and writes.
+type ReadAndWritten<'a> = Result<(&'a [i64], BoxArrays<*const f64>, BoxArrays<*mut f64>)>;
+
+impl rrb_handle {
+    /// The boxes of this rank.
+    fn boxes(&self) -> Result<&[GridBox]> {
+        let sentence = "a handle of rrb_create has no boxes: call the function without _boxes";
+        self.ranks.as_ref().map(Ranks::own).ok_or_else(|| Error::State(sentence.to_owned()))
+    }
+
+    /// One box, or none, and the leading dimension that the options say.
+    fn one_box(&self) -> Result<(usize, [i64; 1])> {
+        let count = self.boxes()?.len();
+        if count > 1 {
+            let sentence = format!("this rank has {count} boxes: call the function with _boxes at the end of its name");
+            return Err(Error::State(sentence));
+        }
+        Ok((count, [self.system.layout()?.ld as i64]))
+    }
+
+    /// # Safety
+    /// The arrays must be NULL or hold the values of the one box of this rank.
+    pub(super) unsafe fn factorize_box(&mut self, arrays: [*const f64; 5]) -> Result<()> {
+        let corners = !(arrays[3].is_null() && arrays[4].is_null());
+        let one = self.one_box();
+        let read = one.as_ref().map_err(Clone::clone).map(|(count, ld)| {
+            let named = NAMES.into_iter().zip(arrays).take(if corners { 5 } else { 3 });
+            let list = named.map(|(name, array)| BoxArrays { name, arrays: vec![array; *count] });
+            (&ld[..], list.collect::<Vec<_>>())
+        });
+        // SAFETY: as our caller promised.
+        unsafe { self.factorize_boxes(corners, read) }
+    }
+
+    /// # Safety
+    /// The arrays must be NULL or hold the values of their boxes.
+    unsafe fn factorize_boxes(
+        &mut self,
+        corners: bool,
+        read: Result<(&[i64], Vec<BoxArrays<*const f64>>)>,
+    ) -> Result<()> {
+        let Some(ranks) = &mut self.ranks else { return Err(Error::State(String::new())) };
+        let base = &self.system.base;
+        let checked = read.and_then(|(ld, arrays)| {
+            let ld = leading_dimensions(ranks.own(), ld)?;
+            check(ranks.own(), &ld, &arrays, None)?;
+            if base.options.choice::<Backend>(opt::BACKEND) == Backend::Cuda {
+                let sentence = "a domain of several ranks is solved on the host: backend=cuda is not offered";
+                return Err(Error::Unsupported(sentence.to_owned()));
+            }
+            ranks.prepare(arrays.len())?;
+            // SAFETY: as our caller promised; checked just now.
+            let values = arrays.iter().map(|array| unsafe { given(ranks.own(), &ld, &array.arrays) });
+            values.collect::<Result<Vec<_>>>()
+        });
+        let refused = checked.as_ref().err().cloned();
+        ranks.open(Function::Factorize, &base.options, corners, false, refused)?;
+        let values = checked?;
+        ranks.spread_matrix(&values)?;
+        let grid = self.system.grid();
+        let machine = machine(&base.options, grid, threads(&self.system), 0);
+        // The rows are lent for the call.
+        let rows = ranks.take_matrix();
+        let view = |k: usize| View::new(NAMES[k], &rows[k], grid, grid.nx);
+        let corners = corners.then(|| (view(3), view(4)));
+        let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
+        let result = self.factorize_view(&a, machine);
+        let Some(ranks) = &mut self.ranks else { return result };
+        ranks.give_matrix(rows);
+        let result = ranks.close(result);
+        if result.is_err() {
+            self.system.base.begin_setup();
+        }
+        result
+    }
+
+    /// # Safety
+    /// The arrays must be NULL or hold the values of their boxes.
+    unsafe fn call(&mut self, function: Function, read: ReadAndWritten) -> Result<i32> {
+        let Some(ranks) = &mut self.ranks else { return Err(Error::State(String::new())) };
+        let base = &self.system.base;
+        let checked = base.check_fresh().and(read).and_then(|(ld, input, output)| {
+            let own = ranks.own();
+            let ld = leading_dimensions(own, ld)?;
+            check(own, &ld, std::slice::from_ref(&input), Some(&output))?;
+            // SAFETY: as our caller promised; checked just now.
+            unsafe { Ok((input.name, given(own, &ld, &input.arrays)?, taken(own, &ld, &output.arrays)?)) }
+        });
+        let refused = checked.as_ref().err().cloned();
+        ranks.open(function, &base.options, false, base.has_monitor(), refused)?;
+        let (input_name, given, mut taken) = checked?;
+        ranks.spread_vectors(&given, &taken, function == Function::Solve)?;
+        let grid = self.system.grid();
+        let mut vectors = ranks.take_vectors();
+        let (first, second) = vectors.split_at_mut(1);
+        let arrays = Arrays {
+            input_name,
+            input: &first[0],
+            ld: grid.nx,
+            plane: grid.nodes(),
+            output: &mut second[0],
+            device_input: 0,
+            device_output: 0,
+            len: grid.nodes(),
+        };
+        let result = match function {
+            Function::Solve => self.system.solve_by(
+                |core, options, watch| {
+                    let mut agreed = ranks.agreed(watch);
+                    let outcome = core.solve(arrays, options, &mut agreed);
+                    agreed.failed.map_or(outcome, Err)
+                },
+                Self::in_use,
+            ),
+            _ => {
+                let call = if function == Function::Apply { Rrb::apply } else { Rrb::multiply };
+                self.system.base.run(|core, options, _| call(core, arrays, options, &mut Nobody)).map(|()| RRB_OK)
+            }
+        };
+        ranks.give_vectors(vectors);
+        let result = ranks.close(result)?;
+        ranks.collect(&mut taken)?;
+        Ok(result)
+    }
+}

@@ -1,0 +1,469 @@
+//! What a handle has beside others where its domain lies on several ranks: the boxes of all, and the rules of a
+//! collective call. Each begins with one exchange in which all ranks say what they call, with which options, and
+//! whether they refuse it: so all do the same, or all answer the same status.
+
+use crate::comm::vtable::rrbsolver_comm;
+use crate::comm::{Comm, Gather, Largest};
+use crate::error::{Error, Result, collected, extend, push, zeroed};
+use crate::ffi::spaces::{Extent, check_apart, check_array, check_on_host, list_of};
+use crate::ffi::watch::Watch;
+use crate::grid::boxes::{GridBox, first_overlap};
+use crate::grid::levels::Grid;
+use crate::options::{Options, opt};
+use crate::report::Observer;
+use crate::runtime::heap::Counted;
+use crate::solver::boxes::{Boxes, Given, Slabs, Spread, Taken, rows_of};
+
+/// For errors.
+const BOXES: &str = "boxes of ranks";
+
+/// The collective calls; their numbers are told to the other ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    Factorize = 1,
+    Solve = 2,
+    Apply = 3,
+    Multiply = 4,
+}
+
+impl Function {
+    /// As users write it, without `_boxes`.
+    fn name(number: f64) -> &'static str {
+        match number as i32 {
+            1 => "rrb_factorize",
+            2 => "rrb_solve",
+            3 => "rrb_apply",
+            _ => "rrb_multiply",
+        }
+    }
+}
+
+/// Options that ranks may have of their own: they change no number.
+const OWN: [i32; 7] =
+    [opt::THREADS, opt::VERBOSITY, opt::MEMORY, opt::DEVICE, opt::LEADING_DIMENSION, opt::COMM_TIMEOUT, opt::LOG];
+
+/// Values of the exchange that begins a call. What must be the same everywhere is told with its negative, too: the
+/// largest of both tells whether it is.
+const SAME: usize = 5;
+const OPENING: usize = 2 * SAME + 2;
+
+/// The caller's arrays for the boxes of this rank.
+#[derive(Clone)]
+pub struct BoxArrays<T> {
+    pub name: &'static str,
+    /// One a box.
+    pub arrays: Vec<T>,
+}
+
+/// A part of a handle.
+pub struct Ranks {
+    comm: Counted<Comm>,
+    boxes: Counted<Boxes>,
+    opening: Largest,
+    /// Status of a rank at the end of a call, or the rank that refuses one.
+    closing: Largest,
+    stop: Largest,
+    calls: u64,
+    spread: Option<Spread>,
+    /// Rows of the matrix, of the input and of the output.
+    matrix: Vec<Vec<f64>>,
+    vectors: Vec<Vec<f64>>,
+    /// Somewhere a monitor is set.
+    monitored: bool,
+    /// Messages and bytes before the last call.
+    before: [u64; 2],
+}
+
+/// Plans of a [`Spread`].
+const MATRIX: usize = 0;
+const BOTH: usize = 1;
+const INPUT: usize = 2;
+
+impl Ranks {
+    /// `lower` and `size`: of the boxes of this rank, from 0. Collective.
+    ///
+    /// # Safety
+    /// The table must do what it says; the lists must be NULL or hold `count` pairs.
+    pub unsafe fn new(
+        grid: Grid,
+        table: *const rrbsolver_comm,
+        (count, lower, size): (i64, *const [i64; 2], *const [i64; 2]),
+        timeout: f64,
+    ) -> Result<Self> {
+        // SAFETY: as our caller promised.
+        let table = unsafe { table.as_ref() }.ok_or(Error::Null("comm".into()))?;
+        let comm = Comm::new(table)?;
+        comm.set_timeout(timeout);
+        let read = || -> Result<Vec<f64>> {
+            if count < 0 {
+                return Err(Error::range("count", count, "be at least 0"));
+            }
+            let count = count as usize;
+            // SAFETY: as our caller promised.
+            let lists = unsafe {
+                let list = |list: *const [i64; 2]| (count > 0).then_some(list);
+                [list_of("lower", list(lower), count)?, list_of("size", list(size), count)?]
+            };
+            let mut words = Vec::new();
+            for (number, (&lower, &size)) in lists[0].iter().zip(lists[1]).enumerate() {
+                let GridBox { lower, upper } = GridBox::new(grid, lower, size, number)?;
+                extend(&mut words, [lower, upper].concat().into_iter().map(|v| v as f64), BOXES)?;
+            }
+            Ok(words)
+        };
+        let own = read();
+        // What all ranks say of it: extents that must be the same, boxes, or a refusal.
+        let words = own.as_ref().map_or(0, Vec::len);
+        let said = [grid.nx as f64, grid.ny as f64, words as f64, own.as_ref().err().map_or(0, Error::status).into()];
+        let mut first = Gather::new(&comm, &collected((0..comm.size()).map(|_| said.len()), BOXES)?)?;
+        let said = first.run(|to| to.copy_from_slice(&said))?;
+        let of = |k: usize| said.iter().skip(k).step_by(4).copied();
+        if let Some(rank) = of(3).position(|status| status != 0.0) {
+            let status = said[4 * rank + 3] as i32;
+            return Err(match own {
+                Err(error) if error.status() == status => error,
+                _ => Error::Elsewhere { rank, status },
+            });
+        }
+        if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
+            return Err(Error::Argument(format!(
+                "all ranks must give the same nx and ny: rank 0 gave {} x {}, rank {rank} {} x {}",
+                said[0],
+                said[1],
+                said[4 * rank],
+                said[4 * rank + 1]
+            )));
+        }
+        let lengths = collected(of(2).map(|words| words as usize), BOXES)?;
+        let own = own?;
+        let mut second = Gather::new(&comm, &lengths)?;
+        let words = second.run(|to| to.copy_from_slice(&own))?;
+        let node = |words: &[f64]| [words[0] as usize, words[1] as usize];
+        let a_box = |words: &[f64]| GridBox { lower: node(words), upper: node(&words[2..]) };
+        let all = collected(words.chunks_exact(4).map(a_box), BOXES)?;
+        check_boxes(&all, &lengths)?;
+        let counts = collected(lengths.iter().map(|words| words / 4), BOXES)?;
+        Ok(Self {
+            opening: Largest::new(&comm, OPENING)?,
+            closing: Largest::new(&comm, 2)?,
+            stop: Largest::new(&comm, 1)?,
+            boxes: Counted::new(Boxes::new(grid, all, &counts)?, BOXES)?,
+            comm,
+            calls: 0,
+            spread: None,
+            matrix: Vec::new(),
+            vectors: Vec::new(),
+            monitored: false,
+            before: [0; 2],
+        })
+    }
+
+    /// The boxes of this rank.
+    pub fn own(&self) -> &[GridBox] {
+        self.boxes.of(self.comm.rank())
+    }
+
+    /// Messages and bytes that this rank has sent in the last call.
+    pub fn sent(&self) -> [u64; 2] {
+        let sent = self.comm.sent();
+        [0, 1].map(|k| sent[k] - self.before[k])
+    }
+
+    pub fn bytes(&self) -> usize {
+        let rows = self.matrix.iter().chain(&self.vectors).map(|rows| 8 * rows.capacity()).sum::<usize>();
+        rows + self.spread.as_ref().map_or(0, Spread::bytes)
+    }
+
+    /// A collective call begins. `refused`: what this rank has against it.
+    pub fn open(
+        &mut self,
+        function: Function,
+        options: &Options,
+        corners: bool,
+        monitored: bool,
+        refused: Option<Error>,
+    ) -> Result<()> {
+        self.comm.check()?;
+        self.comm.set_timeout(options.real(opt::COMM_TIMEOUT));
+        self.before = self.comm.sent();
+        self.calls += 1;
+        let hash = options.fingerprint(&OWN);
+        let same: [f64; SAME] = [
+            self.calls as f64,
+            f64::from(function as i32),
+            (hash >> 32) as f64,
+            (hash & u64::from(u32::MAX)) as f64,
+            f64::from(u8::from(corners)),
+        ];
+        let mut said = [0.0; OPENING];
+        for (k, value) in same.into_iter().enumerate() {
+            (said[2 * k], said[2 * k + 1]) = (value, -value);
+        }
+        said[2 * SAME] = f64::from(u8::from(monitored));
+        said[2 * SAME + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
+        let said: [f64; OPENING] = self.opening.run(&said)?.try_into().expect("as many as were given");
+        self.monitored = said[2 * SAME] > 0.0;
+        let range = |k: usize| (-said[2 * k + 1], said[2 * k]);
+        let differs = |k: usize| range(k).0 != range(k).1;
+        if differs(0) || differs(1) {
+            let (first, last) = range(1);
+            let [first, last] = [first, last].map(Function::name);
+            return Err(Error::State(format!(
+                "all ranks must make the same calls in the same order: one is at {first}, another one at {last}"
+            )));
+        }
+        if let Some(status) = Some(-said[2 * SAME + 1] as i32).filter(|&status| status != 0) {
+            return Err(self.whose(status, refused)?);
+        }
+        if differs(2) || differs(3) {
+            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension and \
+                            comm_timeout must be the same on all";
+            return Err(Error::Argument(sentence.to_owned()));
+        }
+        if differs(4) {
+            let sentence = "some ranks give northeast and northwest, and others do not";
+            return Err(Error::Argument(sentence.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What to say of a refusal, which all ranks know of: that of the first rank with this status.
+    fn whose(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
+        let mine = own.filter(|error| error.status() == status);
+        let candidate = if mine.is_some() { -(self.comm.rank() as f64) } else { f64::NEG_INFINITY };
+        let rank = -self.closing.run(&[candidate, 0.0])?[0] as usize;
+        Ok(mine.unwrap_or(Error::Elsewhere { rank, status }))
+    }
+
+    /// It ends, with this result here: with that everywhere, or with an error.
+    pub fn close<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Communication(_)) = result {
+            return result;
+        }
+        let status = result.as_ref().err().map_or(0, Error::status);
+        let worst = -self.closing.run(&[-f64::from(status), 0.0])?[0] as i32;
+        if worst == 0 {
+            return result;
+        }
+        Err(self.whose(worst, result.err())?)
+    }
+
+    /// Takes memory for so many arrays of a matrix, and makes plans.
+    pub fn prepare(&mut self, arrays: usize) -> Result<()> {
+        if self.matrix.len() == arrays {
+            return Ok(());
+        }
+        (self.spread, self.matrix, self.vectors) = (None, Vec::new(), Vec::new());
+        let slabs = Counted::new(Slabs::whole(self.boxes.grid, self.comm.size())?, BOXES)?;
+        let spread = Spread::new(&self.comm, &self.boxes, &slabs, &[arrays, 2, 1])?;
+        self.vectors = rows_of(&spread, 2)?;
+        self.matrix = rows_of(&spread, arrays)?;
+        self.spread = Some(spread);
+        Ok(())
+    }
+
+    /// Rows of the matrix of all boxes: `given` has center, east, north and, with 9 points, both corners.
+    pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
+        let spread = self.spread.as_mut().ok_or_else(no_spread)?;
+        let mut rows: Vec<&mut [f64]> = self.matrix.iter_mut().map(Vec::as_mut_slice).collect();
+        spread.to_rows(MATRIX, given, &mut rows)?;
+        // Land has the smallest center there is: the largest and the smallest say what formats hold.
+        let own = given[0].iter().zip(self.boxes.of(self.comm.rank()));
+        let centers = own.flat_map(|(given, b)| {
+            let Grid { nx, ny } = b.extents();
+            (0..ny).flat_map(move |j| &given.values[j * given.ld..][..nx])
+        });
+        let smallest = centers.copied().filter(|c| *c > 0.0 && c.is_finite()).fold(f64::INFINITY, f64::min);
+        let smallest = -self.closing.run(&[-smallest, 0.0])?[0];
+        spread.make_land(if smallest.is_finite() { smallest } else { 1.0 }, &mut rows)
+    }
+
+    /// Lends the rows that it brought, until they are given back.
+    pub fn take_matrix(&mut self) -> Vec<Vec<f64>> {
+        std::mem::take(&mut self.matrix)
+    }
+
+    pub fn give_matrix(&mut self, rows: Vec<Vec<f64>>) {
+        self.matrix = rows;
+    }
+
+    /// The input of all boxes, and with `guess` the output.
+    pub fn spread_vectors(&mut self, input: &[Given], output: &[Taken], guess: bool) -> Result<()> {
+        let spread = self.spread.as_mut().ok_or_else(no_spread)?;
+        let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
+        if guess {
+            let output = output.iter().map(|taken| Given { values: taken.values, ld: taken.ld });
+            push(&mut given, collected(output, BOXES)?, BOXES)?;
+        }
+        let plan = if guess { BOTH } else { INPUT };
+        let count = given.len();
+        let mut rows: Vec<&mut [f64]> = self.vectors[..count].iter_mut().map(Vec::as_mut_slice).collect();
+        spread.to_rows(plan, &given, &mut rows)
+    }
+
+    /// Lends input and output rows, until they are given back.
+    pub fn take_vectors(&mut self) -> Vec<Vec<f64>> {
+        std::mem::take(&mut self.vectors)
+    }
+
+    pub fn give_vectors(&mut self, rows: Vec<Vec<f64>>) {
+        self.vectors = rows;
+    }
+
+    /// The output to all boxes.
+    pub fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
+        self.spread.as_mut().ok_or_else(no_spread)?.to_boxes(&self.vectors[1], output)
+    }
+
+    /// An observer whose answers all ranks agree on.
+    pub fn agreed<'a, 'w>(&'a mut self, watch: &'a mut Watch<'w>) -> Agreed<'a, 'w> {
+        Agreed { watch, stop: self.monitored.then_some(&mut self.stop), failed: None }
+    }
+}
+
+fn no_spread() -> Error {
+    Error::Internal("rows of a domain that was not factorized".to_owned())
+}
+
+/// `words`: four a box, of every rank.
+fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
+    if all.is_empty() {
+        return Err(Error::Argument("no rank has a box: there is nothing to solve".to_owned()));
+    }
+    let Some((first, second)) = first_overlap(all)? else { return Ok(()) };
+    let told = |number: usize| {
+        let mut left = 4 * number;
+        let mut rank = 0;
+        while left >= words[rank] {
+            left -= words[rank];
+            rank += 1;
+        }
+        format!("box {} of rank {rank}", left / 4)
+    };
+    Err(Error::Argument(format!("{} and {} must not overlap", told(first), told(second))))
+}
+
+/// An observer that stops where any rank's does.
+pub struct Agreed<'a, 'w> {
+    watch: &'a mut Watch<'w>,
+    stop: Option<&'a mut Largest>,
+    pub failed: Option<Error>,
+}
+
+impl Observer for Agreed<'_, '_> {
+    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        let own = self.watch.iteration(iteration, relative_residual);
+        let Some(stop) = &mut self.stop else { return own };
+        match stop.run(&[f64::from(u8::from(own))]) {
+            Ok(all) => all[0] > 0.0,
+            Err(error) => {
+                self.failed = Some(error);
+                true
+            }
+        }
+    }
+
+    fn passed(&mut self, iteration: usize, relative_residual: f64) {
+        self.watch.passed(iteration, relative_residual);
+    }
+
+    fn changed(&mut self, iterations: usize, left: f64, expected: f64) {
+        self.watch.changed(iterations, left, expected);
+    }
+
+    fn coefficients(&mut self, alpha: f64, beta: f64) {
+        self.watch.coefficients(alpha, beta);
+    }
+
+    fn may_stop(&self) -> bool {
+        self.stop.is_some()
+    }
+}
+
+/// Where values of the boxes of a rank stand: (ny - 1) * ld + nx of each.
+pub fn leading_dimensions(boxes: &[GridBox], given: &[i64]) -> Result<Vec<usize>> {
+    let mut found = zeroed(0, BOXES)?;
+    for (k, b) in boxes.iter().enumerate() {
+        let Grid { nx, ny } = b.extents();
+        let ld = given.get(k).copied().unwrap_or(nx as i64);
+        if ld < nx as i64 {
+            return Err(Error::Argument(format!("leading_dimensions[{k}] must be at least nx = {nx}, got {ld}")));
+        }
+        let len = (ny as i64 - 1).checked_mul(ld).and_then(|n| n.checked_add(nx as i64));
+        if len.is_none_or(|len| len > isize::MAX as i64 / size_of::<f64>() as i64) {
+            return Err(Error::Dimension(format!("(ny - 1) * leading_dimensions[{k}] + nx overflows")));
+        }
+        push(&mut found, ld as usize, BOXES)?;
+    }
+    Ok(found)
+}
+
+/// Values of a box.
+fn len(b: &GridBox, ld: usize) -> usize {
+    let Grid { nx, ny } = b.extents();
+    (ny - 1) * ld + nx
+}
+
+/// Checks arrays of boxes: on the host, aligned, and what is written apart from all others.
+pub fn check(
+    boxes: &[GridBox],
+    ld: &[usize],
+    read: &[BoxArrays<*const f64>],
+    written: Option<&BoxArrays<*mut f64>>,
+) -> Result<()> {
+    let mut extents = Vec::new();
+    let all = read.iter().map(|one| (one.name, &one.arrays[..], false));
+    for (name, arrays, _) in all {
+        for ((&array, b), &ld) in arrays.iter().zip(boxes).zip(ld) {
+            check_on_host(name, array as usize)?;
+            push(&mut extents, Extent::new(name, array, len(b, ld), false)?, BOXES)?;
+        }
+    }
+    if let Some(one) = written {
+        for ((&array, b), &ld) in one.arrays.iter().zip(boxes).zip(ld) {
+            check_on_host(one.name, array as usize)?;
+            push(&mut extents, Extent::new(one.name, array.cast_const(), len(b, ld), true)?, BOXES)?;
+        }
+        check_apart(&mut extents)?;
+    }
+    Ok(())
+}
+
+/// Arrays that are read, after [`check`].
+///
+/// # Safety
+/// They must hold the values of their boxes for as long as they are used.
+pub unsafe fn given<'a>(boxes: &[GridBox], ld: &[usize], arrays: &[*const f64]) -> Result<Vec<Given<'a>>> {
+    let of = |((&array, b), &ld): ((&*const f64, &GridBox), &usize)| Given {
+        // SAFETY: not NULL and aligned, as was checked; of that many values, as our caller promised.
+        values: unsafe { std::slice::from_raw_parts(array, len(b, ld)) },
+        ld,
+    };
+    collected(arrays.iter().zip(boxes).zip(ld).map(of), BOXES)
+}
+
+/// Arrays that are written, after [`check`].
+///
+/// # Safety
+/// As for `given`, and nobody else may use them.
+pub unsafe fn taken<'a>(boxes: &[GridBox], ld: &[usize], arrays: &[*mut f64]) -> Result<Vec<Taken<'a>>> {
+    let of = |((&array, b), &ld): ((&*mut f64, &GridBox), &usize)| Taken {
+        // SAFETY: not NULL, aligned and apart from all others, as was checked; of that many values.
+        values: unsafe { std::slice::from_raw_parts_mut(array, len(b, ld)) },
+        ld,
+    };
+    collected(arrays.iter().zip(boxes).zip(ld).map(of), BOXES)
+}
+
+/// The arrays of a list with one for each of `count` boxes.
+///
+/// # Safety
+/// The list must be NULL or hold that many pointers.
+pub unsafe fn arrays_of<T: Copy>(name: &'static str, list: *const T, count: usize) -> Result<BoxArrays<T>> {
+    if count > 0 {
+        check_array(name, list)?;
+    }
+    // SAFETY: as our caller promised; not NULL where it has any.
+    let arrays = unsafe { list_of(name, (count > 0).then_some(list), count)? };
+    Ok(BoxArrays { name, arrays: collected(arrays.iter().copied(), BOXES)? })
+}

@@ -1,0 +1,305 @@
+//! One domain over many ranks: the bits of one, refusals, and ranks that are missing.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod ranks;
+
+use common::problems::{Stencil, neumann_var, poisson, random_m_matrix, random_rhs};
+use common::{Solver, bits, key, status};
+use ranks::{Box4, Ranked, bricks, on_ranks, paste};
+use std::time::{Duration, Instant};
+
+/// Solution and history of all ranks: the same everywhere.
+fn distributed(a: &Stencil, b: &[f64], options: &str, boxes: &[Vec<Box4>]) -> (Vec<f64>, Vec<u64>, i32) {
+    let of_ranks = on_ranks(boxes.len(), |rank, comm| {
+        let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
+        ranked.solver.options(&format!("{options} threads={}", 1 + rank % 3)).unwrap();
+        ranked.factorize(a).unwrap();
+        let (result, x) = ranked.solve(b, &vec![0.0; b.len()]).unwrap();
+        (x, bits(&ranked.solver.history()), result)
+    });
+    let mut x = vec![0.0; b.len()];
+    let (_, history, result) = &of_ranks[0];
+    for (rank, (parts, other, other_result)) in of_ranks.iter().enumerate() {
+        assert!(history == other && result == other_result, "rank {rank}");
+        for (b, part) in boxes[rank].iter().zip(parts) {
+            paste(&mut x, a.nx, *b, part);
+        }
+    }
+    (x, history.clone(), *result)
+}
+
+/// Boxes of 1 to 9 ranks: rows, columns, bricks, with ranks that have none, and several boxes a rank.
+fn decompositions(nx: usize, ny: usize) -> Vec<(String, Vec<Vec<Box4>>)> {
+    let mut all = Vec::new();
+    for (px, py) in [(1, 1), (1, 2), (2, 1), (3, 1), (2, 2), (1, 4), (3, 3)] {
+        all.push((format!("{px} x {py}"), bricks(nx, ny, px, py)));
+    }
+    let mut with_none = bricks(nx, ny, 1, 2);
+    with_none.insert(1, vec![]);
+    all.push(("an empty rank".to_owned(), with_none));
+    let mut dealt = vec![vec![], vec![], vec![]];
+    for (k, b) in bricks(nx, ny, 4, 3).concat().into_iter().enumerate() {
+        dealt[k % 3].push(b);
+    }
+    all.push(("several boxes".to_owned(), dealt));
+    all
+}
+
+/// The same bits as `rrb_create` gives, of x and of the history.
+fn check_bits(name: &str, a: &Stencil, b: &[f64], options: &str) {
+    let solver = Solver::of(a, options);
+    let (x, result) = solver.solve_from_zero(b);
+    let history = bits(&solver.history());
+    for (boxes_name, boxes) in decompositions(a.nx, a.ny) {
+        let (found, told, status) = distributed(a, b, options, &boxes);
+        assert_eq!(status, result, "{name}, {options}, {boxes_name}");
+        assert!(told == history, "{name}, {options}, {boxes_name}: history");
+        assert!(bits(&found) == bits(&x), "{name}, {options}, {boxes_name}: x");
+    }
+}
+
+#[test]
+fn same_bits_for_any_boxes_of_any_ranks() {
+    for (nx, ny) in [(301, 203), (37, 53), (1, 200), (130, 1), (64, 64)] {
+        let a = random_m_matrix(nx, ny, false, 5);
+        let b = random_rhs(a.len(), 7);
+        check_bits(&format!("{nx} x {ny}"), &a, &b, "");
+    }
+}
+
+#[test]
+fn same_bits_in_all_cycles_and_formats() {
+    let a = random_m_matrix(211, 150, false, 3);
+    let b = random_rhs(a.len(), 9);
+    for cycle in ["v", "amli", "k", "aggregation"] {
+        for precision in ["f64", "f32", "bf16", "mixed"] {
+            if cycle != "aggregation" || ["f64", "f32"].contains(&precision) {
+                check_bits("formats", &a, &b, &format!("cycle={cycle} precision={precision}"));
+            }
+        }
+    }
+    let nine = random_m_matrix(150, 111, true, 3);
+    check_bits("nine points", &nine, &random_rhs(nine.len(), 2), "");
+    let closed = neumann_var(150, 111);
+    let b = closed.multiply(&random_rhs(closed.len(), 5));
+    for options in ["precision=f64", "", "fusion=off", "cycle=amli"] {
+        check_bits("closed", &closed, &b, options);
+    }
+}
+
+/// Points in no box are land: as nodes without couplings, whose center has no say in the choice of formats.
+#[test]
+fn points_in_no_box_are_land() {
+    let (nx, ny) = (90, 70);
+    let mut a = random_m_matrix(nx, ny, false, 4);
+    let dry = |i: usize, j: usize| i >= 30 && j < 35;
+    for j in 0..ny {
+        for i in (0..nx).filter(|&i| dry(i, j)) {
+            a.decouple(i, j, 1.0);
+        }
+    }
+    let smallest = (0..a.len()).filter(|p| !dry(p % nx, p / nx)).map(|p| a.center[p]).fold(f64::INFINITY, f64::min);
+    let mut whole = a.clone();
+    let mut b = random_rhs(a.len(), 8);
+    for p in (0..a.len()).filter(|p| dry(p % nx, p / nx)) {
+        (whole.center[p], a.center[p], b[p]) = (smallest, f64::NAN, 0.0);
+    }
+    let solver = Solver::of(&whole, "");
+    let (x, _) = solver.solve_from_zero(&b);
+    for boxes in [
+        vec![vec![[0, 0, 30, 35]], vec![[0, 35, 90, 35]]],
+        vec![vec![[0, 35, 90, 35], [0, 0, 30, 10]], vec![], vec![[0, 10, 30, 25]]],
+    ] {
+        let (found, history, _) = distributed(&a, &b, "", &boxes);
+        assert!(history == bits(&solver.history()) && bits(&found) == bits(&x));
+    }
+    // A coupling into it is refused, everywhere and by its place.
+    let (mut wrong, boxes) = (a.clone(), [vec![[0, 0, 30, 35]], vec![[0, 35, 90, 35]]]);
+    wrong.east[17 * nx + 29] = -1.0;
+    let refusals = on_ranks(2, |rank, comm| {
+        Ranked::try_new(nx as i64, ny as i64, &boxes[rank], comm).unwrap().factorize(&wrong).unwrap_err()
+    });
+    for refusal in refusals {
+        refusal.expect(status::ARGUMENT, &["east is -1e0 at (29, 17)", "in no box"]);
+    }
+}
+
+/// M and A of many ranks are those of one.
+#[test]
+fn apply_and_multiply_as_on_one() {
+    let a = random_m_matrix(97, 65, false, 6);
+    let v = random_rhs(a.len(), 3);
+    let solver = Solver::of(&a, "");
+    let expected = [bits(&solver.apply(&v)), bits(&solver.multiply(&v))];
+    let boxes = bricks(97, 65, 2, 2);
+    let parts = on_ranks(4, |rank, comm| {
+        let ranked = Ranked::try_new(97, 65, &boxes[rank], comm).unwrap();
+        ranked.factorize(&a).unwrap();
+        [ranked.apply(&v).unwrap().1, ranked.multiply(&v).unwrap().1]
+    });
+    for (k, expected) in expected.iter().enumerate() {
+        let mut whole = vec![0.0; a.len()];
+        for (rank, part) in parts.iter().enumerate() {
+            paste(&mut whole, 97, boxes[rank][0], &part[k][0]);
+        }
+        assert!(bits(&whole) == *expected);
+    }
+}
+
+/// Whatever one rank does, all answer the same status, and go on together.
+#[test]
+fn refusals_are_everywhere() {
+    let (nx, ny) = (40, 30);
+    let (a, boxes) = (poisson(nx, ny), bricks(nx, ny, 1, 3));
+    let b = random_rhs(a.len(), 4);
+    let zero = vec![0.0; a.len()];
+    let mut not_finite = b.clone();
+    not_finite[25 * nx + 7] = f64::NAN;
+    let mut negative = a.clone();
+    negative.center[12 * nx + 3] = -1.0;
+    let statuses = on_ranks(3, |rank, comm| {
+        let mut seen = Vec::new();
+        let ranked = Ranked::try_new(40, 30, &boxes[rank], comm).unwrap();
+        let mut note = |result: Result<i32, common::Failure>| {
+            seen.push(
+                result.map_or_else(|failure| (failure.status, failure.sentence), |status| (status, String::new())),
+            );
+        };
+        // Before a factorization.
+        note(ranked.solve(&b, &zero).map(|(status, _)| status));
+        note(ranked.factorize(&negative));
+        note(ranked.factorize(&a));
+        note(ranked.solve(&not_finite, &zero).map(|(status, _)| status));
+        // Options of one rank.
+        ranked.solver.set_real(key::REL_TOL, if rank == 1 { 1e-3 } else { 1e-6 }).unwrap();
+        note(ranked.solve(&b, &zero).map(|(status, _)| status));
+        ranked.solver.set_real(key::REL_TOL, 1e-6).unwrap();
+        // Another function.
+        note(if rank == 2 { ranked.apply(&b).map(|done| done.0) } else { ranked.solve(&b, &zero).map(|done| done.0) });
+        // Something stale on one rank.
+        if rank == 1 {
+            ranked.solver.options("cycle=amli").unwrap();
+        }
+        note(ranked.solve(&b, &zero).map(|(status, _)| status));
+        ranked.solver.options("cycle=auto").unwrap();
+        note(ranked.factorize(&a));
+        note(ranked.solve(&b, &zero).map(|(status, _)| status));
+        seen
+    });
+    let of = |k: usize| statuses.iter().map(|seen| seen[k].clone()).collect::<Vec<_>>();
+    let expected = [
+        (status::STATE, "rrb_factorize must come"),
+        (status::MATRIX, "at (3, 12)"),
+        (status::OK, ""),
+        (status::NOT_FINITE, "b holds NaN at (7, 25)"),
+        (status::ARGUMENT, "options differ between ranks"),
+        (status::STATE, "one is at rrb_solve, another one at rrb_apply"),
+        (status::STATE, ""),
+        (status::OK, ""),
+        (status::OK, ""),
+    ];
+    for (k, (status, words)) in expected.into_iter().enumerate() {
+        for (rank, (found, sentence)) in of(k).into_iter().enumerate() {
+            assert!(found == status && sentence.contains(words), "call {k}, rank {rank}: {found}, {sentence}");
+        }
+    }
+    assert!(of(6)[0].1.contains("rank 1 refuses this call with status -5"), "{}", of(6)[0].1);
+    assert!(of(6)[1].1.contains("an option that acts at factorize has changed"));
+}
+
+#[test]
+fn boxes_that_cannot_be() {
+    let tried = |boxes: &[Vec<Box4>], extents: &[(i64, i64)]| {
+        on_ranks(boxes.len(), |rank, comm| {
+            let (nx, ny) = extents[rank % extents.len()];
+            Ranked::try_new(nx, ny, &boxes[rank], comm).err().expect("refused")
+        })
+    };
+    for failure in tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 5, 5], [4, 3, 2, 2]]], &[(10, 5)]) {
+        failure.expect(status::ARGUMENT, &["box 0 of rank 0 and box 1 of rank 1 must not overlap"]);
+    }
+    for failure in tried(&[vec![], vec![]], &[(10, 5)]) {
+        failure.expect(status::ARGUMENT, &["no rank has a box"]);
+    }
+    for failure in tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 5, 5]]], &[(10, 5), (10, 6)]) {
+        failure.expect(status::ARGUMENT, &["the same nx and ny", "rank 1 10 x 6"]);
+    }
+    let outside = tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 6, 5]]], &[(10, 5)]);
+    outside[0].expect(status::ARGUMENT, &["rank 1 refuses this call"]);
+    outside[1].expect(status::ARGUMENT, &["box 0", "lie in [0, 10)"]);
+}
+
+/// A rank that does not come is missed after `comm_timeout`; what is left then is to destroy the handle.
+#[test]
+fn a_missing_rank_is_missed_in_time() {
+    let (a, boxes) = (poisson(20, 20), bricks(20, 20, 1, 3));
+    let b = random_rhs(a.len(), 4);
+    let zero = vec![0.0; a.len()];
+    on_ranks(3, |rank, comm| {
+        let ranked = Ranked::try_new(20, 20, &boxes[rank], comm).unwrap();
+        ranked.solver.options("comm_timeout=0.3").unwrap();
+        ranked.factorize(&a).unwrap();
+        if rank == 1 {
+            return;
+        }
+        let start = Instant::now();
+        let failure = ranked.solve(&b, &zero).unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(20));
+        failure.expect(-60, &["has waited", "comm_timeout"]);
+        let again = Instant::now();
+        ranked.solve(&b, &zero).unwrap_err().expect(-60, &["lost the other ranks"]);
+        ranked.factorize(&a).unwrap_err().expect(-60, &["lost the other ranks"]);
+        assert!(again.elapsed() < Duration::from_millis(200));
+    });
+}
+
+/// A monitor of one rank stops all, in the same iteration.
+#[test]
+fn one_monitor_stops_all() {
+    unsafe extern "C-unwind" fn stop(_: *mut std::ffi::c_void, iteration: i64, _: f64) -> i32 {
+        i32::from(iteration == 3)
+    }
+    let (a, boxes) = (random_m_matrix(120, 90, false, 2), bricks(120, 90, 3, 1));
+    let b = random_rhs(a.len(), 4);
+    let ended = on_ranks(3, |rank, comm| {
+        let ranked = Ranked::try_new(120, 90, &boxes[rank], comm).unwrap();
+        ranked.solver.options("rel_tol=1e-12").unwrap();
+        if rank == 2 {
+            // SAFETY: a live handle and a function of the right signature.
+            unsafe { common::rrb_set_monitor(ranked.solver.handle, Some(stop), std::ptr::null_mut()) };
+        }
+        ranked.factorize(&a).unwrap();
+        (ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0, ranked.solver.iterations())
+    });
+    assert_eq!(ended, [(status::STOPPED, 3); 3]);
+}
+
+/// The plain functions take the arrays of the one box of a rank.
+#[test]
+fn plain_functions_for_one_box() {
+    let (nx, ny) = (40, 31);
+    let a = random_m_matrix(nx, ny, false, 2);
+    let b = random_rhs(a.len(), 4);
+    let expected = bits(&Solver::of(&a, "").solve_from_zero(&b).0);
+    let rows = [0..20, 20..20, 20..31];
+    let parts = on_ranks(3, |rank, comm| {
+        let rows = rows[rank].clone();
+        let boxes: &[Box4] = &[[0, rows.start, nx, rows.len()]];
+        let ranked = Ranked::try_new(nx as i64, ny as i64, if rows.is_empty() { &[] } else { boxes }, comm).unwrap();
+        let part = |array: &[f64]| array[rows.start * nx..rows.end * nx].to_vec();
+        ranked.solver.factorize_arrays(&part(&a.center), &part(&a.east), &part(&a.north), None).unwrap();
+        let mut x = vec![0.0; rows.len() * nx];
+        ranked.solver.solve(&part(&b), &mut x).unwrap();
+        let [messages, bytes] = [1110, 1111].map(|key| ranked.solver.int(key));
+        assert!(messages > 0 && bytes >= 0);
+        x
+    });
+    assert_eq!(bits(&parts.concat()), expected);
+    let two: &[Box4] = &[[0, 0, nx, 20], [0, 20, nx, 11]];
+    on_ranks(1, |_, comm| {
+        let ranked = Ranked::try_new(nx as i64, ny as i64, two, comm).unwrap();
+        let failure = ranked.solver.factorize_arrays(&a.center, &a.east, &a.north, None).unwrap_err();
+        failure.expect(status::STATE, &["2 boxes", "_boxes"]);
+    });
+}

@@ -1,0 +1,152 @@
+//! Ranks as threads, and what each of them calls.
+
+use crate::common::problems::Stencil;
+use crate::common::{Failure, Solver, outcome};
+use rrbsolver::ffi::{
+    rrb_apply_boxes, rrb_create_distributed, rrb_factorize_boxes, rrb_multiply_boxes, rrb_solve_boxes, rrbsolver_comm,
+};
+use rrbsolver::layers::threads;
+use std::ptr::{null, null_mut};
+
+/// [x, y, width, height] in the grid.
+pub type Box4 = [usize; 4];
+
+/// What rows of this many values hold beyond those of a box.
+const PADDING: usize = 3;
+
+/// The part of an array that is a box, with rows that are longer; what stands between them is not a number.
+fn cut(array: &[f64], nx: usize, [x, y, w, h]: Box4) -> Vec<f64> {
+    let mut cut = Vec::new();
+    for j in y..y + h {
+        cut.extend_from_slice(&array[j * nx + x..][..w]);
+        cut.extend([f64::NAN; PADDING]);
+    }
+    cut
+}
+
+/// The inverse: puts a box into an array.
+pub fn paste(array: &mut [f64], nx: usize, [x, y, w, h]: Box4, values: &[f64]) {
+    for j in 0..h {
+        array[(y + j) * nx + x..][..w].copy_from_slice(&values[j * (w + PADDING)..][..w]);
+    }
+}
+
+/// One rank with its boxes.
+pub struct Ranked {
+    pub solver: Solver,
+    nx: usize,
+    pub boxes: Vec<Box4>,
+}
+
+impl Ranked {
+    pub fn try_new(nx: i64, ny: i64, boxes: &[Box4], comm: &rrbsolver_comm) -> Result<Self, Failure> {
+        let lower: Vec<[i64; 2]> = boxes.iter().map(|b| [b[0] as i64, b[1] as i64]).collect();
+        let size: Vec<[i64; 2]> = boxes.iter().map(|b| [b[2] as i64, b[3] as i64]).collect();
+        let mut handle = null_mut();
+        let count = boxes.len() as i64;
+        // SAFETY: lists of that length, a table and a pointer that outlive the call.
+        outcome(unsafe {
+            rrb_create_distributed(nx, ny, count, lower.as_ptr(), size.as_ptr(), comm, &raw mut handle)
+        })?;
+        Ok(Self { solver: Solver { handle }, nx: nx as usize, boxes: boxes.to_vec() })
+    }
+
+    fn ld(&self) -> Vec<i64> {
+        self.boxes.iter().map(|b| (b[2] + PADDING) as i64).collect()
+    }
+
+    fn cut(&self, array: &[f64]) -> Vec<Vec<f64>> {
+        self.boxes.iter().map(|&b| cut(array, self.nx, b)).collect()
+    }
+
+    pub fn factorize(&self, a: &Stencil) -> Result<i32, Failure> {
+        let lists = [&a.center, &a.east, &a.north].map(|array| self.cut(array));
+        let corners = a.corners.as_ref().map(|(ne, nw)| [self.cut(ne), self.cut(nw)]);
+        let pointers = |list: &Vec<Vec<f64>>| list.iter().map(|array| array.as_ptr()).collect::<Vec<_>>();
+        let [center, east, north] = lists.each_ref().map(pointers);
+        let corners = corners.as_ref().map(|lists| lists.each_ref().map(pointers));
+        let of = |k: usize| corners.as_ref().map_or(null(), |lists| lists[k].as_ptr());
+        let handle = self.solver.handle;
+        // SAFETY: a live handle, lists and arrays of its boxes.
+        outcome(unsafe {
+            let [center, east, north] = [center.as_ptr(), east.as_ptr(), north.as_ptr()];
+            rrb_factorize_boxes(handle, self.ld().as_ptr(), center, east, north, of(0), of(1))
+        })
+    }
+
+    fn call(&self, what: Call, input: &[f64], output: &[f64]) -> Result<(i32, Vec<Vec<f64>>), Failure> {
+        let input = self.cut(input);
+        let mut output = self.cut(output);
+        let read: Vec<*const f64> = input.iter().map(|array| array.as_ptr()).collect();
+        let written: Vec<*mut f64> = output.iter_mut().map(|array| array.as_mut_ptr()).collect();
+        let function = match what {
+            Call::Solve => rrb_solve_boxes,
+            Call::Apply => rrb_apply_boxes,
+            Call::Multiply => rrb_multiply_boxes,
+        };
+        // SAFETY: a live handle, lists and arrays of its boxes.
+        let status =
+            outcome(unsafe { function(self.solver.handle, self.ld().as_ptr(), read.as_ptr(), written.as_ptr()) })?;
+        Ok((status, output))
+    }
+
+    /// The solution in each box, from a guess.
+    pub fn solve(&self, b: &[f64], guess: &[f64]) -> Result<(i32, Vec<Vec<f64>>), Failure> {
+        self.call(Call::Solve, b, guess)
+    }
+
+    pub fn apply(&self, r: &[f64]) -> Result<(i32, Vec<Vec<f64>>), Failure> {
+        self.call(Call::Apply, r, &vec![0.0; r.len()])
+    }
+
+    pub fn multiply(&self, x: &[f64]) -> Result<(i32, Vec<Vec<f64>>), Failure> {
+        self.call(Call::Multiply, x, &vec![0.0; x.len()])
+    }
+}
+
+enum Call {
+    Solve,
+    Apply,
+    Multiply,
+}
+
+/// What `work` gives on every rank.
+pub fn on_ranks<T: Send>(size: usize, work: impl Fn(usize, &rrbsolver_comm) -> T + Sync) -> Vec<T> {
+    let ranks = threads::ranks(size);
+    let tables: Vec<Sent> = ranks.iter().map(|rank| Sent(rank.table())).collect();
+    let work = &work;
+    std::thread::scope(|threads| {
+        let one = |(rank, table): (usize, Sent)| threads.spawn(move || work(rank, table.table()));
+        let started: Vec<_> = tables.into_iter().enumerate().map(one).collect();
+        started.into_iter().map(|thread| thread.join().expect("a rank")).collect()
+    })
+}
+
+/// A table on its way to the thread of its rank.
+struct Sent(rrbsolver_comm);
+
+impl Sent {
+    fn table(&self) -> &rrbsolver_comm {
+        &self.0
+    }
+}
+
+// SAFETY: its context is a rank, which locks what ranks share.
+unsafe impl Send for Sent {}
+
+/// Bounds of so many parts of 0..n.
+fn parts(n: usize, count: usize) -> Vec<(usize, usize)> {
+    (0..count).map(|k| (n * k / count, n * (k + 1) / count)).collect()
+}
+
+/// px x py boxes, one a rank; ranks whose box has no node have none.
+pub fn bricks(nx: usize, ny: usize, px: usize, py: usize) -> Vec<Vec<Box4>> {
+    let mut all = Vec::new();
+    for (y, top) in parts(ny, py) {
+        for (x, right) in parts(nx, px) {
+            let b = [x, y, right - x, top - y];
+            all.push(if b[2] * b[3] > 0 { vec![b] } else { vec![] });
+        }
+    }
+    all
+}
