@@ -89,6 +89,12 @@ impl Place {
         Site::Node(level, j, i).into()
     }
 
+    /// Level, column and row of a node.
+    #[must_use]
+    pub fn of_node(self) -> Option<(usize, usize, usize)> {
+        if let Site::Node(level, j, i) = self.site { Some((level, i, j)) } else { None }
+    }
+
     /// Cell (i, j, k) of a box.
     #[must_use]
     pub fn point(i: usize, j: usize, k: usize) -> Self {
@@ -302,12 +308,18 @@ pub enum Error {
     #[error("{0}")]
     Communication(String),
     /// Another rank refuses the call that all make.
-    #[error("rank {rank} refuses this call with status {status}: its own sentence says why")]
+    #[error("rank {rank}: {before}{}{after}", .place.map_or_else(String::new, |place| place.to_string()))]
     Elsewhere {
         /// The first one.
         rank: usize,
         /// Its status.
         status: i32,
+        /// Its sentence before the place.
+        before: String,
+        /// The place.
+        place: Option<Place>,
+        /// Its sentence after it.
+        after: String,
     },
     /// A defect of this library.
     #[error("{0}")]
@@ -336,6 +348,24 @@ impl Error {
         Self::at(RRB_ERR_NOT_FINITE, format!("{name} holds {value} {at} "), place, "; all inputs must be finite")
     }
 
+    /// That of another rank, which is to tell the rest.
+    #[must_use]
+    pub fn elsewhere(rank: usize, status: i32) -> Self {
+        Self::Elsewhere { rank, status, before: String::new(), place: None, after: String::new() }
+    }
+
+    /// The sentence: what stands before the place, that, and what comes after it.
+    #[must_use]
+    pub fn told(&self) -> (String, Option<Place>, String) {
+        match self {
+            Self::At { before, place, after, .. } => (before.clone(), Some(*place), after.clone()),
+            Self::Matrix { reason, place: Some(place), then } => {
+                (format!("{reason} at "), Some(*place), (*then).to_owned())
+            }
+            other => (other.to_string(), None, String::new()),
+        }
+    }
+
     /// Where in the matrix: the lowest level, and there the first node, is less.
     #[must_use]
     pub fn matrix_place(&self) -> Option<Place> {
@@ -347,7 +377,9 @@ impl Error {
         match self {
             Self::Null(name) | Self::Alignment(name, _) | Self::Range { name, .. } => name.base = base,
             Self::Overlap(first, second) => (first.base, second.base) = (base, base),
-            Self::At { place, .. } | Self::Matrix { place: Some(place), .. } => place.base = base,
+            Self::At { place, .. }
+            | Self::Matrix { place: Some(place), .. }
+            | Self::Elsewhere { place: Some(place), .. } => place.base = base,
             _ => {}
         }
     }

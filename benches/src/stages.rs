@@ -329,6 +329,7 @@ impl<'a> Clocked<'a> {
             device_input: 0,
             device_output: 0,
             len: problem.unknowns(),
+            first_row: 0,
         };
         let start = Instant::now();
         let outcome = rrb.solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {

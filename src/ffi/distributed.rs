@@ -9,7 +9,7 @@ use crate::error::RRB_OK;
 use crate::error::{Error, Result};
 use crate::ffi::handle::{Handle, create, with, with_ok};
 use crate::ffi::ranks::{BoxArrays, Function, Ranks, arrays_of, check, given, leading_dimensions, taken};
-use crate::ffi::rrb::{NAMES, rrb_handle, threads};
+use crate::ffi::rrb::{NAMES, make_backend, on_rank, rrb_handle, threads};
 use crate::ffi::rrb_status;
 use crate::ffi::spaces::list_of;
 use crate::ffi::system::{Input, Output, SystemHandle};
@@ -18,7 +18,8 @@ use crate::grid::cells::Cells;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Backend, opt};
 use crate::report::Nobody;
-use crate::solver::rrb::{Rrb, machine};
+use crate::solver::machine::Machine;
+use crate::solver::rrb::{Rrb, grids_to_share, machine};
 
 /// Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: nodes lower[k][0], ... lower[k][0]
 /// + size[k][0] - 1 in x, from 0, and so on. Boxes of all ranks are disjoint; points in no box are land, and no
@@ -242,6 +243,7 @@ impl rrb_handle {
     ) -> Result<()> {
         let Some(ranks) = &mut self.ranks else { return Err(Error::State(String::new())) };
         let base = &self.system.base;
+        let mut rows_are_new = false;
         let checked = read.and_then(|(ld, arrays)| {
             let ld = leading_dimensions(ranks.own(), ld)?;
             check(ranks.own(), &ld, &arrays, None)?;
@@ -249,23 +251,33 @@ impl rrb_handle {
                 let sentence = "a domain of several ranks is solved on the host: backend=cuda is not offered";
                 return Err(Error::Unsupported(sentence.to_owned()));
             }
-            ranks.prepare(arrays.len())?;
+            let is_plain = base.options.choice::<Backend>(opt::BACKEND) == Backend::Reference;
+            let grids = if is_plain { 0 } else { grids_to_share(&base.options, self.system.grid()) };
+            rows_are_new = ranks.prepare(arrays.len(), grids)?;
             // SAFETY: as our caller promised; checked just now.
             let values = arrays.iter().map(|array| unsafe { given(ranks.own(), &ld, &array.arrays) });
             values.collect::<Result<Vec<_>>>()
         });
         let refused = checked.as_ref().err().cloned();
-        ranks.open(Function::Factorize, &base.options, corners, false, refused)?;
+        let opened = ranks.open(Function::Factorize, &base.options, corners, false, refused);
+        if rows_are_new {
+            self.system.base.core = None;
+        }
+        opened?;
         let values = checked?;
         ranks.spread_matrix(&values)?;
         let grid = self.system.grid();
-        let machine = machine(&base.options, grid, threads(&self.system), 0);
+        let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
         // The rows are lent for the call.
-        let rows = ranks.take_matrix();
-        let view = |k: usize| View::new(NAMES[k], &rows[k], grid, grid.nx);
+        let (rows, first, domain) = (ranks.take_matrix(), ranks.first_row(), ranks.domain());
+        let view = |k: usize| View::of_rows(NAMES[k], &rows[k], grid, first);
         let corners = corners.then(|| (view(3), view(4)));
         let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
-        let result = self.factorize_view(&a, machine);
+        let make = |machine: Machine| match &domain {
+            Some(domain) if machine.backend == Backend::Cpu => Ok(on_rank(machine.threads, domain)?),
+            _ => make_backend(machine),
+        };
+        let result = self.factorize_view(&a, machine, &make);
         let Some(ranks) = &mut self.ranks else { return result };
         ranks.give_matrix(rows);
         let result = ranks.close(result);
@@ -303,6 +315,7 @@ impl rrb_handle {
             device_input: 0,
             device_output: 0,
             len: grid.nodes(),
+            first_row: ranks.first_row(),
         };
         let result = match function {
             Function::Solve => self.system.solve_by(

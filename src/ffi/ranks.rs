@@ -2,13 +2,15 @@
 //! collective call. Each begins with one exchange in which all ranks say what they call, with which options, and
 //! whether they refuse it: so all do the same, or all answer the same status.
 
+use crate::backend::cpu::rrb::Domain;
 use crate::comm::vtable::rrbsolver_comm;
 use crate::comm::{Comm, Gather, Largest};
-use crate::error::{Error, Result, collected, extend, push, zeroed};
+use crate::error::{Error, Place, Result, collected, extend, push, zeroed};
 use crate::ffi::spaces::{Extent, check_apart, check_array, check_on_host, list_of};
 use crate::ffi::watch::Watch;
 use crate::grid::boxes::{GridBox, first_overlap};
 use crate::grid::levels::Grid;
+use crate::grid::strips::Strips;
 use crate::options::{Options, opt};
 use crate::report::Observer;
 use crate::runtime::heap::Counted;
@@ -65,6 +67,8 @@ pub struct Ranks {
     stop: Largest,
     calls: u64,
     spread: Option<Spread>,
+    /// Where the first grids are shared; else every rank has the whole system.
+    domain: Option<Domain>,
     /// Rows of the matrix, of the input and of the output.
     matrix: Vec<Vec<f64>>,
     vectors: Vec<Vec<f64>>,
@@ -122,7 +126,7 @@ impl Ranks {
             let status = said[4 * rank + 3] as i32;
             return Err(match own {
                 Err(error) if error.status() == status => error,
-                _ => Error::Elsewhere { rank, status },
+                _ => Error::elsewhere(rank, status),
             });
         }
         if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
@@ -151,6 +155,7 @@ impl Ranks {
             comm,
             calls: 0,
             spread: None,
+            domain: None,
             matrix: Vec::new(),
             vectors: Vec::new(),
             monitored: false,
@@ -227,19 +232,27 @@ impl Ranks {
         Ok(())
     }
 
-    /// What to say of a refusal, which all ranks know of: that of the first rank with this status.
+    /// What to say of a refusal, which all ranks know of: what the first rank with this status says.
     fn whose(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
-        let mine = own.filter(|error| error.status() == status);
-        let candidate = if mine.is_some() { -(self.comm.rank() as f64) } else { f64::NEG_INFINITY };
-        let rank = -self.closing.run(&[candidate, 0.0])?[0] as usize;
-        Ok(mine.unwrap_or(Error::Elsewhere { rank, status }))
+        let mine = own.filter(|error| error.status() == status && !matches!(error, Error::Elsewhere { .. }));
+        let this = self.comm.rank();
+        let candidate = if mine.is_some() { -(this as f64) } else { f64::NEG_INFINITY };
+        let first = self.closing.run(&[candidate, 0.0])?[0];
+        // A refusal that nobody made is a defect: the first rank tells it.
+        let rank = if first.is_finite() { -first as usize } else { 0 };
+        let mut said = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| SAID), BOXES)?)?;
+        let all = said.run(|to| {
+            if let Some(error) = mine.as_ref().filter(|_| rank == this) {
+                put_sentence(error, to);
+            }
+        })?;
+        let told = sentence_of(&all[rank * SAID..][..SAID], rank, status);
+        Ok(mine.filter(|mine| rank == this || sentence(mine) == sentence(&told)).unwrap_or(told))
     }
 
     /// It ends, with this result here: with that everywhere, or with an error.
     pub fn close<T>(&mut self, result: Result<T>) -> Result<T> {
-        if let Err(Error::Communication(_)) = result {
-            return result;
-        }
+        self.comm.check()?;
         let status = result.as_ref().err().map_or(0, Error::status);
         let worst = -self.closing.run(&[-f64::from(status), 0.0])?[0] as i32;
         if worst == 0 {
@@ -248,18 +261,38 @@ impl Ranks {
         Err(self.whose(worst, result.err())?)
     }
 
-    /// Takes memory for so many arrays of a matrix, and makes plans.
-    pub fn prepare(&mut self, arrays: usize) -> Result<()> {
-        if self.matrix.len() == arrays {
-            return Ok(());
+    /// Takes memory for so many arrays of a matrix of which so many grids may be shared, and makes plans. Whether rows
+    /// of ranks are others than they were.
+    pub fn prepare(&mut self, arrays: usize, grids: usize) -> Result<bool> {
+        let (grid, size) = (self.boxes.grid, self.comm.size());
+        let strips = Strips::new(grid, size, grids)?;
+        let same = self.spread.is_some() && strips.as_ref() == self.domain.as_ref().map(|domain| &*domain.strips);
+        if same && self.matrix.len() == arrays {
+            return Ok(false);
         }
-        (self.spread, self.matrix, self.vectors) = (None, Vec::new(), Vec::new());
-        let slabs = Counted::new(Slabs::whole(self.boxes.grid, self.comm.size())?, BOXES)?;
-        let spread = Spread::new(&self.comm, &self.boxes, &slabs, &[arrays, 2, 1])?;
+        (self.spread, self.domain, self.matrix, self.vectors) = (None, None, Vec::new(), Vec::new());
+        let slabs = match &strips {
+            Some(strips) => Slabs::strips(strips, Domain::slab)?,
+            None => Slabs::whole(grid, size)?,
+        };
+        let spread = Spread::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
         self.vectors = rows_of(&spread, 2)?;
         self.matrix = rows_of(&spread, arrays)?;
+        if let Some(strips) = strips {
+            self.domain = Some(Domain::new(&self.comm, &Counted::new(strips, BOXES)?)?);
+        }
         self.spread = Some(spread);
-        Ok(())
+        Ok(true)
+    }
+
+    /// How the first grids are shared.
+    pub fn domain(&self) -> Option<Domain> {
+        self.domain.clone()
+    }
+
+    /// The first row that this rank has.
+    pub fn first_row(&self) -> usize {
+        self.spread.as_ref().map_or(0, |spread| spread.rows().start)
     }
 
     /// Rows of the matrix of all boxes: `given` has center, east, north and, with 9 points, both corners.
@@ -275,7 +308,8 @@ impl Ranks {
         });
         let smallest = centers.copied().filter(|c| *c > 0.0 && c.is_finite()).fold(f64::INFINITY, f64::min);
         let smallest = -self.closing.run(&[-smallest, 0.0])?[0];
-        spread.make_land(if smallest.is_finite() { smallest } else { 1.0 }, &mut rows)
+        let land = spread.make_land(if smallest.is_finite() { smallest } else { 1.0 }, &mut rows);
+        self.close(land)
     }
 
     /// Lends the rows that it brought, until they are given back.
@@ -319,6 +353,44 @@ impl Ranks {
     pub fn agreed<'a, 'w>(&'a mut self, watch: &'a mut Watch<'w>) -> Agreed<'a, 'w> {
         Agreed { watch, stop: self.monitored.then_some(&mut self.stop), failed: None }
     }
+}
+
+/// Words of a sentence for other ranks: has a place, level, column, row, bytes before and after it, and these.
+const SAID: usize = 6 + 128;
+
+/// Without the rank that says it.
+fn sentence(error: &Error) -> (String, Option<Place>, String) {
+    match error {
+        Error::Elsewhere { before, place, after, .. } => (before.clone(), *place, after.clone()),
+        own => own.told(),
+    }
+}
+
+fn put_sentence(error: &Error, to: &mut [f64]) {
+    let (mut before, place, mut after) = error.told();
+    let room = 8 * (SAID - 6) / 2;
+    for text in [&mut before, &mut after] {
+        let end = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
+    }
+    let (level, i, j) = place.and_then(Place::of_node).unwrap_or((0, 0, 0));
+    let there = f64::from(u8::from(place.is_some()));
+    let head = [there, level as f64, i as f64, j as f64, before.len() as f64, after.len() as f64];
+    to[..6].copy_from_slice(&head);
+    let bytes: Vec<u8> = before.bytes().chain(after.bytes()).collect();
+    for (to, bytes) in to[6..].iter_mut().zip(bytes.chunks(8)) {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        *to = f64::from_bits(u64::from_le_bytes(word));
+    }
+}
+
+fn sentence_of(words: &[f64], rank: usize, status: i32) -> Error {
+    let [there, level, i, j, before, after] = std::array::from_fn(|k| words[k] as usize);
+    let bytes: Vec<u8> = words[6..].iter().flat_map(|word| word.to_bits().to_le_bytes()).collect();
+    let text = |start: usize, len: usize| String::from_utf8_lossy(&bytes[start..start + len]).into_owned();
+    let place = (there > 0).then(|| Place::node(level, i, j));
+    Error::Elsewhere { rank, status, before: text(0, before), place, after: text(before, after) }
 }
 
 fn no_spread() -> Error {

@@ -4,6 +4,7 @@
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
 use crate::backend;
+use crate::backend::cpu::rrb::Domain;
 use crate::backend::steps::rrb::{Prediction, RrbBackend};
 use crate::error::Result;
 use crate::ffi::distributed::call_box;
@@ -16,7 +17,7 @@ use crate::grid::stencil::{StencilView, View};
 use crate::options::{Backend, Choice, Family, info, opt};
 use crate::runtime::heap::boxed;
 use crate::solver::machine::Machine;
-use crate::solver::rrb::{Rrb, idle_beside_aggregation, machine};
+use crate::solver::rrb::{MakeBackend, Rrb, idle_beside_aggregation, machine};
 
 /// One matrix with its factorization. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
@@ -215,13 +216,13 @@ impl rrb_handle {
             _ => Some((view(3)?, view(4)?)),
         };
         let a = StencilView { grid, center: view(0)?, east: view(1)?, north: view(2)?, corners };
-        self.factorize_view(&a, machine)
+        self.factorize_view(&a, machine, &make_backend)
     }
 
     /// Factorizes on this machine, and tells what is to be told.
-    pub(super) fn factorize_view(&mut self, a: &StencilView, machine: Machine) -> Result<()> {
+    pub(super) fn factorize_view(&mut self, a: &StencilView, machine: Machine, make: MakeBackend) -> Result<()> {
         let system = &mut self.system;
-        let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make_backend);
+        let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make);
         system.set_up(make, |core| core.outward(a))?;
         if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
             let sentence =
@@ -331,4 +332,9 @@ pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
         Backend::Cuda => boxed(backend::cuda::rrb::Cuda::new(device, threads)?, BACKEND)?,
         Backend::Cpu | Backend::Auto => boxed(backend::cpu::rrb::Cpu::new(threads), BACKEND)?,
     })
+}
+
+/// One rank of those that share a grid.
+pub(super) fn on_rank(threads: usize, domain: &Domain) -> Result<Box<dyn RrbBackend>> {
+    Ok(boxed(backend::cpu::rrb::Cpu::over(threads, domain.clone()), BACKEND)?)
 }

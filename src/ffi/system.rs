@@ -165,7 +165,17 @@ impl<C: Core> System<C> {
             _ => &mut [],
         };
         let Layout { ld, plane, len } = layout;
-        Ok(Arrays { input_name: input.0, input: given, ld, plane, output: written, device_input, device_output, len })
+        Ok(Arrays {
+            input_name: input.0,
+            input: given,
+            ld,
+            plane,
+            output: written,
+            device_input,
+            device_output,
+            len,
+            first_row: 0,
+        })
     }
 
     /// Address of an array that lies on the handle's device; 0 for one on the host.

@@ -4,7 +4,7 @@
 //! Union-find works on runs, the pieces of a row that nonzero east couplings hold together: a sea without land
 //! has one to a row. [`crate::grid::inspection`] finds them.
 
-use crate::error::{Result, extend, push, reserve, zeroed};
+use crate::error::{Result, collected, extend, push, reserve, zeroed};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::isa::for_each_isa;
@@ -222,6 +222,11 @@ impl Runs {
         self.row_start.len() - 1
     }
 
+    /// It has no rows.
+    pub fn rows_are_none(&self) -> bool {
+        self.row_start.len() < 2
+    }
+
     /// Runs of row j.
     fn row(&self, j: usize) -> Range<usize> {
         self.row_start[j] as usize..self.row_start[j + 1] as usize
@@ -275,6 +280,50 @@ impl Runs {
         push(&mut self.start, start as u32, RUNS)
     }
 
+    /// The runs that couplings of row j - 1 to row j of `a` join, by their numbers in these rows.
+    pub fn joins(a: &StencilView, j: usize) -> Result<Vec<(u32, u32)>> {
+        let mut rows = Self::default();
+        rows.clear(a.grid.nx)?;
+        rows.push_row(a, j - 1, false)?;
+        rows.push_row(a, j, false)?;
+        let first = rows.row(1).start;
+        let mut joined = Vec::new();
+        let mut failed = Ok(());
+        for (couplings, from, to) in Self::upward(a, j) {
+            rows.along(1, couplings, from, to, |_, k, l| {
+                let pair = (k as u32, (l - first) as u32);
+                if failed.is_ok() && joined.last() != Some(&pair) {
+                    failed = push(&mut joined, pair, RUNS);
+                }
+            });
+        }
+        failed.map(|()| joined)
+    }
+
+    /// Couplings of row j - 1 to row j, and the columns that they begin with on either.
+    fn upward<'a>(a: &StencilView<'a>, j: usize) -> [(&'a [f64], usize, usize); 3] {
+        [(a.north_row(j - 1), 0, 0), (a.northeast_row(j - 1), 0, 1), (a.northwest_row(j - 1), 1, 0)]
+    }
+
+    /// All numbers, for another rank.
+    pub fn to_words(&self, words: &mut Vec<f64>) -> Result<()> {
+        let lengths = [self.nx, self.start.len(), self.row_start.len()].map(|n| n as f64);
+        extend(words, lengths, RUNS)?;
+        extend(words, self.start.iter().map(|&v| f64::from(v)), RUNS)?;
+        extend(words, self.parent.iter().map(|&v| f64::from(v)), RUNS)?;
+        extend(words, self.flags.iter().map(|&v| f64::from(v)), RUNS)?;
+        extend(words, self.row_start.iter().map(|&v| f64::from(v)), RUNS)
+    }
+
+    /// The same back; what follows stays.
+    pub fn from_words(words: &mut impl Iterator<Item = f64>) -> Result<Self> {
+        let mut length = || words.next().unwrap_or(0.0) as usize;
+        let (nx, runs, rows) = (length(), length(), length());
+        let mut numbers = |count: usize| collected(words.by_ref().take(count).map(|v| v as u32), RUNS);
+        let (start, parent, flags, row_start) = (numbers(runs)?, numbers(runs)?, numbers(runs)?, numbers(rows)?);
+        Ok(Self { nx, start, parent, flags: collected(flags.iter().map(|&v| v as u8), RUNS)?, row_start })
+    }
+
     /// Unites the runs of the last two rows, which are j - 1 and j of `a`, that its couplings join.
     pub fn unite_last_rows(&mut self, a: &StencilView, j: usize) {
         self.unite_rows(a, j, self.rows() - 1);
@@ -282,27 +331,42 @@ impl Runs {
 
     /// The same where row j of `a` is the `upper`-th one here.
     fn unite_rows(&mut self, a: &StencilView, j: usize, upper: usize) {
-        self.unite_along(upper, a.north_row(j - 1), 0, 0);
-        self.unite_along(upper, a.northeast_row(j - 1), 0, 1);
-        self.unite_along(upper, a.northwest_row(j - 1), 1, 0);
+        for (couplings, from, to) in Self::upward(a, j) {
+            self.along(upper, couplings, from, to, Self::unite);
+        }
     }
 
-    /// Entry t of `couplings` is that between node `from` + t of the row below `upper` and node `to` + t of `upper`.
-    fn unite_along(&mut self, upper: usize, couplings: &[f64], from: usize, to: usize) {
+    /// Hands runs of the row below `upper` and of `upper` to `join` that a coupling joins, unless they hang together
+    /// already. Entry t of `couplings` is that between node `from` + t of the one and node `to` + t of the other.
+    fn along(
+        &mut self,
+        upper: usize,
+        couplings: &[f64],
+        from: usize,
+        to: usize,
+        mut join: impl FnMut(&mut Self, usize, usize),
+    ) {
         let (low, high) = (self.row(upper - 1), self.row(upper));
         let (mut k, mut l, mut t) = (low.start, high.start, 0);
         while t < couplings.len() {
             let ends = (self.columns(&low, k).end - from, self.columns(&high, l).end - to);
             let end = ends.0.min(ends.1).min(couplings.len());
-            let (a, b) = (self.root(k), self.root(l));
-            if a != b && couplings[t..end].iter().any(|&coupling| coupling != 0.0) {
-                // The smaller root wins.
-                self.parent[a.max(b)] = a.min(b) as u32;
-                self.flags[a.min(b)] |= self.flags[a.max(b)];
+            if self.root(k) != self.root(l) && couplings[t..end].iter().any(|&coupling| coupling != 0.0) {
+                join(self, k, l);
             }
             k += usize::from(end == ends.0);
             l += usize::from(end == ends.1);
             t = end;
+        }
+    }
+
+    /// Runs k and l hang together.
+    fn unite(&mut self, k: usize, l: usize) {
+        let (a, b) = (self.root(k), self.root(l));
+        if a != b {
+            // The smaller root wins.
+            self.parent[a.max(b)] = a.min(b) as u32;
+            self.flags[a.min(b)] |= self.flags[a.max(b)];
         }
     }
 
@@ -329,15 +393,31 @@ impl Runs {
 
     /// Adds the rows of `next`, which start with row j of `a`, after those that are here.
     pub fn append(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
-        let (runs, rows) = (self.start.len() as u32, self.rows());
-        extend(&mut self.start, next.start.iter().copied(), RUNS)?;
-        extend(&mut self.parent, next.parent.iter().map(|k| k + runs), RUNS)?;
-        extend(&mut self.flags, next.flags.iter().copied(), RUNS)?;
-        extend(&mut self.row_start, next.row_start[1..].iter().map(|k| k + runs), RUNS)?;
+        let rows = self.rows();
+        self.put_behind(next)?;
         if rows > 0 && next.rows() > 0 {
             self.unite_rows(a, j, rows);
         }
         Ok(())
+    }
+
+    /// The same where these runs of the last row here and the first one of `next` hang together.
+    pub fn append_joined(&mut self, next: &Self, joins: &[(u32, u32)]) -> Result<()> {
+        let (rows, runs) = (self.rows(), self.start.len());
+        let below = if rows > 0 { self.row(rows - 1).start } else { 0 };
+        self.put_behind(next)?;
+        for &(k, l) in joins {
+            self.unite(below + k as usize, runs + l as usize);
+        }
+        Ok(())
+    }
+
+    fn put_behind(&mut self, next: &Self) -> Result<()> {
+        let runs = self.start.len() as u32;
+        extend(&mut self.start, next.start.iter().copied(), RUNS)?;
+        extend(&mut self.parent, next.parent.iter().map(|k| k + runs), RUNS)?;
+        extend(&mut self.flags, next.flags.iter().copied(), RUNS)?;
+        extend(&mut self.row_start, next.row_start[1..].iter().map(|k| k + runs), RUNS)
     }
 }
 

@@ -1,7 +1,9 @@
 //! What must be known of the caller's matrix before it is factorized, from one reading of it: bad entries, signs,
 //! largest and smallest values, components. Rows may be shared among members; the answer does not depend on how.
 
-use crate::error::{Error, Place, Result, reserve, reset};
+use crate::error::{
+    Error, Place, RRB_ERR_MATRIX, RRB_ERR_MEMORY, RRB_ERR_NOT_FINITE, Result, collected, extend, push, reserve, reset,
+};
 use crate::grid::components::{Components, Runs};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
@@ -84,6 +86,54 @@ pub struct Inspection {
     parts: Vec<Mutex<Part>>,
 }
 
+/// What a rank has found in its rows.
+#[derive(Debug)]
+pub struct Found {
+    /// Of its first error: 1 not finite, 2 not positive, 3 memory; 0: none.
+    kind: u8,
+    /// All of its centers are negative.
+    all_negative: bool,
+    findings: Findings,
+    runs: Runs,
+    /// Runs of the last row of the rank before and of its first row that hang together.
+    joins: Vec<(u32, u32)>,
+}
+
+/// For errors.
+const FOUND: &str = "what ranks find in a matrix";
+
+impl Found {
+    /// As numbers, for other ranks.
+    pub fn to_words(&self) -> Result<Vec<f64>> {
+        let Findings { positive_couplings, center_min, center_max, coupling_max } = self.findings;
+        let flags = [f64::from(self.kind), f64::from(u8::from(self.all_negative)), self.joins.len() as f64];
+        let findings = [positive_couplings as f64, center_min, center_max, coupling_max];
+        let mut words = collected(flags.into_iter().chain(findings), FOUND)?;
+        self.runs.to_words(&mut words)?;
+        extend(&mut words, self.joins.iter().flat_map(|&(k, l)| [f64::from(k), f64::from(l)]), FOUND)?;
+        Ok(words)
+    }
+
+    /// The same back.
+    pub fn from_words(words: &[f64]) -> Result<Self> {
+        let findings = Findings {
+            positive_couplings: words[3] as usize,
+            center_min: words[4],
+            center_max: words[5],
+            coupling_max: words[6],
+        };
+        let mut rest = words[7..].iter().copied();
+        let runs = Runs::from_words(&mut rest)?;
+        let mut joins = Vec::new();
+        for _ in 0..words[2] as usize {
+            let mut number = || rest.next().unwrap_or(0.0) as u32;
+            let pair = (number(), number());
+            push(&mut joins, pair, FOUND)?;
+        }
+        Ok(Self { kind: words[0] as u8, all_negative: words[1] != 0.0, findings, runs, joins })
+    }
+}
+
 /// What one member finds.
 #[derive(Debug, Default)]
 struct Part {
@@ -151,12 +201,57 @@ impl Inspection {
     /// out. The first entry that is not finite is an error, where asked for; else the first center that is not
     /// positive, or that all are negative.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
+        let (_, result) = self.put_together(a);
+        let runs =
+            result.map_err(|error| of_all_centers(a, 0..a.grid.ny).filter(|_| of_matrix(&error)).unwrap_or(error))?;
+        self.components.set(runs, project)
+    }
+
+    /// The same where rank `this` has looked at its own rows, and others at the rest: `gather` gives what all have found of theirs. All come
+    /// to the same end; of an error the rank that found it tells.
+    pub fn finish_shared(
+        &mut self,
+        a: &StencilView,
+        (this, own): (usize, Range<usize>),
+        project: bool,
+        gather: impl FnOnce(&Found) -> Result<Vec<Found>>,
+    ) -> Result<()> {
+        let (kind, result) = self.put_together(a);
+        let (runs, error) = match result {
+            Ok(runs) => (runs, None),
+            Err(error) => (Runs::default(), Some(error)),
+        };
+        let joins = if own.is_empty() || own.start == 0 { Vec::new() } else { Runs::joins(a, own.start)? };
+        let all_negative = if own.is_empty() { None } else { of_all_centers(a, own) };
+        let mine = Found { kind, all_negative: all_negative.is_some(), findings: self.findings, runs, joins };
+        let mut all = gather(&mine)?;
+        if let Some((rank, first)) = all.iter().enumerate().filter(|(_, f)| f.kind > 0).min_by_key(|(_, f)| f.kind) {
+            let nowhere_else = |found: &Found| found.all_negative || found.kind == 0 && found.runs.rows_are_none();
+            let hint = all_negative.filter(|_| first.kind == 2 && all.iter().all(nowhere_else));
+            let told = hint.or(error).filter(|_| rank == this);
+            let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first.kind as usize - 1];
+            return Err(told.unwrap_or_else(|| Error::elsewhere(rank, status)));
+        }
+        self.findings = Findings::default();
+        let mut runs: Option<Runs> = None;
+        for Found { findings, runs: other, joins, .. } in all.drain(..).filter(|found| !found.runs.rows_are_none()) {
+            self.findings.merge(&findings);
+            match &mut runs {
+                None => runs = Some(other),
+                Some(runs) => runs.append_joined(&other, &joins)?,
+            }
+        }
+        self.components.set(runs.unwrap_or_default(), project)
+    }
+
+    /// Findings and runs of all members, or the first error, and of which kind it is.
+    fn put_together(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
         let parts = &mut self.parts;
         let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
             [|part| &mut part.not_finite, |part| &mut part.not_positive, |part| &mut part.no_memory];
-        for error in errors {
+        for (kind, error) in (1..).zip(errors) {
             if let Some(error) = parts.iter_mut().find_map(|part| error(unlocked(part)).take()) {
-                return Err(of_all_centers(a).filter(|_| matches!(error, Error::Matrix { .. })).unwrap_or(error));
+                return (kind, Err(error));
             }
         }
         self.findings = Findings::default();
@@ -165,10 +260,14 @@ impl Inspection {
             self.findings.merge(&part.findings);
             match &mut runs {
                 None => runs = Some(std::mem::take(&mut part.runs)),
-                Some(runs) => runs.append(&part.runs, a, part.rows.start)?,
+                Some(runs) => {
+                    if let Err(error) = runs.append(&part.runs, a, part.rows.start) {
+                        return (3, Err(error));
+                    }
+                }
             }
         }
-        self.components.set(runs.unwrap_or_default(), project)
+        (0, Ok(runs.unwrap_or_default()))
     }
 
     /// What somebody else has found: all nodes of `grid` are one component.
@@ -282,12 +381,16 @@ pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
     Error::matrix(reason, 0, i, j)
 }
 
-/// Where some center is refused: whether all are negative, and what to say then.
-pub fn of_all_centers(a: &StencilView) -> Option<Error> {
-    let negative = |j: usize| a.center.row(j).iter().all(|c| *c < 0.0);
-    (0..a.grid.ny).all(negative).then(|| Error::Matrix {
-        reason: format!("center must be positive, got {}", a.center.row(0)[0]),
-        place: Some(Place::node(0, 0, 0)),
+fn of_matrix(error: &Error) -> bool {
+    matches!(error, Error::Matrix { .. })
+}
+
+/// Where some center is refused: whether all of these rows are negative, and what to say then.
+pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
+    let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
+    rows.all(negative).then(|| Error::Matrix {
+        reason: format!("center must be positive, got {}", a.center.row(first)[0]),
+        place: Some(Place::node(0, 0, first)),
         then: "; every center is negative: do your arrays hold -A and -b?",
     })
 }

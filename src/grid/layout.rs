@@ -50,6 +50,9 @@ pub struct Layout {
     pub cy: usize,
     /// Width of the left and right border.
     pub block: usize,
+    /// First row that is stored, and the one behind the last: all, but where other ranks have rows.
+    pub from: usize,
+    pub to: usize,
 }
 
 impl Layout {
@@ -58,7 +61,12 @@ impl Layout {
         let (shift_x, shift_y) = (1 - grid.ox(), 1 - grid.oy());
         let cx = (grid.nx + shift_x).div_ceil(2).next_multiple_of(block);
         let cy = (grid.ny + shift_y).div_ceil(2);
-        Self { grid, shift_x, shift_y, cx, cy, block }
+        Self { grid, shift_x, shift_y, cx, cy, block, from: 0, to: cy }
+    }
+
+    /// The same where rows `from` .. `to` alone are stored.
+    pub fn strip(self, from: usize, to: usize) -> Self {
+        Self { from, to, ..self }
     }
 
     /// Values from one row to the next.

@@ -16,3 +16,4 @@ pub mod outward;
 pub mod patches;
 pub mod regions;
 pub mod stencil;
+pub mod strips;

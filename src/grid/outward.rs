@@ -5,6 +5,7 @@ use crate::error::{Error, Place, RRB_ERR_ARGUMENT};
 use crate::grid::cells::CellView;
 use crate::grid::stencil::StencilView;
 use std::fmt;
+use std::ops::Range;
 
 /// The arrays of a 2D grid that have such entries, in order.
 const OF_GRID: &[&str] = &["east", "north", "northeast", "northwest"];
@@ -77,6 +78,11 @@ impl Outward {
 
     /// Of a matrix on a 2D grid, on the host.
     pub fn of(a: &StencilView) -> Self {
+        Self::of_rows(a, 0..a.grid.ny)
+    }
+
+    /// Of some of its rows.
+    pub fn of_rows(a: &StencilView, rows: Range<usize>) -> Self {
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let corners = a.corners.unzip();
         // Array, and the column that points out of the grid in every row; in the last one all of `north` and the
@@ -84,7 +90,7 @@ impl Outward {
         let arrays =
             [(Some(a.east), Some(nx - 1)), (Some(a.north), None), (corners.0, Some(nx - 1)), (corners.1, Some(0))];
         let mut found = Self::default();
-        for j in 0..ny {
+        for j in rows {
             for (array, (view, edge)) in arrays.iter().enumerate() {
                 let Some(view) = view else { continue };
                 let all = array > 0 && j + 1 == ny;

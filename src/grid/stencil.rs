@@ -12,19 +12,26 @@ pub struct View<'a> {
     ld: usize,
     len: usize,
     device: u64,
+    /// The row that the values begin with.
+    first: usize,
 }
 
 impl<'a> View<'a> {
     /// `data` must hold (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], grid: Grid, ld: usize) -> Self {
         assert!(ld >= grid.nx && data.len() >= (grid.ny - 1) * ld + grid.nx);
-        Self { name, data, nx: grid.nx, ld, len: data.len(), device: 0 }
+        Self { name, data, nx: grid.nx, ld, len: data.len(), device: 0, first: 0 }
+    }
+
+    /// Some rows of an array, from row `first` on, nx values each; nobody asks for others.
+    pub fn of_rows(name: &'static str, data: &'a [f64], grid: Grid, first: usize) -> Self {
+        Self { name, data, nx: grid.nx, ld: grid.nx, len: data.len(), device: 0, first }
     }
 
     /// An array in the memory of a device, `len` values from `address` on: a backend there may read it, nobody else.
     pub fn on_device(name: &'static str, address: u64, grid: Grid, ld: usize, len: usize) -> Self {
         assert!(ld >= grid.nx && len >= (grid.ny - 1) * ld + grid.nx);
-        Self { name, data: &[], nx: grid.nx, ld, len, device: address }
+        Self { name, data: &[], nx: grid.nx, ld, len, device: address, first: 0 }
     }
 
     /// Its address, where it lies on a device.
@@ -49,7 +56,7 @@ impl<'a> View<'a> {
 
     /// The nx values of row j.
     pub fn row(&self, j: usize) -> &'a [f64] {
-        &self.data[j * self.ld..][..self.nx]
+        &self.data[(j - self.first) * self.ld..][..self.nx]
     }
 }
 

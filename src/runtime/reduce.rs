@@ -95,6 +95,12 @@ pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
     f64::from_bits(a.fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
 }
 
+/// What other ranks note.
+pub trait Elsewhere: Send + Sync {
+    /// `numbers`: of everything; this rank has noted its own, and the rest is filled in.
+    fn fill(&self, numbers: &mut [&mut [f64]]);
+}
+
 /// Room for what the members of a team note of rows, or of other things that are one member's each.
 pub struct Noted {
     /// In turns: one reduction may be noted while the one before is still read.
@@ -127,18 +133,19 @@ impl Noted {
     /// Begins reduction number `turn` over the first `rows` rows. A barrier stands between two reductions whose numbers
     /// are both even or both odd.
     pub fn reduce<const N: usize>(&self, turn: usize, rows: usize) -> Reduce<'_, N> {
-        Reduce { values: &self.values[turn % 2], room: self.rows, rows }
+        Reduce { values: &self.values[turn % 2], room: self.rows, rows, elsewhere: None }
     }
 }
 
 /// N sums over rows, or what else is made of all of them: each row is noted by its owner, and then all members do the
-/// same with the same numbers in the same order, so that all have the same bits, whatever their number. For runs over
-/// several ranks this type alone would change.
+/// same with the same numbers in the same order, so that all have the same bits, whatever their number; over several
+/// ranks, too.
 #[derive(Clone, Copy)]
 pub struct Reduce<'a, const N: usize> {
     values: &'a Shared,
     room: usize,
     rows: usize,
+    elsewhere: Option<&'a dyn Elsewhere>,
 }
 
 impl<'a, const N: usize> Reduce<'a, N> {
@@ -153,10 +160,27 @@ impl<'a, const N: usize> Reduce<'a, N> {
         }
     }
 
+    /// Some of it is noted by other ranks.
+    pub fn over(self, elsewhere: Option<&'a dyn Elsewhere>) -> Self {
+        Self { elsewhere, ..self }
+    }
+
     /// All that was noted, number by number. `None`: a barrier stands between already, or one member alone works.
     pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
         if let Some(me) = me {
             me.barrier();
+        }
+        if let Some(elsewhere) = self.elsewhere {
+            if me.is_none_or(|me| me.index == 0) {
+                let of = |k: usize| unsafe {
+                    // SAFETY: all is noted, and the others wait; or one member alone works.
+                    self.values.slice_mut(k * self.room, self.rows)
+                };
+                elsewhere.fill(&mut std::array::from_fn::<_, N, _>(of));
+            }
+            if let Some(me) = me {
+                me.barrier();
+            }
         }
         // SAFETY: noted before the barrier; noted again only after another one.
         std::array::from_fn(|k| unsafe { self.values.slice(k * self.room, self.rows) })

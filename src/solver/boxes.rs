@@ -5,6 +5,7 @@ use crate::comm::{Comm, Exchange, Part};
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected, push, zeroed};
 use crate::grid::boxes::{GridBox, gaps};
 use crate::grid::levels::Grid;
+use crate::grid::strips::Strips;
 use crate::runtime::heap::Counted;
 use std::ops::Range;
 
@@ -83,6 +84,12 @@ impl Slabs {
     pub fn whole(grid: Grid, ranks: usize) -> Result<Self> {
         let all = || 0..grid.ny;
         Ok(Self { rows: collected((0..ranks).map(|_| [all(), all()]), BOXES)? })
+    }
+
+    /// Every rank computes a strip, and has the rows that `slab` says of those around it.
+    pub fn strips(strips: &Strips, slab: impl Fn(&Strips, usize) -> Range<usize>) -> Result<Self> {
+        let of = |rank: usize| [slab(strips, rank), strips.natural(rank)];
+        Ok(Self { rows: collected((0..strips.ranks()).map(of), BOXES)? })
     }
 
     /// Rows that rank `from` gives to `to` of what it has computed: none where `to` computes them itself.

@@ -472,7 +472,7 @@ mod tests {
             inspection.start(1).unwrap();
             inspection.look(0, &of_context, 0..ny, &Questions { finite: true, zero_row_sum: 1e-12 });
             inspection.finish(&of_context, true).unwrap();
-            let context = PivotContext { a: &of_context, components: &inspection.components };
+            let context = PivotContext::new(&of_context, &inspection.components);
             let remainder = Remainder { grid, skew };
             let solved = |worth: usize| {
                 let mut band = Band::with_ends_from(remainder, worth).unwrap();
@@ -520,7 +520,7 @@ mod tests {
         let view = |name| View::new(name, &ones, grid, grid.nx);
         let of_context =
             StencilView { grid, center: view("center"), east: view("east"), north: view("north"), corners: None };
-        let context = PivotContext { a: &of_context, components: &Inspection::default().components };
+        let context = PivotContext { a: &of_context, components: &Inspection::default().components, center: None };
         let mut band = Band::with_ends_from(Remainder { grid, skew: false }, 0).unwrap();
         for _ in 0..2 {
             (0..Ends::COUNT).for_each(|k| band.ends(SITE).clear(k));

@@ -256,7 +256,7 @@ impl RrbBackend for Reference {
         state.copy_matrix(a);
         state.singular.set(a.grid, components)?;
         state.start_levels(setup);
-        let context = PivotContext { a, components };
+        let context = PivotContext::new(a, components);
         let schur = state.schur();
         let exact = schur.then_some((&state.matrix.diagonal[..], &mut state.schur));
         let result = state.levels.factorize(setup, &context, exact);

@@ -206,6 +206,10 @@ pub trait RrbBackend: Send {
     fn use_stream(&mut self, _stream: usize) -> Result<()> {
         Ok(())
     }
+    /// Other ranks have rows of the grids: of what a matrix may be made, levels alone are offered.
+    fn shares_grids(&self) -> bool {
+        false
+    }
     /// Looks at a matrix before anything is made of it. `factorize` of the same matrix follows, or nothing.
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
         inspection.start(look.members)?;
@@ -435,12 +439,19 @@ pub struct PivotContext<'a> {
     pub a: &'a StencilView<'a>,
     /// Its components.
     pub components: &'a Components,
+    /// In place of the center of any node, where other ranks have some.
+    pub center: Option<f64>,
 }
 
-impl PivotContext<'_> {
+impl<'a> PivotContext<'a> {
+    /// Of a matrix that is here.
+    pub fn new(a: &'a StencilView<'a>, components: &'a Components) -> Self {
+        Self { a, components, center: None }
+    }
+
     /// The node at (i, j) of the finest grid, eliminated at `level`.
     pub fn node(&self, level: usize, (i, j): (usize, usize)) -> PivotNode {
-        let center = self.a.center.row(j)[i];
+        let center = self.center.unwrap_or_else(|| self.a.center.row(j)[i]);
         PivotNode { level, i, j, center, may_float: self.components.may_float(self.a.grid.nx, i, j) }
     }
 }

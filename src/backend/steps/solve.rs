@@ -77,6 +77,8 @@ pub struct Arrays<'a> {
     pub device_output: u64,
     /// Values of each array.
     pub len: usize,
+    /// The row that both begin with: 0, but where other ranks have the rows before.
+    pub first_row: usize,
 }
 
 /// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen

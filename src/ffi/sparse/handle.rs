@@ -273,7 +273,7 @@ impl sparse_handle {
         // SAFETY: as our caller promised, and apart.
         let (input, output) = unsafe { (read(input_name, input, rows)?, written(output_name, output, rows)?) };
         let (ld, plane, len) = (rows, rows, rows);
-        Ok(solve::Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len })
+        Ok(solve::Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row: 0 })
     }
 
     /// # Safety

@@ -2,7 +2,7 @@
 
 mod plan;
 
-pub use plan::{SPACING, idle_beside_aggregation, machine};
+pub use plan::{SPACING, grids_to_share, idle_beside_aggregation, machine};
 
 use crate::backend::steps::cycle::Kind;
 use crate::backend::steps::rrb::{Aggregation, Look, Prediction, RrbBackend, Setup};
@@ -116,7 +116,7 @@ pub struct Done {
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
-pub type MakeBackend = fn(Machine) -> Result<Box<dyn RrbBackend>>;
+pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
 /// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
 /// Called by every member of a team.
@@ -180,8 +180,9 @@ impl Rrb {
             self.backend.forget();
             Found { asked, ..Found::default() }
         };
-        let machine = self.machine;
-        let plan_for = |inspection: &Inspection, slow| Plan::new(a, options, machine, &look, inspection, slow);
+        let (machine, shared) = (self.machine, self.backend.shares_grids());
+        let plan_for =
+            |inspection: &Inspection, slow| Plan::new(a, options, machine, &look, inspection, (slow, shared));
         let mut plan = plan_for(&self.inspection, known.slow && !known.too_much)?;
         let prediction = plan.predict(&*self.backend).filter(|_| !known.too_much);
         if prediction.is_some_and(|p| p.aggregates()) {

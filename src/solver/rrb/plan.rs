@@ -52,16 +52,19 @@ pub struct Plan<'a> {
     pub cycle: Cycle,
     /// Aggregation in place of the levels.
     aggregates: bool,
+    /// Other ranks have rows of the grids.
+    shared: bool,
 }
 
 impl<'a> Plan<'a> {
+    /// `known_slow`: solves of matrices like this one are; `shared`: other ranks have rows of the grids.
     pub fn new(
         a: &'a StencilView<'a>,
         options: &'a Options,
         machine: Machine,
         look: &'a Look,
         Inspection { components, findings, .. }: &Inspection,
-        known_slow: bool,
+        (known_slow, shared): (bool, bool),
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
@@ -75,13 +78,14 @@ impl<'a> Plan<'a> {
             options,
             look,
             on_device,
-            single: machine.backend == options::Backend::Cpu,
+            single: machine.backend == options::Backend::Cpu && !shared,
             positive: if compensate { findings.positive_couplings } else { 0 },
             singular,
             largest: findings.center_max,
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
             cycle: choose_cycle(a.grid, options, Kinds { on_device, singular, aggregates })?,
             aggregates,
+            shared,
         })
     }
 
@@ -118,6 +122,7 @@ impl<'a> Plan<'a> {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
             _ if self.aggregates => return Aggregation::Instead,
+            _ if self.shared => return Aggregation::Never,
             // There vectors stay in the format that they have.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
@@ -156,7 +161,8 @@ impl<'a> Plan<'a> {
             grids,
             block,
             zero_row_sum: self.look.questions.zero_row_sum,
-            fused: options.is(opt::FUSION, options::Fusion::On),
+            // Fused stages round differently: grids that are shared and those that are not must do the same.
+            fused: options.is(opt::FUSION, options::Fusion::On) && !self.shared,
             storage,
             single: false,
             unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
@@ -339,6 +345,19 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
         grid.remainder(levels).nodes(),
         grid.remainder(levels).band_entries() * 8
     )))
+}
+
+/// Grids of any factorization with these options at least, where they are to be shared with other ranks: those of
+/// the V-cycle, which has the fewest levels. 0: none are shared.
+pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
+    if aggregates(options) {
+        return 0;
+    }
+    let cycle = Cycle { kind: Some(Kind::V), spacing: SPACING, steps: 2, jumps: false };
+    let block = options.int(opt::COMPUTE_BLOCK) as usize;
+    let wanted = options.int(opt::GRIDS) as usize;
+    // The last grid is every rank's.
+    choose_levels(grid, options, &cycle, false).map_or(0, |l| choose_grids(grid, l, wanted, block).saturating_sub(1))
 }
 
 /// g: as many grids as the levels fill in pairs, at most g_max.

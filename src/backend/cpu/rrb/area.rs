@@ -21,6 +21,8 @@ pub struct Area<T = f64> {
     stride: usize,
     block: usize,
     cx: usize,
+    /// The first row that is stored.
+    from: usize,
     /// Where few rows are kept: see [`Area::window`].
     slots: Option<Slots>,
 }
@@ -37,8 +39,8 @@ impl<T: Number> Area<T> {
     /// Zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         let stride = layout.cx + layout.block;
-        let values = Shared::zeroed((layout.cy + 2) * stride + layout.block)?;
-        Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots: None })
+        let values = Shared::zeroed((layout.to - layout.from + 2) * stride + layout.block)?;
+        Ok(Self { values, stride, block: layout.block, cx: layout.cx, from: layout.from, slots: None })
     }
 
     /// Zeros, or none.
@@ -48,7 +50,7 @@ impl<T: Number> Area<T> {
 
     /// None, where a method does not need it.
     pub fn absent() -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, slots: None })
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, from: 0, slots: None })
     }
 
     /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
@@ -63,12 +65,12 @@ impl<T: Number> Area<T> {
         let stride = layout.cx + layout.block;
         let values = Shared::zeroed((1 + slots) * stride + layout.block)?;
         let slots = Some(Slots { first: 1, of_row: of_row.clone() });
-        Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots })
+        Ok(Self { values, stride, block: layout.block, cx: layout.cx, from: 0, slots })
     }
 
     fn start(&self, row: isize, shift: isize) -> usize {
         let place = match &self.slots {
-            None => row + 1,
+            None => row + 1 - self.from as isize,
             Some(slots) => match slots.of_row[(row + 1) as usize] as usize {
                 0 => 0,
                 slot => (slots.first + slot - 1) as isize,
@@ -156,14 +158,16 @@ impl<T: Number> Area<T> {
         unsafe { self.values.clear() };
     }
 
-    /// Row J with its padding and border `value`, the border row below the first and above the last one too.
+    /// Row J with its padding and border `value`, the border row below the first and above the last stored one too;
+    /// `to`: the row behind that.
     ///
     /// # Safety
     /// Nobody else may use these rows meanwhile.
-    pub unsafe fn fill_row(&self, row: usize, rows: usize, value: T) {
-        let (first, last) = (row + usize::from(row > 0), row + 1 + usize::from(row + 1 == rows));
+    pub unsafe fn fill_row(&self, row: usize, to: usize, value: T) {
+        let place = row - self.from;
+        let (first, last) = (place + usize::from(place > 0), place + 1 + usize::from(row + 1 == to));
         // What stands right of a row is the border of the next one.
-        let behind = if row + 1 == rows { self.block } else { 0 };
+        let behind = if row + 1 == to { self.block } else { 0 };
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride + behind) }.fill(value);
     }

@@ -56,14 +56,16 @@ impl<'a, F: Format> Sections<'a, F> {
     }
 
     /// Begins a sum over the rows of a recursion grid.
-    fn reduce(&mut self, grid: &PackedGrid<F>) -> Reduce<'a, 1> {
+    fn reduce(&mut self, k: usize) -> Reduce<'a, 1> {
+        let q = self.k.sections[k];
+        let grid = &self.k.grids[q];
         self.turn += usize::from(grid.shared);
-        self.k.inner_noted.reduce(self.turn, grid.layout.cy)
+        self.k.inner_noted.reduce(self.turn, grid.layout.cy).over(self.k.elsewhere(q))
     }
 
     /// Fused stages do both levels of a grid; the first one of S1 has its own.
     fn fuses(&self, q: usize) -> bool {
-        self.k.shape.fused && !(self.k.shape.schur && q == 0)
+        self.k.shape.fused && !(self.k.shape.schur && q == 0) && self.k.grids[q].halo.is_none()
     }
 
     /// Does `work` on grid q, or on the remainder, on the clock where one runs.
@@ -100,7 +102,7 @@ impl<'a, F: Format> Sections<'a, F> {
                 unsafe { k.send(q, row, row) };
             }
         }
-        grid.refresh(me, &k.grids.get(q + 1).unwrap_or(grid).z);
+        k.hand_down(q, me);
     }
 
     /// L^T z = y, back through the levels of these grids.
@@ -112,7 +114,8 @@ impl<'a, F: Format> Sections<'a, F> {
 
     fn ascend_grid(&mut self, q: usize) {
         let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
-        grid.refresh(me, &k.grids.get(q + 1).unwrap_or(grid).z);
+        // The coarser grid is complete.
+        grid.barrier(me);
         if self.fuses(q) {
             let stage = self.next_stage(grid);
             return k.ascend_grid(q, me, stage, &mut self.buffers());
@@ -234,7 +237,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        let noted = self.reduce(grid);
+        let noted = self.reduce(k);
         for row in grid.rows(self.me) {
             // SAFETY: a row of this member.
             unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
@@ -253,7 +256,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             }
         };
         let (a, b) = (of(a), of(b));
-        let noted = self.reduce(grid);
+        let noted = self.reduce(k);
         for row in grid.rows(self.me) {
             // SAFETY: rows of this member, which only it writes.
             unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };

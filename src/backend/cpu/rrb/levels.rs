@@ -4,20 +4,26 @@ use super::area::{Area, Four, four, of_type};
 use super::loops::{scale_in_place, subtract, subtract_scaled};
 use super::neighbours::{Corners, Diagonal, Distant, Rows, Straight};
 use super::number::Format;
-use super::spread::collect;
+use super::ranks::Halo;
+use super::spread::{Target, collect};
 use super::system::Shape;
 use super::windows::{Part, Passing, slots};
 use crate::error::{Result, collected, zeroed};
 use crate::grid::layout::{Colour, Layout};
-use crate::grid::levels::{Embedding, Grid};
+use crate::grid::levels::Embedding;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 use crate::runtime::team::{Me, share};
+use std::ops::Range;
 
 /// One r1/r2/b1/b2 grid: its matrix in excess form, what the two levels make of it, and z.
 pub struct PackedGrid<F: Format> {
     pub layout: Layout,
     pub embedding: Embedding,
+    /// Rows J that are this rank's: all, but where other ranks have some.
+    pub own: Range<usize>,
+    /// Those next to them, which other ranks have.
+    pub halo: Option<Halo>,
     /// More than one member works on it.
     pub shared: bool,
     /// Row sums; at eliminated nodes afterwards excess / d. Absent on the first grid of S1, see [`Making`].
@@ -92,15 +98,14 @@ impl<T: Number> Sweep<T> {
 impl<F: Format> PackedGrid<F> {
     /// `vectors`: for the first grid; `passes`: with windows.
     pub fn new(
-        grid: Grid,
+        layout: Layout,
+        own: Range<usize>,
         embedding: Embedding,
         shape: Shape,
         vectors: Option<Vectors<F>>,
-        recurses: bool,
-        passes: bool,
+        (recurses, passes): (bool, bool),
     ) -> Result<Self> {
         let first = vectors.is_some();
-        let layout = Layout::new(grid, shape.block);
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
         let passing = (passes && own_reds).then(|| Passing::new(!first, F::SHORT));
@@ -140,6 +145,8 @@ impl<F: Format> PackedGrid<F> {
             inverse,
             recursion,
             embedding,
+            own,
+            halo: None,
             shared: false,
             excess,
             straight: straight_couplings,
@@ -155,23 +162,48 @@ impl<F: Format> PackedGrid<F> {
         })
     }
 
+    /// Where its matrix is formed, row sums in place of centers.
+    pub fn target(&self) -> Target<'_> {
+        Target {
+            layout: &self.layout,
+            diagonal: &self.excess,
+            straight: &self.straight,
+            corners: Some((&self.red_diagonal, &self.black_diagonal)),
+            far: false,
+        }
+    }
+
     /// What sweeps read, where it has arrays of its own.
     pub fn short(&self) -> Option<&Sweep<F::Stored>> {
         F::SHORT.then_some(&self.sweep)
     }
 
     /// Rows J of the compute areas that are this member's.
-    pub fn rows(&self, me: Me) -> std::ops::Range<usize> {
+    pub fn rows(&self, me: Me) -> Range<usize> {
         self.rows_of(me.index, me.members)
     }
 
     /// Those of a member.
-    pub fn rows_of(&self, member: usize, members: usize) -> std::ops::Range<usize> {
+    pub fn rows_of(&self, member: usize, members: usize) -> Range<usize> {
+        let first = self.own.start;
         match (self.shared, member) {
-            (true, _) => share(self.layout.cy, member, members),
-            (false, 0) => 0..self.layout.cy,
-            (false, _) => 0..0,
+            (true, _) => {
+                let rows = share(self.own.len(), member, members);
+                first + rows.start..first + rows.end
+            }
+            (false, 0) => self.own.clone(),
+            (false, _) => first..first,
         }
+    }
+
+    /// The same with so many rows more where they end at another rank's.
+    pub fn rows_and(&self, me: Me, more: usize) -> Range<usize> {
+        let rows = self.rows(me);
+        if self.halo.is_none() || rows.is_empty() {
+            return rows;
+        }
+        let start = if rows.start == self.own.start { rows.start.saturating_sub(more) } else { rows.start };
+        start..if rows.end == self.own.end { (rows.end + more).min(self.layout.cy) } else { rows.end }
     }
 
     /// A barrier, where more than one member works on this grid.
@@ -184,13 +216,30 @@ impl<F: Format> PackedGrid<F> {
     /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next
     /// one, which gets its values from this one) and a step that reads rows of others. Then all rows are as their
     /// owners left them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies
-    /// beyond the edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait.
-    /// Periodic edges would be copied here, and rows of other ranks come. (Fused stages wait for one row of a neighbour
-    /// instead: `sweeps::{next, previous}`, which are none at the edges.)
+    /// beyond the edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait,
+    /// but where rows of other ranks come. Periodic edges would be copied here. (Fused stages wait for one row of a
+    /// neighbour instead: `sweeps::{next, previous}`, which are none at the edges.)
     pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
         // SAFETY: nobody writes a border.
         debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
         self.barrier(me);
+        if let Some(halo) = &self.halo {
+            if me.index == 0 {
+                // SAFETY: the others wait.
+                unsafe { halo.refresh(v) };
+            }
+            self.barrier(me);
+        }
+    }
+
+    /// The same for a grid whose rows get their values from grid `above`, whose members have written them.
+    pub fn refresh_by<R: Real + Number>(&self, me: Me, above: &Self, v: &Four<R>) {
+        above.barrier(me);
+        if let Some(halo) = self.halo.as_ref().filter(|_| me.index == 0) {
+            // SAFETY: the others wait.
+            unsafe { halo.refresh(v) };
+        }
+        above.barrier(me);
     }
 
     pub fn bytes(&self) -> usize {

@@ -20,6 +20,7 @@ mod neighbours;
 mod number;
 mod packed;
 mod projection;
+mod ranks;
 mod spread;
 mod sweeps;
 mod system;
@@ -35,6 +36,7 @@ use crate::grid::components::Components;
 use crate::grid::inspection::{Inspection, Wanted};
 use crate::grid::layout::Layout;
 use crate::grid::levels::Grid;
+use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
@@ -44,6 +46,7 @@ use factor::Watch;
 use iteration::member::{Caller, Member};
 use number::{Brain, Double, Format, Mixed, Single};
 use packed::Packed;
+pub use ranks::Domain;
 use spread::natural_rows;
 use std::ops::Range;
 use system::{Shape, WORTH_A_TEAM};
@@ -58,6 +61,8 @@ pub struct Cpu {
     solver: Solver,
     /// The one before, of another shape: regular and singular matrices, or others of two kinds, may come in turn.
     spare: Option<Box<dyn PackedSolver>>,
+    /// Where other ranks have rows of the first grids.
+    domain: Option<Domain>,
 }
 
 enum Solver {
@@ -72,7 +77,12 @@ enum Solver {
 impl Cpu {
     /// Uses at most `threads`; the team is made when a matrix is large enough for it.
     pub fn new(threads: usize) -> Self {
-        Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None }
+        Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None, domain: None }
+    }
+
+    /// The same on one rank of those that share a grid.
+    pub fn over(threads: usize, domain: Domain) -> Self {
+        Self { domain: Some(domain), ..Self::new(threads) }
     }
 
     fn aggregation_levels(&self) -> Option<usize> {
@@ -101,12 +111,36 @@ impl RrbBackend for Cpu {
         let team = self.team.as_mut().ok_or_else(no_team)?;
         // The rows that a factorization gives each member.
         let layout = Layout::new(grid, 1);
-        let own = |me: Me| work(me.index, natural_rows(&layout, &me.share(layout.cy)));
+        let rows = self.domain.as_ref().map_or(0..layout.cy, |domain| domain.rows(0));
+        let own = |me: Me| {
+            let share = me.share(rows.len());
+            work(me.index, natural_rows(&layout, &(rows.start + share.start..rows.start + share.end)));
+        };
         team.run(own, own)
     }
 
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        inspection.start(look.members)?;
+        let shared = &*inspection;
+        self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
+        let Some(domain) = &self.domain else { return inspection.finish(a, look.project) };
+        let own = (domain.comm.rank(), domain.strips.natural(domain.comm.rank()));
+        inspection.finish_shared(a, own, look.project, |found| domain.gather_found(found))?;
+        domain.set_center(inspection.findings.center_max);
+        Ok(())
+    }
+
+    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        let own = self.domain.as_ref().map(|domain| domain.strips.natural(domain.comm.rank()));
+        Ok(Outward::of_rows(a, own.unwrap_or(0..a.grid.ny)))
+    }
+
+    fn shares_grids(&self) -> bool {
+        self.domain.is_some()
+    }
+
     fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
-        Some(&COST)
+        Some(&COST).filter(|_| self.domain.is_none())
     }
 
     fn forget(&mut self) {
@@ -130,6 +164,15 @@ impl RrbBackend for Cpu {
             return Ok(());
         }
         let shape = Shape::new(a, setup);
+        let domain = self.domain.as_ref();
+        let made = || match setup.storage {
+            // The cycle has its own format.
+            _ if shape.aggregates => packed::<Double>(shape, domain),
+            Storage::F64 => packed::<Double>(shape, domain),
+            Storage::F32 => packed::<Single>(shape, domain),
+            Storage::Bf16 if setup.single => packed::<Mixed>(shape, domain),
+            Storage::Bf16 => packed::<Brain>(shape, domain),
+        };
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape() == shape => packed,
             other => {
@@ -140,15 +183,7 @@ impl RrbBackend for Cpu {
                     Solver::Packed(packed) => self.spare = Some(packed),
                     _ => self.spare = None,
                 }
-                match (fitting, setup.storage) {
-                    (Some(fitting), _) => fitting,
-                    // The cycle has its own format.
-                    (None, _) if shape.aggregates => packed::<Double>(shape)?,
-                    (None, Storage::F64) => packed::<Double>(shape)?,
-                    (None, Storage::F32) => packed::<Single>(shape)?,
-                    (None, Storage::Bf16) if setup.single => packed::<Mixed>(shape)?,
-                    (None, Storage::Bf16) => packed::<Brain>(shape)?,
-                }
+                fitting.map_or_else(made, Ok)?
             }
         };
         self.make_team(shape.useful_members(self.wanted_threads))?;
@@ -166,7 +201,10 @@ impl RrbBackend for Cpu {
     ) -> Result<bool> {
         let (Solver::Packed(packed), Some(team)) = (&mut self.solver, &mut self.team) else { return Ok(false) };
         let shape = Shape::new(a, setup);
-        if packed.shape() != shape || shape.useful_members(self.wanted_threads) != team.members() {
+        if self.domain.is_some()
+            || packed.shape() != shape
+            || shape.useful_members(self.wanted_threads) != team.members()
+        {
             return Ok(false);
         }
         match packed.factorize_again(team, a, look, setup, inspection) {
@@ -272,7 +310,8 @@ impl<F: Format> PackedSolver for Packed<F> {
 
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         self.prepare(setup, components, team.members())?;
-        let context = PivotContext { a, components };
+        let center = self.links.as_ref().map(|links| links.domain.center());
+        let context = PivotContext { a, components, center };
         let shared = &*self;
         let result = team.run(
             |member| drop(shared.factorize_share(member, setup, &context, None)),
@@ -306,7 +345,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         // Short formats hold no numbers much larger than the unit.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
         let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
-        let (shared, context) = (&*self, PivotContext { a, components: &seen.components });
+        let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
         // Numbers of another magnitude, or a bad row, leave zeros for pivots: all of it is dropped then.
         let hoped = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
         let result = team.run(|member| drop(hoped(member)), hoped)?;
@@ -358,8 +397,9 @@ impl<F: Format> PackedSolver for Packed<F> {
 /// Not inlined: a `Packed` is 8 kB large and is built on the stack, which `factorize` would take for every format at a
 /// time. A thread of the caller may have 64 kB in all (tests/environment.rs).
 #[inline(never)]
-fn packed<F: Format + 'static>(shape: Shape) -> Result<Box<dyn PackedSolver>> {
-    Ok(boxed(Packed::<F>::new(shape)?, SOLVER)?)
+fn packed<F: Format + 'static>(shape: Shape, domain: Option<&Domain>) -> Result<Box<dyn PackedSolver>> {
+    let made = domain.map_or_else(|| Packed::<F>::new(shape), |domain| Packed::<F>::over(shape, domain));
+    Ok(boxed(made?, SOLVER)?)
 }
 
 fn no_team() -> Error {

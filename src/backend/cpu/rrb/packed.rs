@@ -9,6 +9,7 @@ use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
+use super::ranks::{Domain, Halo, HandOver, Links, MatrixHalo};
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::aggregation::Kept;
@@ -22,7 +23,8 @@ use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
 use crate::runtime::number::power_of_two_below;
-use crate::runtime::reduce::{Noted, max_abs};
+use crate::runtime::reduce::{Elsewhere, Noted, max_abs};
+use crate::runtime::team::Me;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -45,6 +47,31 @@ fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>
 
 /// For errors.
 const SCRATCH: &str = "rows of scratch space";
+
+/// What the shared grids exchange, which get their halos.
+fn link<F: Format>(
+    domain: &Domain,
+    grids: &mut [PackedGrid<F>],
+    rho_start: &[usize],
+    sections: &[usize],
+) -> Result<Links> {
+    const LINKS: &str = "rows of other ranks";
+    let depth = domain.strips.depth;
+    let (mut matrices, mut of_grid) = (Vec::new(), Vec::new());
+    for (q, grid) in grids[..depth].iter_mut().enumerate() {
+        grid.halo = Some(Halo::new(domain, q, &grid.layout)?);
+        if q > 0 {
+            push(&mut matrices, MatrixHalo::new(domain, q, grid.layout.grid)?, LINKS)?;
+        }
+        // Three numbers a row of the first grid, one of the others.
+        let places = collected((0..=q).map(|_| 0), LINKS)?;
+        push(&mut of_grid, domain.sums_over_grids(&places, q..q + 1, if q == 0 { 3 } else { 1 })?, LINKS)?;
+    }
+    let end = sections.get(1).copied().unwrap_or(grids.len());
+    let of_section = domain.sums_over_grids(rho_start, 0..end, 1)?;
+    let hand_over = HandOver::new(domain, &grids[depth - 1].layout, grids[depth].layout.grid)?;
+    Ok(Links { domain: domain.clone(), matrices, hand_over, of_grid, of_section })
+}
 
 /// The whole.
 pub struct Packed<F: Format> {
@@ -95,16 +122,29 @@ pub struct Packed<F: Format> {
     pub stop: AtomicBool,
     pub may_stop: AtomicBool,
     pub failure: Mutex<Option<Error>>,
+    /// Where other ranks have rows of the first grids.
+    pub links: Option<Links>,
 }
 
 impl<F: Format> Packed<F> {
     pub fn new(shape: Shape) -> Result<Self> {
-        Self::with_windows_from(shape, WORTH_PASSING)
+        Self::with_windows_from(shape, WORTH_PASSING, None)
+    }
+
+    /// Where other ranks have rows of the first grids: of at least one grid less than there are.
+    pub fn over(shape: Shape, domain: &Domain) -> Result<Self> {
+        Self::with_windows_from(shape, usize::MAX, Some(domain))
     }
 
     /// The first two grids, if they have so many nodes, keep no rows that nobody reads after their factorization.
-    pub fn with_windows_from(shape: Shape, worth_passing: usize) -> Result<Self> {
-        let first = Layout::new(shape.grid, shape.block);
+    pub fn with_windows_from(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Self> {
+        let layout_of = |q: usize, grid: Grid| {
+            let layout = Layout::new(grid, shape.block);
+            let shared = domain.filter(|domain| domain.shares(q));
+            let own = shared.map_or(0..layout.cy, |domain| domain.rows(q));
+            (shared.map_or(layout, |domain| domain.layout(q, layout)), own)
+        };
+        let (first, _) = layout_of(0, shape.grid);
         let mut grids = Vec::new();
         reserve(&mut grids, shape.grids, "the list of grids")?;
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
@@ -120,7 +160,8 @@ impl<F: Format> Packed<F> {
                 push(&mut sections, q, "sections of the cycle")?;
             }
             let passes = q < 2 && q + 1 < shape.grids && grid.nodes() >= worth_passing;
-            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses, passes)?);
+            let (layout, own) = layout_of(q, grid);
+            grids.push(PackedGrid::new(layout, own, embedding, shape, vectors.take(), (recurses, passes))?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -133,9 +174,14 @@ impl<F: Format> Packed<F> {
             rows += grid.layout.cy;
             push(&mut rho_start, rows, "sums of stages")?;
         }
+        let links = match domain {
+            Some(domain) => Some(link(domain, &mut grids, &rho_start, &sections)?),
+            None => None,
+        };
         let reds = !shape.schur;
         Ok(Self {
             shape,
+            links,
             matrix: Matrix {
                 center: Four::zeroed(&first, true)?,
                 straight: Straight::zeroed(&first, true)?,
@@ -194,13 +240,13 @@ impl<F: Format> Packed<F> {
         self.kept = before.map(Aggregated::into_kept).unwrap_or_default();
         self.zero_row_sum = setup.zero_row_sum;
         *self.may_aggregate.get_mut().unwrap_or_else(PoisonError::into_inner) = match setup.aggregation {
-            Aggregation::IfSlow(storage) => Some(storage),
+            Aggregation::IfSlow(storage) if self.links.is_none() => Some(storage),
             _ => None,
         };
         let layout = self.grids[0].layout;
         if self.shape.schur && self.making.as_ref().is_none_or(|making| making.members != members) {
             // The natural grid that follows a single one is made of all rows of it.
-            let windows = layout.grid.nodes() >= WORTH_WINDOWS && self.grids.len() > 1;
+            let windows = layout.grid.nodes() >= WORTH_WINDOWS && self.grids.len() > 1 && self.links.is_none();
             self.making = Some(self.making_of(windows, members)?);
         }
         let width = layout.cx;
@@ -221,15 +267,44 @@ impl<F: Format> Packed<F> {
             let (before, rest) = self.grids.split_at_mut(q);
             let grid = &mut rest[0];
             let layout = &grid.layout;
-            grid.shared = layout.grid.nodes() >= WORTH_A_TEAM && layout.cy >= members;
+            let nodes = layout.grid.nx * (2 * grid.own.len()).min(layout.grid.ny);
+            // Whoever works on a grid works on those before it: rows of a rank may be fewer than the next grid has.
+            let before_is = before.last().is_none_or(|before| before.shared);
+            grid.shared = before_is && nodes >= WORTH_A_TEAM && grid.own.len() >= members;
             grid.make_windows(before.last(), members)?;
         }
-        self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
+        let domain = self.links.as_ref().map(|links| &links.domain);
+        self.projection.set(&self.grids[0].layout, components, self.shape.schur, members, domain)
+    }
+
+    /// What other ranks note of rows of grid q.
+    pub fn elsewhere(&self, q: usize) -> Option<&dyn Elsewhere> {
+        self.links.as_ref()?.of_grid.get(q).map(|sums| &**sums as &dyn Elsewhere)
+    }
+
+    /// z of the next grid, from the kept values of grid q, is there for all who read rows of it.
+    pub fn hand_down(&self, q: usize, me: Me) {
+        let grid = &self.grids[q];
+        let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
+        let hands_over = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
+        if next.halo.is_some() {
+            next.refresh_by(me, grid, &next.z);
+        } else if let Some(links) = hands_over {
+            grid.barrier(me);
+            if me.index == 0 {
+                let mut t = self.buffers[0].lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: the others wait.
+                unsafe { links.hand_over.refresh(&next.layout, &next.z, t.row_mut(0, next.layout.grid.nx)) };
+            }
+            grid.barrier(me);
+        } else {
+            grid.refresh(me, &next.z);
+        }
     }
 
     /// Stages that begin and end a solve are fused where CG runs on S1 of a regular system.
     pub fn fuses_ends(&self) -> bool {
-        self.shape.fused && self.shape.schur && self.projection.is_empty()
+        self.shape.fused && self.shape.schur && self.projection.is_empty() && self.links.is_none()
     }
 
     /// Those of an iteration, too, where M has levels.

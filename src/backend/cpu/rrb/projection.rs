@@ -2,11 +2,12 @@
 //! component by component in a fixed order.
 
 use super::area::Four;
-use crate::error::{Result, push, reserve, reset};
+use super::ranks::{Domain, Sums};
+use crate::error::{Result, collected, push, reserve, reset};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::number::Real;
-use crate::runtime::reduce::{Noted, sum};
+use crate::runtime::reduce::{Elsewhere, Noted, sum};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 
@@ -52,12 +53,21 @@ pub struct Projection {
     /// Means and kept means, a set per member.
     means: Option<Shared>,
     components: usize,
+    /// What other ranks note: of the runs of the whole grid, and of those of the system.
+    elsewhere: [Option<Sums>; 2],
 }
 
 impl Projection {
     /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some
     /// again.
-    pub fn set(&mut self, layout: &Layout, components: &Components, schur: bool, members: usize) -> Result<()> {
+    pub fn set(
+        &mut self,
+        layout: &Layout,
+        components: &Components,
+        schur: bool,
+        members: usize,
+        domain: Option<&Domain>,
+    ) -> Result<()> {
         self.components = components.singular();
         if self.components == 0 {
             return Ok(());
@@ -72,7 +82,14 @@ impl Projection {
         if self.means.as_ref().is_none_or(|m| m.len() < per_member * members) {
             self.means = Some(Shared::zeroed(per_member * members)?);
         }
+        if let Some(domain) = domain {
+            self.elsewhere = [Some(self.whole.elsewhere(domain)?), Some(self.system.elsewhere(domain)?)];
+        }
         Ok(())
+    }
+
+    fn elsewhere(&self, nodes: Nodes) -> Option<&dyn Elsewhere> {
+        self.elsewhere[usize::from(nodes == Nodes::System)].as_ref().map(|sums| sums as &dyn Elsewhere)
     }
 
     /// Nothing is projected.
@@ -96,7 +113,7 @@ impl Projection {
     ) -> &mut [f64] {
         let (Some(sums), Some(means)) = (&self.sums, &self.means) else { return &mut [] };
         let runs = self.runs(nodes);
-        let sums = sums.reduce(0, runs.runs.len());
+        let sums = sums.reduce(0, runs.runs.len()).over(self.elsewhere(nodes));
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
             // SAFETY: a run's sums are written by the owner of its row, who is also the only one to write v
@@ -159,7 +176,7 @@ impl Projection {
         let Some(sums) = self.sums.as_ref().filter(|_| self.components > 0) else { return 0.0 };
         let own = self.sum_components(me, rows.clone(), Nodes::System, v);
         let runs = &self.system;
-        let squares = sums.reduce(0, runs.runs.len());
+        let squares = sums.reduce(0, runs.runs.len()).over(self.elsewhere(Nodes::System));
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
             let mean = own[4 * run.component as usize + 2];
@@ -222,6 +239,19 @@ impl Run {
 const RUNS: &str = "the runs of singular components";
 
 impl Runs {
+    /// Runs of the rows of every rank.
+    fn elsewhere(&self, domain: &Domain) -> Result<Sums> {
+        let of = |rank: usize| {
+            let rows = domain.strips.rows(0, rank);
+            collected([self.row_start[rows.start]..self.row_start[rows.end]], RUNS)
+        };
+        let mut owned = Vec::new();
+        for rank in 0..domain.strips.ranks() {
+            push(&mut owned, of(rank)?, RUNS)?;
+        }
+        domain.sums(owned, 2)
+    }
+
     fn find(&mut self, layout: &Layout, components: &Components, colours: &[Colour]) -> Result<()> {
         self.runs.clear();
         self.row_start.clear();

@@ -129,7 +129,8 @@ impl Source {
             let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
             let refused = inspection::refused_center(value(stream, &a.center, i, j)?, i, j);
             let fetched = Fetched::new(stream, a)?;
-            return Err(inspection::of_all_centers(&fetched.as_ref().map_or(*a, |f| f.view(a))).unwrap_or(refused));
+            return Err(inspection::of_all_centers(&fetched.as_ref().map_or(*a, |f| f.view(a)), 0..a.grid.ny)
+                .unwrap_or(refused));
         }
         let findings = inspection::Findings {
             positive_couplings: found.positive as usize,
@@ -557,7 +558,7 @@ impl Packed {
         }
         let fetched = Fetched::new(stream, a)?;
         let host = fetched.as_ref().map(|f| f.view(a));
-        let context = PivotContext { a: host.as_ref().unwrap_or(a), components };
+        let context = PivotContext::new(host.as_ref().unwrap_or(a), components);
         natural.factorize(setup, &context, None)?;
         if invert {
             let mut inverse: Vec<f64> = zeroed(n * n, "the remainder's inverse")?;

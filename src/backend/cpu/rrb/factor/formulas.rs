@@ -180,7 +180,7 @@ impl<'a, F: Format> Levels<'a, F> {
                     continue;
                 }
                 let kept = self.straight.couplings(colour, row);
-                let lumped = corners.map_or([self.inverse[colour].below(0, 0); 4], |d| d.couplings(colour, row));
+                let lumped = corners.map_or([self.inverse[colour].below(grid.layout.from, 0); 4], |d| d.couplings(colour, row));
                 self.eliminate::<OfReds<F>>(colour, row, kept, lumped, scratch)?;
             }
         }
@@ -331,7 +331,7 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// Both levels of row J and J + 1 must be done.
-    unsafe fn coarse_row<'s>(&self, row: usize, out: &'s mut [f64]) -> [&'s [f64]; 5] {
+    pub(super) unsafe fn coarse_row<'s>(&self, row: usize, out: &'s mut [f64]) -> [&'s [f64]; 5] {
         let (grid, setup) = (self.grid, self.setup);
         let n = grid.layout.grid.coarse().nx;
         let keeps = setup.black_keeps();
@@ -370,13 +370,8 @@ impl<'a, F: Format> Levels<'a, F> {
         if !self.grid.layout.rows(Colour::B2).contains(&row) {
             return;
         }
-        let target = Target {
-            layout: &coarse.layout,
-            diagonal: &coarse.excess,
-            straight: &coarse.straight,
-            corners: Some((&coarse.red_diagonal, &coarse.black_diagonal)),
-            far: self.exact.is_some_and(Making::has_windows) && !coarse.follows(),
-        };
+        let far = self.exact.is_some_and(Making::has_windows) && !coarse.follows();
+        let target = Target { far, ..coarse.target() };
         // SAFETY: as the caller promised.
         unsafe { target.spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
     }

@@ -30,6 +30,7 @@ use super::making::Making;
 use super::neighbours::{Diagonal, Distant, Straight};
 use super::number::Format;
 use super::packed::Packed;
+use super::ranks::{HALF, REACH, STORED};
 use super::spread::natural_rows;
 use super::windows::Part;
 use crate::backend::coarse::band::Ends;
@@ -81,10 +82,10 @@ impl<F: Format> Packed<F> {
     fn start_short(&self, me: Me) {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
-            for row in grid.rows(me) {
+            for row in grid.rows_and(me, STORED) {
                 for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
                     // SAFETY: rows of this member, which no other uses before the barrier below.
-                    unsafe { area.fill_row(row, grid.layout.cy, F::write(1.0)) };
+                    unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
                 }
             }
         }
@@ -106,6 +107,7 @@ impl<F: Format> Packed<F> {
             }
             match self.grids[q].part(me.index) {
                 Some(done) => levels.form_rest(me, done, &mut scratch),
+                None if self.grids[q].halo.is_some() => levels.form_shared(me, &mut scratch),
                 None => levels.form(me, &mut scratch, watch),
             }
             if let Some(watch) = watch {
@@ -120,6 +122,11 @@ impl<F: Format> Packed<F> {
             self.share_natural(me, setup, context, &mut scratch);
         }
         drop(scratch);
+        me.barrier();
+        if let (0, Some(links)) = (me.index, &self.links) {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            *failure = links.domain.first_failure(failure.take());
+        }
         me.barrier();
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
         me.barrier();
@@ -422,6 +429,58 @@ impl<'a, F: Format> Levels<'a, F> {
             left(&done.coarse).for_each(|row| self.coarse(row, scratch));
         }
         self.grid.barrier(me);
+    }
+
+    /// The same where other ranks have rows next to these: what formulas need of the neighbours' rows is made here, too,
+    /// from rows of the matrix that come with it, so that a grid takes one exchange.
+    fn form_shared(&self, me: Me, scratch: &mut [f64]) {
+        let grid = self.grid;
+        // SAFETY: rows are this member's, or those next to them that other ranks have, which the first or the last
+        // member alone makes; and a barrier stands between what members make and others read.
+        unsafe {
+            if self.q == 0 {
+                grid.rows_and(me, REACH).for_each(|row| self.spread(row, None));
+                grid.barrier(me);
+                grid.rows_and(me, REACH).for_each(|row| self.start(row));
+                grid.barrier(me);
+            }
+            grid.rows_and(me, 2).for_each(|row| self.reds(row, scratch));
+            grid.barrier(me);
+            grid.rows_and(me, 1).for_each(|row| {
+                self.skew(row, scratch);
+                self.dropped(row, scratch);
+            });
+            grid.barrier(me);
+            grid.rows(me).for_each(|row| self.coarse(row, scratch));
+            grid.barrier(me);
+            if me.index == 0 {
+                let lost = self.fetch_next(scratch);
+                self.k.note(lost);
+            }
+        }
+        // Whoever works on the next grid reads it.
+        me.barrier();
+    }
+
+    /// Rows of the next grid's matrix that other ranks make.
+    ///
+    /// # Safety
+    /// This rank's rows must be made, and nobody may use that grid.
+    unsafe fn fetch_next(&self, scratch: &mut [f64]) -> Result<()> {
+        let Some((links, next)) = self.k.links.as_ref().zip(self.k.grids.get(self.q + 1)) else { return Ok(()) };
+        let target = next.target();
+        let nx = next.layout.grid.nx;
+        let own = |row: usize, to: &mut [f64]| {
+            // SAFETY: as the caller promised: this is a row of this rank.
+            let made = unsafe { self.coarse_row(row, scratch) };
+            to.chunks_exact_mut(nx).zip(made).for_each(|(to, made)| to.copy_from_slice(made));
+        };
+        // SAFETY: as the caller promised.
+        let other = |row: usize, made: [&[f64]; HALF]| unsafe { target.spread(row, made.map(|values| (0, values))) };
+        match links.matrices.get(self.q) {
+            Some(halo) => halo.exchange(own, other),
+            None => links.hand_over.matrix(own, other),
+        }
     }
 
     /// # Safety

@@ -87,7 +87,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool
     k.prepare(setup, components, members).unwrap();
     k.making = Some(k.making_of(windows, members).unwrap());
     assert_eq!(k.making.as_ref().map(Making::has_windows), Some(windows || F::SINGLE));
-    let context = PivotContext { a, components };
+    let context = PivotContext::new(a, components);
     let mut team = Team::new(members).unwrap();
     let k = &k;
     for _ in 0..2 {
@@ -233,7 +233,7 @@ fn left_for_sweeps<F: Format>(
             k.making = Some(k.making_of(true, members).unwrap());
         }
         let mut team = Team::new(members).unwrap();
-        let context = PivotContext { a: a[step % 2], components };
+        let context = PivotContext::new(a[step % 2], components);
         {
             let k = &k;
             let share = |me: Me| k.factorize_share(me, setup, &context, None);

@@ -347,6 +347,7 @@ mod tests {
             device_input: 0,
             device_output: 0,
             len,
+            first_row: 0,
         };
         let caller = Caller::new(arrays);
         let program = |me: Me| compare(&mut Member::new(k, me, &caller, None), single);

@@ -53,7 +53,7 @@ impl<F: Format> Member<'_, F> {
         self.sections.timed(0, DOWN, |s| {
             let stage = s.next_stage(&k.grids[0]);
             k.descend_first(me, stage, alpha, residual, &mut s.buffers());
-            k.grids[0].refresh(me, &k.grids.get(1).unwrap_or(&k.grids[0]).z);
+            k.hand_down(0, me);
         });
         let grids = self.sections.grids(0);
         self.sections.descend(1..grids.end);
@@ -65,7 +65,7 @@ impl<F: Format> Member<'_, F> {
             }
             // <g, u> of the recursion: g still stands in the kept values of the grid above.
             let above = &k.grids[grids.end - 1];
-            above.refresh(me, &k.grids.get(grids.end).unwrap_or(above).z);
+            above.barrier(me);
             let mut t = self.sections.buffers();
             for row in above.rows(me) {
                 // SAFETY: the recursion is over and its grid only read; the place is that of a row of this member.
@@ -91,7 +91,8 @@ impl<F: Format> Member<'_, F> {
         let grids = self.sections.grids(0);
         self.sections.ascend(1..grids.end);
         self.sections.timed(0, UP, |s| {
-            k.grids[0].refresh(me, &k.grids.get(1).unwrap_or(&k.grids[0]).z);
+            // The coarser grid is complete.
+            k.grids[0].barrier(me);
             let stage = s.next_stage(&k.grids[0]);
             k.ascend_first(me, stage, step, sigma, &mut s.buffers());
         });

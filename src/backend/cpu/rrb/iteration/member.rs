@@ -26,6 +26,8 @@ pub struct Caller<'a> {
     output: *mut f64,
     output_len: usize,
     ld: usize,
+    /// The row that both begin with.
+    first: usize,
     borrow: PhantomData<&'a mut [f64]>,
 }
 
@@ -40,21 +42,23 @@ impl<'a> Caller<'a> {
             output_len: arrays.output.len(),
             output: arrays.output.as_mut_ptr(),
             ld: arrays.ld,
+            first: arrays.first_row,
             borrow: PhantomData,
         }
     }
 
     pub(super) fn input(&self, j: usize, nx: usize) -> &[f64] {
-        &self.input[j * self.ld..][..nx]
+        &self.input[(j - self.first) * self.ld..][..nx]
     }
 
     /// # Safety
     /// Row j must be of the caller's share.
     #[expect(clippy::mut_from_ref, reason = "shared by members that use disjoint rows")]
     pub(super) unsafe fn output(&self, j: usize, nx: usize) -> &mut [f64] {
-        assert!(j * self.ld + nx <= self.output_len);
+        let start = (j - self.first) * self.ld;
+        assert!(start + nx <= self.output_len);
         // SAFETY: inside the array, as just checked; no other member uses this row, as the caller promised.
-        unsafe { std::slice::from_raw_parts_mut(self.output.add(j * self.ld), nx) }
+        unsafe { std::slice::from_raw_parts_mut(self.output.add(start), nx) }
     }
 }
 
@@ -141,7 +145,7 @@ impl<'a, F: Format> Member<'a, F> {
     /// Begins a reduction over the rows of the first grid.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
         self.turn.set(self.turn.get() + 1);
-        self.k.noted.reduce(self.turn.get(), self.layout().cy)
+        self.k.noted.reduce(self.turn.get(), self.layout().cy).over(self.k.elsewhere(0))
     }
 
     /// `of_row` of this member's rows, each noted.
@@ -184,6 +188,9 @@ impl<'a, F: Format> Member<'a, F> {
         let mut row = || rows.next().expect("room for four rows");
         let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
         let all = self.rows();
+        if all.is_empty() {
+            return;
+        }
         match all.start.checked_sub(1) {
             Some(before) => pass(Red(Colour::R1, before, &mut r1[BORDER..][..n])),
             None => r1.fill(0.0),

@@ -264,6 +264,13 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         }
         self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner).merge(&seen, self.caller.input_name);
         self.me.barrier();
+        if let (0, Some(links)) = (self.me.index, &self.k.links) {
+            let mut inputs = self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+            if links.domain.merge_inputs(&mut inputs, self.caller.input_name).is_err() {
+                inputs.rhs_max = f64::NAN;
+            }
+        }
+        self.me.barrier();
         *self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,0 +1,445 @@
+//! Rows that other ranks have: how the first grids are shared (`grid::strips`), and what goes from rank to rank. A rank
+//! stores its own rows and some of its neighbours', the halo; those of grids that are not shared, every rank has.
+//!
+//! Member 0 of a team alone sends and receives, between two barriers. Where the other ranks are lost it goes on with
+//! numbers that are none, so that all members come to an end; who began the run says then what happened.
+
+use super::area::Four;
+use super::spread::{collect, spread};
+use crate::backend::steps::solve::Inputs;
+use crate::comm::{Comm, Exchange, Gather, Part};
+use crate::error::{Error, Result, collected, push};
+use crate::grid::inspection::Found;
+use crate::grid::layout::{Colour, Layout};
+use crate::grid::levels::Grid;
+use crate::grid::strips::Strips;
+use crate::runtime::heap::Counted;
+use crate::runtime::number::Real;
+use crate::runtime::reduce::Elsewhere;
+use crate::runtime::shared::Number;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// For errors.
+const HALOS: &str = "rows of other ranks";
+
+/// Rows J beside its own of which a rank has what they hold of the matrix: the elimination of red nodes in two rows
+/// needs three.
+pub const REACH: usize = 3;
+/// Rows that it stores: natural rows are spread to the row above, too.
+pub const STORED: usize = REACH + 1;
+/// Natural rows below and above its own that those are made of: the row below them has their couplings to the south.
+pub const BELOW: usize = 2 * REACH + 1;
+pub const ABOVE: usize = 2 * REACH;
+
+/// One rank of those that share a grid.
+#[derive(Clone)]
+pub struct Domain {
+    pub comm: Counted<Comm>,
+    pub strips: Counted<Strips>,
+    /// Bits of the largest center of the last matrix.
+    center: Counted<AtomicU64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Domain {
+    pub fn new(comm: &Counted<Comm>, strips: &Counted<Strips>) -> Result<Self> {
+        let center = Counted::new(AtomicU64::new(0), HALOS)?;
+        Ok(Self { comm: comm.clone(), strips: strips.clone(), center })
+    }
+
+    /// The largest center of the last matrix: a scale for any pivot.
+    pub fn center(&self) -> f64 {
+        f64::from_bits(self.center.load(Ordering::Relaxed))
+    }
+
+    pub fn set_center(&self, center: f64) {
+        self.center.store(center.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Rows J of grid q that are this rank's.
+    pub fn rows(&self, q: usize) -> Range<usize> {
+        self.strips.rows(q, self.comm.rank())
+    }
+
+    /// Whether grid q is shared.
+    pub fn shares(&self, q: usize) -> bool {
+        q < self.strips.depth
+    }
+
+    /// The layout of grid q as it is stored here.
+    pub fn layout(&self, q: usize, layout: Layout) -> Layout {
+        if !self.shares(q) {
+            return layout;
+        }
+        let rows = self.rows(q);
+        if rows.is_empty() {
+            return layout.strip(0, 0);
+        }
+        layout.strip(rows.start.saturating_sub(STORED), (rows.end + STORED).min(layout.cy))
+    }
+
+    /// Natural rows that a rank has of the caller's arrays.
+    pub fn slab(strips: &Strips, rank: usize) -> Range<usize> {
+        let rows = strips.natural(rank);
+        if rows.is_empty() {
+            return rows;
+        }
+        rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
+    }
+
+    /// What all ranks have seen of the inputs.
+    pub fn merge_inputs(&self, own: &mut Inputs, input_name: &'static str) -> Result<()> {
+        const WORDS: usize = 7;
+        let mut gather = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS), HALOS)?)?;
+        let (name, value, i, j) = own.not_finite.unwrap_or(("", 0.0, 0, 0));
+        let kind = own.not_finite.map_or(0.0, |_| if name == input_name { 1.0 } else { 2.0 });
+        let words = [own.rhs_max, own.guess_max, kind, value, i as f64, j as f64, 0.0];
+        let all = gather.run(|to| to.copy_from_slice(&words))?;
+        for words in all.chunks_exact(WORDS) {
+            let name = if words[2] == 1.0 { input_name } else { "x" };
+            let place = (words[2] > 0.0).then_some((name, words[3], words[4] as usize, words[5] as usize));
+            let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place };
+            own.merge(&other, input_name);
+        }
+        Ok(())
+    }
+
+    /// The failure of the lowest level, and there of the first node, of all ranks: the rank that has it tells it.
+    pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
+        self.agree(own).unwrap_or_else(Some)
+    }
+
+    fn agree(&self, own: Option<Error>) -> Result<Option<Error>> {
+        const WORDS: usize = 4;
+        let place = own.as_ref().and_then(Error::matrix_place).and_then(|place| place.of_node());
+        let (level, i, j) = place.unwrap_or((0, 0, 0));
+        let status = own.as_ref().map_or(0, Error::status);
+        let mut gather = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS), HALOS)?)?;
+        let words = [f64::from(status), level as f64, j as f64, i as f64];
+        let all = gather.run(|to| to.copy_from_slice(&words))?;
+        let failures = all.chunks_exact(WORDS).enumerate().filter(|(_, words)| words[0] != 0.0);
+        let order = |words: &[f64]| [words[1], words[2], words[3]].map(f64::to_bits);
+        let first = failures.min_by_key(|(rank, words)| (order(words), *rank));
+        Ok(first.map(|(rank, words)| match own {
+            Some(error) if rank == self.comm.rank() => error,
+            _ => Error::elsewhere(rank, words[0] as i32),
+        }))
+    }
+
+    /// What all ranks have found in their rows of a matrix, rank by rank.
+    pub fn gather_found(&self, own: &Found) -> Result<Vec<Found>> {
+        let words = own.to_words()?;
+        let size = self.comm.size();
+        let mut lengths = Gather::new(&self.comm, &collected((0..size).map(|_| 1), HALOS)?)?;
+        let lengths = collected(lengths.run(|to| to[0] = words.len() as f64)?.iter().map(|&n| n as usize), HALOS)?;
+        let mut gather = Gather::new(&self.comm, &lengths)?;
+        let mut all = gather.run(|to| to.copy_from_slice(&words))?;
+        let mut found = Vec::new();
+        for length in lengths {
+            let words;
+            (words, all) = all.split_at(length);
+            push(&mut found, Found::from_words(words)?, HALOS)?;
+        }
+        Ok(found)
+    }
+
+    /// Sums over things that ranks have these of, one behind the other: N numbers of each at most.
+    pub fn sums(&self, owned: Vec<Vec<Range<usize>>>, most: usize) -> Result<Sums> {
+        let count = |ranges: &Vec<Range<usize>>| ranges.iter().map(ExactSizeIterator::len).sum::<usize>();
+        let mut plans = Vec::new();
+        for numbers in 1..=most {
+            let counts = collected(owned.iter().map(|ranges| numbers * count(ranges)), HALOS)?;
+            push(&mut plans, Mutex::new(Gather::new(&self.comm, &counts)?), HALOS)?;
+        }
+        Ok(Sums { rank: self.comm.rank(), owned, plans })
+    }
+
+    /// Sums over the rows of shared grids: `places` says where those of each grid begin.
+    pub fn sums_over_grids(&self, places: &[usize], grids: Range<usize>, most: usize) -> Result<Counted<Sums>> {
+        let mut owned = Vec::new();
+        for rank in 0..self.comm.size() {
+            let of = |q: usize| {
+                let rows = self.strips.rows(q, rank);
+                places[q] + rows.start..places[q] + rows.end
+            };
+            push(&mut owned, collected(grids.clone().filter(|&q| self.shares(q)).map(of), HALOS)?, HALOS)?;
+        }
+        Counted::new(self.sums(owned, most)?, HALOS)
+    }
+}
+
+/// What other ranks note of rows, or of runs of nodes.
+pub struct Sums {
+    rank: usize,
+    /// Of each rank.
+    owned: Vec<Vec<Range<usize>>>,
+    /// For one number, two, ...
+    plans: Vec<Mutex<Gather>>,
+}
+
+impl Elsewhere for Sums {
+    fn fill(&self, numbers: &mut [&mut [f64]]) {
+        let mut plan = lock(&self.plans[numbers.len() - 1]);
+        let own = &self.owned[self.rank];
+        let pack = |to: &mut [f64]| {
+            let mut to = to.iter_mut();
+            for number in numbers.iter() {
+                for range in own {
+                    number[range.clone()].iter().zip(to.by_ref()).for_each(|(&value, to)| *to = value);
+                }
+            }
+        };
+        let all = plan.run(pack);
+        let mut all = all.unwrap_or_default().iter();
+        for (rank, owned) in self.owned.iter().enumerate() {
+            for number in numbers.iter_mut() {
+                for range in owned {
+                    for value in &mut number[range.clone()] {
+                        let other = all.next().copied().unwrap_or(f64::NAN);
+                        if rank != self.rank {
+                            *value = other;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The rows next to this rank's, of vectors on one grid.
+pub struct Halo {
+    own: Range<usize>,
+    below: bool,
+    above: bool,
+    cx: usize,
+    /// For black nodes alone, and for all.
+    plans: [Mutex<Exchange>; 2],
+}
+
+/// Exchanges of all grids are under way one at a time, but those of neighbours may be in the next one: each grid has
+/// tags of its own, after those of boxes.
+const FIRST_TAG: i32 = 16;
+
+impl Halo {
+    pub fn new(domain: &Domain, q: usize, layout: &Layout) -> Result<Self> {
+        let [below, above] = domain.strips.neighbours(domain.comm.rank());
+        let plan = |colours: usize| {
+            let row = colours * layout.cx;
+            let neighbours = [below, above].into_iter().flatten().enumerate();
+            let part = |(k, peer)| Part { peer, send: k * row..(k + 1) * row, receive: k * row..(k + 1) * row };
+            let parts = collected(neighbours.map(part), HALOS)?;
+            let tag = FIRST_TAG + 4 * q as i32 + i32::from(colours == 4);
+            Ok(Mutex::new(Exchange::new(&domain.comm, tag, &parts)?))
+        };
+        let plans = [plan(2)?, plan(4)?];
+        Ok(Self { own: domain.rows(q), below: below.is_some(), above: above.is_some(), cx: layout.cx, plans })
+    }
+
+    /// Brings rows J of v, which its owners have written.
+    ///
+    /// # Safety
+    /// Nobody may use rows of v beside this rank's meanwhile, nor write the others.
+    pub unsafe fn refresh<R: Real + Number>(&self, v: &Four<R>) {
+        let colours: &[Colour] = if v.r1.bytes() > 0 { &Colour::ALL } else { &[Colour::B1, Colour::B2] };
+        if !self.below && !self.above {
+            return;
+        }
+        let mut plan = lock(&self.plans[usize::from(colours.len() == 4)]);
+        let sides = [(self.below, self.own.start), (self.above, self.own.end.wrapping_sub(1))];
+        let mut rows = plan.to_send().chunks_exact_mut(self.cx);
+        for (_, row) in sides.into_iter().filter(|(there, _)| *there) {
+            for (&colour, to) in colours.iter().zip(rows.by_ref()) {
+                // SAFETY: as the caller promised.
+                let values = unsafe { v[colour].row(row, 0) };
+                to.iter_mut().zip(values).for_each(|(to, value)| *to = value.wide());
+            }
+        }
+        let arrived = plan.run().is_ok();
+        let mut rows = plan.received().chunks_exact(self.cx);
+        let sides = [(self.below, self.own.start.wrapping_sub(1)), (self.above, self.own.end)];
+        for (_, row) in sides.into_iter().filter(|(there, _)| *there) {
+            for (&colour, from) in colours.iter().zip(rows.by_ref()) {
+                // SAFETY: as the caller promised.
+                let values = unsafe { v[colour].row_mut(row, 0) };
+                let of = |value: f64| if arrived { value } else { f64::NAN };
+                values.iter_mut().zip(from).for_each(|(to, &value)| *to = R::narrow(of(value)));
+            }
+        }
+    }
+}
+
+/// Natural rows of the first grid that is not shared: each rank makes some, and all get all.
+pub struct HandOver {
+    rank: usize,
+    /// Of each rank.
+    rows: Vec<Range<usize>>,
+    nx: usize,
+    vector: Mutex<Gather>,
+    matrix: Mutex<Gather>,
+}
+
+/// Arrays of a half stencil.
+pub const HALF: usize = 5;
+
+impl HandOver {
+    /// `above`: the last shared grid, and the grid of its kept nodes.
+    pub fn new(domain: &Domain, above: &Layout, grid: Grid) -> Result<Self> {
+        let kept = above.rows(Colour::B2);
+        let last = domain.strips.depth - 1;
+        let of = |rank: usize| {
+            let rows = domain.strips.rows(last, rank);
+            rows.start.min(kept.end)..rows.end.min(kept.end)
+        };
+        let rows = collected((0..domain.comm.size()).map(of), HALOS)?;
+        let gather = |arrays: usize| {
+            let counts = collected(rows.iter().map(|rows| arrays * rows.len() * grid.nx), HALOS)?;
+            Ok(Mutex::new(Gather::new(&domain.comm, &counts)?))
+        };
+        let (vector, matrix) = (gather(1)?, gather(HALF)?);
+        Ok(Self { rank: domain.comm.rank(), rows, nx: grid.nx, vector, matrix })
+    }
+
+    /// Rows of v on that grid, of which each rank has its own.
+    ///
+    /// # Safety
+    /// Nobody may use v meanwhile.
+    pub unsafe fn refresh<R: Real + Number>(&self, layout: &Layout, v: &Four<R>, row: &mut [R]) {
+        let mut plan = lock(&self.vector);
+        let row = &mut row[..self.nx];
+        let all = plan.run(|to| {
+            for (j, to) in self.rows[self.rank].clone().zip(to.chunks_exact_mut(self.nx)) {
+                // SAFETY: as the caller promised.
+                unsafe { collect(layout, j, v, row) };
+                to.iter_mut().zip(&*row).for_each(|(to, value)| *to = value.wide());
+            }
+        });
+        let mut values = all.unwrap_or_default().chunks_exact(self.nx);
+        for (rank, rows) in self.rows.iter().enumerate() {
+            for j in rows.clone() {
+                let from = values.next();
+                if rank == self.rank {
+                    continue;
+                }
+                match from {
+                    Some(from) => row.iter_mut().zip(from).for_each(|(to, &value)| *to = R::narrow(value)),
+                    None => row.fill(R::narrow(f64::NAN)),
+                }
+                // SAFETY: as the caller promised.
+                unsafe { spread(layout, j, row, 1.0, v) };
+            }
+        }
+    }
+
+    /// Rows of a matrix: `own` gives row j of this rank, `other` gets those of the others.
+    pub fn matrix(
+        &self,
+        mut own: impl FnMut(usize, &mut [f64]),
+        mut other: impl FnMut(usize, [&[f64]; HALF]),
+    ) -> Result<()> {
+        let (mut plan, length) = (lock(&self.matrix), HALF * self.nx);
+        let mut all = plan.run(|to| {
+            for (j, to) in self.rows[self.rank].clone().zip(to.chunks_exact_mut(length)) {
+                own(j, to);
+            }
+        })?;
+        for (rank, rows) in self.rows.iter().enumerate() {
+            for j in rows.clone() {
+                let row;
+                (row, all) = all.split_at(length);
+                if rank != self.rank {
+                    other(j, parts(row, self.nx));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The five arrays of a row of a half stencil.
+fn parts(row: &[f64], nx: usize) -> [&[f64]; HALF] {
+    std::array::from_fn(|k| &row[k * nx..(k + 1) * nx])
+}
+
+/// Natural rows of a grid's matrix beside those that this rank makes.
+pub struct MatrixHalo {
+    own: Range<usize>,
+    below: Range<usize>,
+    above: Range<usize>,
+    /// Rows that go to the rank below, the first ones, and above, the last ones.
+    sent: [usize; 2],
+    nx: usize,
+    plan: Mutex<Exchange>,
+}
+
+impl MatrixHalo {
+    /// Of grid q, which is shared, and is not the first.
+    pub fn new(domain: &Domain, q: usize, grid: Grid) -> Result<Self> {
+        let rows = domain.rows(q);
+        let own = (2 * rows.start).min(grid.ny)..(2 * rows.end).min(grid.ny);
+        let [below, above] = domain.strips.neighbours(domain.comm.rank());
+        let length = HALF * grid.nx;
+        let mut parts = Vec::new();
+        let (mut sent, mut received) = (0, 0);
+        let mut next = |peer: usize, sends: usize, receives: usize| {
+            let part = Part {
+                peer,
+                send: sent * length..(sent + sends) * length,
+                receive: received * length..(received + receives) * length,
+            };
+            (sent, received) = (sent + sends, received + receives);
+            push(&mut parts, part, HALOS)
+        };
+        let to_below = if below.is_some() { ABOVE.min(grid.ny - own.start) } else { 0 };
+        let to_above = if above.is_some() { BELOW } else { 0 };
+        let beyond = own.end..(own.end + ABOVE).min(grid.ny);
+        if let Some(peer) = below {
+            next(peer, to_below, BELOW)?;
+        }
+        if let Some(peer) = above {
+            next(peer, to_above, beyond.len())?;
+        }
+        let tag = FIRST_TAG + 4 * q as i32 + 2;
+        let plan = Mutex::new(Exchange::new(&domain.comm, tag, &parts)?);
+        let below = if below.is_some() { own.start - BELOW..own.start } else { own.start..own.start };
+        let above = if above.is_some() { beyond } else { own.end..own.end };
+        Ok(Self { own, below, above, sent: [to_below, to_above], nx: grid.nx, plan })
+    }
+
+    /// `own` gives row j of this rank, `other` gets those of its neighbours.
+    pub fn exchange(
+        &self,
+        mut own: impl FnMut(usize, &mut [f64]),
+        mut other: impl FnMut(usize, [&[f64]; HALF]),
+    ) -> Result<()> {
+        let (mut plan, length) = (lock(&self.plan), HALF * self.nx);
+        let mut to = plan.to_send().chunks_exact_mut(length);
+        let [first, last] = self.sent;
+        for j in (self.own.start..self.own.start + first).chain(self.own.end - last..self.own.end) {
+            if let Some(to) = to.next() {
+                own(j, to);
+            }
+        }
+        plan.run()?;
+        let rows = self.below.clone().chain(self.above.clone());
+        for (j, row) in rows.zip(plan.received().chunks_exact(length)) {
+            other(j, parts(row, self.nx));
+        }
+        Ok(())
+    }
+}
+
+/// What the grids of a factorization exchange.
+pub struct Links {
+    pub domain: Domain,
+    /// Of the matrices of grids 1, 2, ...
+    pub matrices: Vec<MatrixHalo>,
+    pub hand_over: HandOver,
+    /// Over rows of each shared grid, and over those of all that belong to the first section.
+    pub of_grid: Vec<Counted<Sums>>,
+    pub of_section: Counted<Sums>,
+}
