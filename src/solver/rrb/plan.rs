@@ -161,8 +161,7 @@ impl<'a> Plan<'a> {
             grids,
             block,
             zero_row_sum: self.look.questions.zero_row_sum,
-            // Fused stages round differently: grids that are shared and those that are not must do the same.
-            fused: options.is(opt::FUSION, options::Fusion::On) && !self.shared,
+            fused: options.is(opt::FUSION, options::Fusion::On),
             storage,
             single: false,
             unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },

@@ -65,7 +65,7 @@ impl<'a, F: Format> Sections<'a, F> {
 
     /// Fused stages do both levels of a grid; the first one of S1 has its own.
     fn fuses(&self, q: usize) -> bool {
-        self.k.shape.fused && !(self.k.shape.schur && q == 0) && self.k.grids[q].halo.is_none()
+        self.k.shape.fused && !(self.k.shape.schur && q == 0)
     }
 
     /// Does `work` on grid q, or on the remainder, on the clock where one runs.
@@ -135,6 +135,14 @@ impl<'a, F: Format> Sections<'a, F> {
     fn inner(&self, k: usize) -> (&'a PackedGrid<F>, &'a RecursionGrid<F>) {
         let grid = &self.k.grids[self.k.sections[k]];
         (grid, grid.recursion.as_ref().expect("sections but the first begin with a recursion"))
+    }
+
+    /// The way up from the k-th recursion grid reads rows of z that other ranks have.
+    fn share_solution(&self, k: usize) {
+        let (grid, _) = self.inner(k);
+        if grid.halo.is_some() {
+            grid.refresh(self.me, &grid.z);
+        }
     }
 
     /// Calls `f` with this member's rows of the k-th recursion grid.
@@ -277,7 +285,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             }
         });
         if go_on {
-            grid.refresh(self.me, &grid.z);
+            grid.refresh_down(self.me, grid, self.k.shape.fused, &grid.z);
         }
     }
 
@@ -289,6 +297,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             // SAFETY: rows of this member, which no other reads before the barrier of the way up.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
         });
+        self.share_solution(k);
     }
 
     fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
@@ -305,6 +314,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
                 finish_inner(grid.z[colour].row_mut(row, 0), d, u, alpha, beta);
             }
         });
+        self.share_solution(k);
     }
 
     fn draw_direction(&mut self, k: usize) {

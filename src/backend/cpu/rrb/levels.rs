@@ -232,14 +232,23 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// The same for a grid whose rows get their values from grid `above`, whose members have written them.
-    pub fn refresh_by<R: Real + Number>(&self, me: Me, above: &Self, v: &Four<R>) {
+    /// Before a sweep downwards from v, whose rows members of grid `above` have written, fused or not.
+    pub fn refresh_down<R: Real + Number>(&self, me: Me, above: &Self, fused: bool, v: &Four<R>) {
         above.barrier(me);
-        if let Some(halo) = self.halo.as_ref().filter(|_| me.index == 0) {
-            // SAFETY: the others wait.
-            unsafe { halo.refresh(v) };
+        if let Some(halo) = &self.halo {
+            if me.index == 0 {
+                // SAFETY: the others wait.
+                unsafe { if fused { halo.refresh_down(v) } else { halo.refresh(v) } };
+            }
+            above.barrier(me);
         }
-        above.barrier(me);
+    }
+
+    /// Rows of another rank are next to those of this member, below or above.
+    pub fn beside(&self, me: Me) -> [bool; 2] {
+        let (rows, own) = (self.rows(me), &self.own);
+        let [below, above] = self.halo.as_ref().map_or([false; 2], |halo| halo.sides);
+        [below && rows.start == own.start, above && rows.end == own.end].map(|is| is && !rows.is_empty())
     }
 
     pub fn bytes(&self) -> usize {

@@ -288,7 +288,7 @@ impl<F: Format> Packed<F> {
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
         let hands_over = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
         if next.halo.is_some() {
-            next.refresh_by(me, grid, &next.z);
+            next.refresh_down(me, grid, self.shape.fused, &next.z);
         } else if let Some(links) = hands_over {
             grid.barrier(me);
             if me.index == 0 {
@@ -302,14 +302,14 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Stages that begin and end a solve are fused where CG runs on S1 of a regular system.
+    /// Stages that begin and end a solve are fused where CG runs on S1 of a regular system that this rank has alone.
     pub fn fuses_ends(&self) -> bool {
         self.shape.fused && self.shape.schur && self.projection.is_empty() && self.links.is_none()
     }
 
     /// Those of an iteration, too, where M has levels.
     pub fn fused(&self) -> bool {
-        self.fuses_ends() && self.aggregated.get().is_none()
+        self.shape.fused && self.shape.schur && self.projection.is_empty() && self.aggregated.get().is_none()
     }
 
     /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single

@@ -8,7 +8,7 @@ use super::area::Four;
 use super::spread::{collect, spread};
 use crate::backend::steps::solve::Inputs;
 use crate::comm::{Comm, Exchange, Gather, Part};
-use crate::error::{Error, Result, collected, push};
+use crate::error::{Error, Result, collected, extend, push};
 use crate::grid::inspection::Found;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Grid;
@@ -211,65 +211,128 @@ impl Elsewhere for Sums {
     }
 }
 
-/// The rows next to this rank's, of vectors on one grid.
-pub struct Halo {
-    own: Range<usize>,
-    below: bool,
-    above: bool,
+/// Exchanges of all grids are under way one at a time, but those of neighbours may be in the next one: each has a tag of
+/// its own, after those of boxes.
+const FIRST_TAG: i32 = 16;
+/// Tags of a grid.
+const TAGS: i32 = 8;
+
+/// Which rows of a vector go to the ranks below and above, and which come from there.
+struct Round {
     cx: usize,
-    /// For black nodes alone, and for all.
-    plans: [Mutex<Exchange>; 2],
+    sent: Vec<(Colour, usize)>,
+    received: Vec<(Colour, usize)>,
+    plan: Mutex<Exchange>,
 }
 
-/// Exchanges of all grids are under way one at a time, but those of neighbours may be in the next one: each grid has
-/// tags of its own, after those of boxes.
-const FIRST_TAG: i32 = 16;
+/// A row of a colour, so many after the first one, or before the last.
+type Edge = (Colour, usize);
+
+impl Round {
+    /// `up`: rows that the rank above gets, from the last one down, and `down`: that the rank below gets.
+    fn new(domain: &Domain, (q, tag): (usize, i32), cx: usize, up: &[Edge], down: &[Edge]) -> Result<Self> {
+        let [below, above] = domain.strips.neighbours(domain.comm.rank());
+        let own = domain.rows(q);
+        let (mut sent, mut received, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut add = |peer: usize, out: Vec<(Colour, usize)>, back: Vec<(Colour, usize)>| {
+            let part = Part {
+                peer,
+                send: sent.len() * cx..(sent.len() + out.len()) * cx,
+                receive: received.len() * cx..(received.len() + back.len()) * cx,
+            };
+            extend(&mut sent, out, HALOS)?;
+            extend(&mut received, back, HALOS)?;
+            push(&mut parts, part, HALOS)
+        };
+        if let Some(peer) = below {
+            let out = down.iter().map(|&(colour, k)| (colour, own.start + k));
+            let back = up.iter().map(|&(colour, k)| (colour, own.start - 1 - k));
+            add(peer, collected(out, HALOS)?, collected(back, HALOS)?)?;
+        }
+        if let Some(peer) = above {
+            let out = up.iter().map(|&(colour, k)| (colour, own.end - 1 - k));
+            let back = down.iter().map(|&(colour, k)| (colour, own.end + k));
+            add(peer, collected(out, HALOS)?, collected(back, HALOS)?)?;
+        }
+        let plan = Mutex::new(Exchange::new(&domain.comm, FIRST_TAG + TAGS * q as i32 + tag, &parts)?);
+        Ok(Self { cx, sent, received, plan })
+    }
+
+    /// # Safety
+    /// Nobody may use these rows of v meanwhile.
+    unsafe fn run<R: Real + Number>(&self, v: &Four<R>) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let mut plan = lock(&self.plan);
+        for (&(colour, row), to) in self.sent.iter().zip(plan.to_send().chunks_exact_mut(self.cx)) {
+            // SAFETY: as the caller promised.
+            let values = unsafe { v[colour].row(row, 0) };
+            to.iter_mut().zip(values).for_each(|(to, value)| *to = value.wide());
+        }
+        let arrived = plan.run().is_ok();
+        for (&(colour, row), from) in self.received.iter().zip(plan.received().chunks_exact(self.cx)) {
+            // SAFETY: as the caller promised.
+            let values = unsafe { v[colour].row_mut(row, 0) };
+            let of = |value: f64| if arrived { value } else { f64::NAN };
+            values.iter_mut().zip(from).for_each(|(to, &value)| *to = R::narrow(of(value)));
+        }
+    }
+}
+
+/// The rows next to this rank's, of vectors on one grid.
+pub struct Halo {
+    /// There is a rank below, and above.
+    pub sides: [bool; 2],
+    /// Of all colours, and of black ones alone.
+    all: Round,
+    black: Round,
+    /// For a fused sweep downwards.
+    down: Round,
+    /// Of b1 alone.
+    dropped: Round,
+}
 
 impl Halo {
     pub fn new(domain: &Domain, q: usize, layout: &Layout) -> Result<Self> {
-        let [below, above] = domain.strips.neighbours(domain.comm.rank());
-        let plan = |colours: usize| {
-            let row = colours * layout.cx;
-            let neighbours = [below, above].into_iter().flatten().enumerate();
-            let part = |(k, peer)| Part { peer, send: k * row..(k + 1) * row, receive: k * row..(k + 1) * row };
-            let parts = collected(neighbours.map(part), HALOS)?;
-            let tag = FIRST_TAG + 4 * q as i32 + i32::from(colours == 4);
-            Ok(Mutex::new(Exchange::new(&domain.comm, tag, &parts)?))
-        };
-        let plans = [plan(2)?, plan(4)?];
-        Ok(Self { own: domain.rows(q), below: below.is_some(), above: above.is_some(), cx: layout.cx, plans })
+        use Colour::{B1, B2, R1, R2};
+        let round = |tag, up: &[Edge], down: &[Edge]| Round::new(domain, (q, tag), layout.cx, up, down);
+        let first = [(R1, 0), (R2, 0), (B1, 0), (B2, 0)];
+        Ok(Self {
+            sides: domain.strips.neighbours(domain.comm.rank()).map(|neighbour| neighbour.is_some()),
+            all: round(0, &first, &first)?,
+            black: round(1, &first[2..], &first[2..])?,
+            down: round(3, &[(R1, 0), (R2, 0), (B1, 0), (R1, 1)], &first[..3])?,
+            dropped: round(4, &[(B1, 0)], &[(B1, 0)])?,
+        })
     }
 
-    /// Brings rows J of v, which its owners have written.
+    /// Brings the rows J of v next to this rank's, which their owners have written.
     ///
     /// # Safety
     /// Nobody may use rows of v beside this rank's meanwhile, nor write the others.
     pub unsafe fn refresh<R: Real + Number>(&self, v: &Four<R>) {
-        let colours: &[Colour] = if v.r1.bytes() > 0 { &Colour::ALL } else { &[Colour::B1, Colour::B2] };
-        if !self.below && !self.above {
-            return;
-        }
-        let mut plan = lock(&self.plans[usize::from(colours.len() == 4)]);
-        let sides = [(self.below, self.own.start), (self.above, self.own.end.wrapping_sub(1))];
-        let mut rows = plan.to_send().chunks_exact_mut(self.cx);
-        for (_, row) in sides.into_iter().filter(|(there, _)| *there) {
-            for (&colour, to) in colours.iter().zip(rows.by_ref()) {
-                // SAFETY: as the caller promised.
-                let values = unsafe { v[colour].row(row, 0) };
-                to.iter_mut().zip(values).for_each(|(to, value)| *to = value.wide());
-            }
-        }
-        let arrived = plan.run().is_ok();
-        let mut rows = plan.received().chunks_exact(self.cx);
-        let sides = [(self.below, self.own.start.wrapping_sub(1)), (self.above, self.own.end)];
-        for (_, row) in sides.into_iter().filter(|(there, _)| *there) {
-            for (&colour, from) in colours.iter().zip(rows.by_ref()) {
-                // SAFETY: as the caller promised.
-                let values = unsafe { v[colour].row_mut(row, 0) };
-                let of = |value: f64| if arrived { value } else { f64::NAN };
-                values.iter_mut().zip(from).for_each(|(to, &value)| *to = R::narrow(of(value)));
-            }
-        }
+        let round = if v.r1.bytes() > 0 { &self.all } else { &self.black };
+        // SAFETY: as the caller promised.
+        unsafe { round.run(v) };
+    }
+
+    /// The same of what a fused sweep downwards reads.
+    ///
+    /// # Safety
+    /// As for `refresh`.
+    pub unsafe fn refresh_down<R: Real + Number>(&self, v: &Four<R>) {
+        // SAFETY: as the caller promised.
+        unsafe { self.down.run(v) };
+    }
+
+    /// The same of b1.
+    ///
+    /// # Safety
+    /// As for `refresh`.
+    pub unsafe fn refresh_dropped<R: Real + Number>(&self, v: &Four<R>) {
+        // SAFETY: as the caller promised.
+        unsafe { self.dropped.run(v) };
     }
 }
 
@@ -403,7 +466,7 @@ impl MatrixHalo {
         if let Some(peer) = above {
             next(peer, to_above, beyond.len())?;
         }
-        let tag = FIRST_TAG + 4 * q as i32 + 2;
+        let tag = FIRST_TAG + TAGS * q as i32 + 2;
         let plan = Mutex::new(Exchange::new(&domain.comm, tag, &parts)?);
         let below = if below.is_some() { own.start - BELOW..own.start } else { own.start..own.start };
         let above = if above.is_some() { beyond } else { own.end..own.end };

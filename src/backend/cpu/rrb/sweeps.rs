@@ -26,6 +26,8 @@ pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
 pub const FIRST_RED: usize = 0;
 pub const SECOND_RED: usize = 2;
 pub const DROPPED: usize = 4;
+/// Kept values, on the way up.
+pub const KEPT: usize = FIRST_RED;
 
 impl<F: Format> Packed<F> {
     /// Row J of kept values, which stands at row `place`, to the next grid.
@@ -46,37 +48,36 @@ impl<F: Format> Packed<F> {
         let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
-        let m = &grid.sweep;
-        // SAFETY: red rows are not written in this stage; black ones are this member's, but for the first row
-        // of b1 of the next member, which is read after that member has posted it.
+        let [below, above] = grid.beside(me);
+        // SAFETY: red rows are not written in this stage; black ones are this member's, but for the first row of b1 of
+        // the next member, which is read after that member has posted it, and for rows of b1 next to this rank's, which
+        // this member alone uses.
         unsafe {
-            let scaled = |colour: Colour, row: usize, out: &mut [F::Real]| {
-                let (pivot, a) = m.eliminated(colour, row);
-                scale::<F>(out, pivot, a, grid.z[colour].row(row, 0))
-            };
-            match rows.start.checked_sub(1) {
+            // b1 below this rank's rows is made here, too: the way up reads it.
+            let first = if below { rows.start - 1 } else { rows.start };
+            match first.checked_sub(1) {
                 Some(before) => {
-                    scaled(Colour::R1, before, t.row_mut(FIRST_RED + before % 2, n));
+                    self.scaled(q, Colour::R1, before, FIRST_RED, t);
                 }
                 None => t.row_mut(FIRST_RED + 1, n).fill(F::Real::default()),
             }
-            let mut rho_r2 = scaled(Colour::R2, rows.start, t.row_mut(SECOND_RED + rows.start % 2, n));
-            for row in rows.clone() {
-                let rho_r1 = scaled(Colour::R1, row, t.row_mut(FIRST_RED + row % 2, n));
-                let neighbours = [
-                    t.row(SECOND_RED + row % 2, -1, n),
-                    t.row(SECOND_RED + row % 2, 0, n),
-                    t.row(FIRST_RED + (row + 1) % 2, 0, n),
-                    t.row(FIRST_RED + row % 2, 0, n),
-                ];
-                subtract::<F>(grid.z.b1.row_mut(row, 0), m.straight.couplings(Colour::B1, row), neighbours);
-                let rho_b1 = scaled(Colour::B1, row, t.row_mut(DROPPED + row % 2, n));
-                rho.note(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
+            let mut rho_r2 = self.scaled(q, Colour::R2, first, SECOND_RED, t);
+            for row in first..rows.end {
+                let rho_r1 = self.scaled(q, Colour::R1, row, FIRST_RED, t);
+                self.descend_dropped(q, row, t);
+                if row >= rows.start {
+                    let rho_b1 = self.scaled(q, Colour::B1, row, DROPPED, t);
+                    rho.note(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
+                }
                 if row == rows.start {
                     me.post(Point::First, stage);
                 }
 
-                rho_r2 = scaled(Colour::R2, row + 1, t.row_mut(SECOND_RED + (row + 1) % 2, n));
+                rho_r2 = self.scaled(q, Colour::R2, row + 1, SECOND_RED, t);
+                if row < rows.start {
+                    continue;
+                }
+                let m = &grid.sweep;
                 let neighbours = [
                     t.row(FIRST_RED + row % 2, 0, n),
                     t.row(FIRST_RED + row % 2, 1, n),
@@ -91,11 +92,48 @@ impl<F: Format> Packed<F> {
             match next(me, grid) {
                 Some(member) => {
                     me.wait_for(member, Point::First, stage);
-                    scaled(Colour::B1, rows.end, t.row_mut(DROPPED + rows.end % 2, n));
+                    self.scaled(q, Colour::B1, rows.end, DROPPED, t);
+                }
+                None if above => {
+                    self.scaled(q, Colour::R1, rows.end, FIRST_RED, t);
+                    self.descend_dropped(q, rows.end, t);
+                    self.scaled(q, Colour::B1, rows.end, DROPPED, t);
                 }
                 None => t.row_mut(DROPPED + rows.end % 2, n).fill(F::Real::default()),
             }
             self.descend_kept(q, last, t);
+        }
+    }
+
+    /// y / d of row J of an eliminated colour, into the buffers from row k on. Returns y'y / d.
+    ///
+    /// # Safety
+    /// Nobody may write this row meanwhile.
+    unsafe fn scaled(&self, q: usize, colour: Colour, row: usize, k: usize, t: &mut Buffers<F::Real>) -> f64 {
+        let grid = &self.grids[q];
+        // SAFETY: as the caller promised.
+        unsafe {
+            let (pivot, a) = grid.sweep.eliminated(colour, row);
+            scale::<F>(t.row_mut(k + row % 2, grid.layout.cx), pivot, a, grid.z[colour].row(row, 0))
+        }
+    }
+
+    /// Row J of b1 by the odd level, with its red neighbours over their pivots in the buffers.
+    ///
+    /// # Safety
+    /// Nobody else may use this row meanwhile.
+    unsafe fn descend_dropped(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+        let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
+        let neighbours = [
+            t.row(SECOND_RED + row % 2, -1, n),
+            t.row(SECOND_RED + row % 2, 0, n),
+            t.row(FIRST_RED + (row + 1) % 2, 0, n),
+            t.row(FIRST_RED + row % 2, 0, n),
+        ];
+        // SAFETY: as the caller promised.
+        unsafe {
+            let a = grid.sweep.straight.couplings(Colour::B1, row);
+            subtract::<F>(grid.z.b1.row_mut(row, 0), a, neighbours);
         }
     }
 
@@ -135,43 +173,78 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Both levels of a grid, upwards.
+    /// Both levels of a grid, upwards; of rows next to this rank's, what the finer grid reads of them.
     pub fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
-        let m = &grid.sweep;
-        const KEPT: usize = FIRST_RED;
-        // SAFETY: rows of this member are written, each before it is read; the first row of b1 of the next
-        // member is read after that member has posted it; the next grid is only read.
+        let [beside_below, beside_above] = grid.beside(me);
+        // SAFETY: rows of this member are written, each before it is read, and those next to this rank's, which this
+        // member alone uses; the first row of b1 of the next member is read after that member has posted it; the next
+        // grid is only read.
         unsafe {
-            match rows.start.checked_sub(1) {
+            let first = if beside_below { rows.start - 1 } else { rows.start };
+            match first.checked_sub(1) {
                 Some(before) => self.fetch(q, before, KEPT + before % 2, t),
                 None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
             }
-            for row in rows.clone() {
+            for row in first..rows.end {
                 self.fetch(q, row, KEPT + row % 2, t);
-                let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
-                let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
-                let (pivot, a) = m.eliminated(Colour::B1, row);
-                solve_in_place::<F>(grid.z.b1.row_mut(row, 0), pivot, a, v);
+                let below = KEPT + (row + 1) % 2;
+                self.ascend_dropped(q, row, t);
                 if row == rows.start {
                     me.post(Point::First, stage);
-                } else {
+                }
+                if row > first {
                     self.ascend_first_red(q, row - 1, t.row(below, -1, n), t.row(below, 0, n));
                 }
-                let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
-                let (pivot, a) = m.eliminated(Colour::R2, row);
-                solve_in_place::<F>(grid.z.r2.row_mut(row, 0), pivot, a, v);
+                self.ascend_second_red(q, row, t);
                 if self.grids.len() > q + 1 {
-                    grid.z.b2.row_mut(row, 0).copy_from_slice(t.row(here, 0, n));
+                    grid.z.b2.row_mut(row, 0).copy_from_slice(t.row(KEPT + row % 2, 0, n));
                 }
             }
-            if let Some(member) = next(me, grid) {
-                me.wait_for(member, Point::First, stage);
-            }
             let here = KEPT + last % 2;
+            match next(me, grid) {
+                Some(member) => me.wait_for(member, Point::First, stage),
+                None if beside_above => {
+                    // The row above needs the kept values of the last one, which stay where they are.
+                    self.fetch(q, rows.end, KEPT + rows.end % 2, t);
+                    self.ascend_dropped(q, rows.end, t);
+                    self.ascend_second_red(q, rows.end, t);
+                }
+                None => {}
+            }
             self.ascend_first_red(q, last, t.row(here, -1, n), t.row(here, 0, n));
+        }
+    }
+
+    /// Row J of b1, between kept values of row J - 1 and J in the buffers.
+    ///
+    /// # Safety
+    /// Nobody else may use this row meanwhile.
+    unsafe fn ascend_dropped(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+        let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
+        let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+        let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
+        // SAFETY: as the caller promised.
+        unsafe {
+            let (pivot, a) = grid.sweep.eliminated(Colour::B1, row);
+            solve_in_place::<F>(grid.z.b1.row_mut(row, 0), pivot, a, v);
+        }
+    }
+
+    /// Row J of r2, between b1 west and east and kept values of row J - 1 and J in the buffers.
+    ///
+    /// # Safety
+    /// Nobody else may use this row meanwhile, and b1 of it must be done.
+    unsafe fn ascend_second_red(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+        let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
+        let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+        // SAFETY: as the caller promised.
+        unsafe {
+            let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
+            let (pivot, a) = grid.sweep.eliminated(Colour::R2, row);
+            solve_in_place::<F>(grid.z.r2.row_mut(row, 0), pivot, a, v);
         }
     }
 

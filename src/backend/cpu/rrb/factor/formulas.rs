@@ -180,7 +180,8 @@ impl<'a, F: Format> Levels<'a, F> {
                     continue;
                 }
                 let kept = self.straight.couplings(colour, row);
-                let lumped = corners.map_or([self.inverse[colour].below(grid.layout.from, 0); 4], |d| d.couplings(colour, row));
+                let lumped =
+                    corners.map_or([self.inverse[colour].below(grid.layout.from, 0); 4], |d| d.couplings(colour, row));
                 self.eliminate::<OfReds<F>>(colour, row, kept, lumped, scratch)?;
             }
         }

@@ -25,10 +25,10 @@ use crate::backend::cpu::rrb::loops::{
 use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::Format;
 use crate::backend::cpu::rrb::packed::Packed;
-use crate::backend::cpu::rrb::sweeps::{DROPPED, FIRST_RED, diagonal_of, next, previous};
+use crate::backend::cpu::rrb::sweeps::{DROPPED, FIRST_RED, KEPT, diagonal_of, next, previous};
 use crate::backend::steps::cycle::{CycleSteps, solve_section};
 use crate::grid::layout::Colour;
-use crate::runtime::reduce::Reduce;
+use crate::runtime::reduce::{Elsewhere, Reduce};
 use crate::runtime::team::{Me, Point};
 
 /// x = x + alpha p, p = z + beta p; p = z at a start. `scales`: see [`Packed::scales`].
@@ -52,12 +52,13 @@ impl<F: Format> Member<'_, F> {
         let (k, me, residual) = (self.k, self.me, self.reduction());
         self.sections.timed(0, DOWN, |s| {
             let stage = s.next_stage(&k.grids[0]);
+            k.share_residual(me, alpha);
             k.descend_first(me, stage, alpha, residual, &mut s.buffers());
             k.hand_down(0, me);
         });
         let grids = self.sections.grids(0);
         self.sections.descend(1..grids.end);
-        let below = k.rho_below.reduce(0, k.rho_below.rows());
+        let mut below = k.rho_below.reduce(0, k.rho_below.rows());
         let recursion = k.recursion();
         if k.sections.len() > 1 {
             if self.sections.takes_part(1) {
@@ -65,6 +66,7 @@ impl<F: Format> Member<'_, F> {
             }
             // <g, u> of the recursion: g still stands in the kept values of the grid above.
             let above = &k.grids[grids.end - 1];
+            below = below.over(k.elsewhere(grids.end - 1));
             above.barrier(me);
             let mut t = self.sections.buffers();
             for row in above.rows(me) {
@@ -80,9 +82,12 @@ impl<F: Format> Member<'_, F> {
             unsafe { below.note(0, [rho]) };
         }
         me.barrier();
-        let ([rho], [below]) = (k.rho.reduce(0, k.rho_start[grids.end]).sum(None), below.sum(None));
-        self.rho = (rho + below) / k.unit;
-        residual.sum(None)[0]
+        let of_section = k.links.as_ref().map(|links| &*links.of_section as &dyn Elsewhere);
+        // What other ranks have noted is waited for by all members.
+        let wait = of_section.map(|_| me);
+        let [rho] = k.rho.reduce(0, k.rho_start[grids.end]).over(of_section).sum(wait);
+        self.rho = (rho + below.sum(wait)[0]) / k.unit;
+        residual.sum(wait)[0]
     }
 
     /// L^T z = y, x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
@@ -101,6 +106,34 @@ impl<F: Format> Member<'_, F> {
 }
 
 impl<F: Format> Packed<F> {
+    /// Where other ranks have rows: r = r - alpha q of b1 in the first and last row of this rank, and rows next to
+    /// them.
+    fn share_residual(&self, me: Me, alpha: Option<f64>) {
+        let grid = &self.grids[0];
+        let Some(halo) = &grid.halo else { return };
+        for row in grid.rows(me).filter(|&row| self.is_advanced(row)) {
+            // SAFETY: a row of this member, which no other uses before the barrier.
+            unsafe {
+                if let Some(alpha) = alpha {
+                    add_scaled(self.r.b1.row_mut(row, 0), -alpha, self.q.b1.row(row, 0));
+                }
+            }
+        }
+        grid.barrier(me);
+        if me.index == 0 {
+            // SAFETY: the others wait.
+            unsafe { halo.refresh_dropped(&self.r) };
+        }
+        grid.barrier(me);
+    }
+
+    /// Whether `share_residual` has this row of b1 done already.
+    fn is_advanced(&self, row: usize) -> bool {
+        let grid = &self.grids[0];
+        let [below, above] = grid.halo.as_ref().map_or([false; 2], |halo| halo.sides);
+        below && row == grid.own.start || above && row + 1 == grid.own.end
+    }
+
     /// On S1: r = r - alpha q, <r, r>, and the even level of the first grid.
     fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, residual: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
@@ -112,7 +145,7 @@ impl<F: Format> Packed<F> {
             // member is read after that member has posted it.
             unsafe {
                 let r = self.r.b1.row_mut(row, 0);
-                let step = alpha.map(|alpha| (alpha, self.q.b1.row(row, 0)));
+                let step = alpha.filter(|_| !self.is_advanced(row)).map(|alpha| (alpha, self.q.b1.row(row, 0)));
                 let (pivot, a) = m.eliminated(Colour::B1, row);
                 let out = t.row_mut(DROPPED + row % 2, n);
                 let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
@@ -136,6 +169,11 @@ impl<F: Format> Packed<F> {
                         narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
                     }
                 }
+                // SAFETY: the row of another rank, which came before this stage.
+                None if grid.beside(me)[1] => unsafe {
+                    let (pivot, a) = m.eliminated(Colour::B1, rows.end);
+                    narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
+                },
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: as above.
@@ -167,43 +205,32 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// On S1: the even level upwards, x, p, and q = S1 p.
+    /// On S1: the even level upwards, x, p, and q = S1 p. x and p of rows next to this rank's are made here, too.
     fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
-        let m = &grid.sweep;
-        let scales = self.scales();
-        const KEPT: usize = FIRST_RED;
-        // SAFETY: x, p and q are written in rows of this member; p rows of other members are read after they
-        // have posted them; r and the next grid are only read.
+        let [below, above] = grid.beside(me);
+        // SAFETY: x, p and q are written in rows of this member, x and p also in those next to this rank's, which this
+        // member alone uses; p rows of other members are read after they have posted them; r and the next grid are only
+        // read.
         unsafe {
-            match rows.start.checked_sub(1) {
+            let first = if below { rows.start - 1 } else { rows.start };
+            match first.checked_sub(1) {
                 Some(before) => self.fetch(0, before, KEPT + before % 2, t),
                 None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
             }
-            for row in rows.clone() {
-                self.fetch(0, row, KEPT + row % 2, t);
-                let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
-                let x = self.x.b2.row_mut(row, 0);
-                step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
-                let (pivot, a) = m.eliminated(Colour::B1, row);
-                let mut z = std::mem::take(&mut t.values);
-                {
-                    let (rows, own) = z.split_at_mut(DROPPED * t.stride);
-                    let of = |k: usize, shift: isize| &rows[(k * t.stride + t.block).wrapping_add_signed(shift)..][..n];
-                    let own = &mut own[t.block..][..n];
-                    let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
-                    solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
-                    step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scales);
-                }
-                t.values = z;
+            for row in first..rows.end {
+                self.advance_row(row, step, t);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 }
                 if row >= rows.start + 2 {
                     sigma.note(row - 1, [self.multiply_row(row - 1)]);
                 }
+            }
+            if above {
+                self.advance_row(rows.end, step, t);
             }
             me.post(Point::Last, stage);
             if let Some(member) = next(me, grid) {
@@ -216,6 +243,32 @@ impl<F: Format> Packed<F> {
                 me.wait_for(member, Point::Last, stage);
             }
             sigma.note(rows.start, [self.multiply_row(rows.start)]);
+        }
+    }
+
+    /// Row J of z, x and p, with kept values of row J - 1 in the buffers.
+    ///
+    /// # Safety
+    /// Nobody else may use row J of x and p meanwhile, nor write r and the next grid.
+    unsafe fn advance_row(&self, row: usize, step: Option<(f64, f64)>, t: &mut Buffers<F::Real>) {
+        let (grid, n, scales) = (&self.grids[0], self.grids[0].layout.cx, self.scales());
+        let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+        // SAFETY: as the caller promised.
+        unsafe {
+            self.fetch(0, row, here, t);
+            let x = self.x.b2.row_mut(row, 0);
+            step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
+            let (pivot, a) = grid.sweep.eliminated(Colour::B1, row);
+            let mut z = std::mem::take(&mut t.values);
+            {
+                let (rows, own) = z.split_at_mut(DROPPED * t.stride);
+                let of = |k: usize, shift: isize| &rows[(k * t.stride + t.block).wrapping_add_signed(shift)..][..n];
+                let own = &mut own[t.block..][..n];
+                let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
+                solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
+                step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scales);
+            }
+            t.values = z;
         }
     }
 

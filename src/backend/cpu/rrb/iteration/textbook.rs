@@ -75,7 +75,8 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             unsafe { narrow::<F>(self.z()[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
-        self.refresh(self.z());
+        let first = self.first();
+        first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
         match k.aggregated.get() {
             // SAFETY: all members are past the rows of z that they wrote, and wait for all of it at the end.
             Some(aggregated) => unsafe { aggregated.apply(&me, self.way, k.unit, self.z()) },
