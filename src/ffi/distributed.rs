@@ -265,12 +265,18 @@ impl rrb_handle {
         }
         opened?;
         let values = checked?;
-        ranks.spread_matrix(&values)?;
+        let alone = ranks.is_alone();
+        if !alone {
+            ranks.spread_matrix(&values)?;
+        }
         let grid = self.system.grid();
         let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
         // The rows are lent for the call.
         let (rows, first, domain) = (ranks.take_matrix(), ranks.first_row(), ranks.domain());
-        let view = |k: usize| View::of_rows(NAMES[k], &rows[k], grid, first);
+        let view = |k: usize| match values.get(k).and_then(|boxes| boxes.first()).filter(|_| alone) {
+            Some(given) => View::new(NAMES[k], given.values, grid, given.ld),
+            None => View::of_rows(NAMES[k], &rows[k], grid, first),
+        };
         let corners = corners.then(|| (view(3), view(4)));
         let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
         let make = |machine: Machine| match &domain {
@@ -302,16 +308,22 @@ impl rrb_handle {
         let refused = checked.as_ref().err().cloned();
         ranks.open(function, &base.options, false, base.has_monitor(), refused)?;
         let (input_name, given, mut taken) = checked?;
-        ranks.spread_vectors(&given, &taken, function == Function::Solve)?;
-        let grid = self.system.grid();
+        let (alone, grid) = (ranks.is_alone(), self.system.grid());
+        if !alone {
+            ranks.spread_vectors(&given, &taken, function == Function::Solve)?;
+        }
         let mut vectors = ranks.take_vectors();
-        let (first, second) = vectors.split_at_mut(1);
+        let (ld, from, to) = match (&given[..], &mut taken[..], &mut vectors[..]) {
+            ([from], [to], _) if alone => (from.ld, from.values, &mut *to.values),
+            (_, _, [from, to]) => (grid.nx, &from[..], &mut to[..]),
+            _ => return Err(Error::Internal("rows of vectors are missing".to_owned())),
+        };
         let arrays = Arrays {
             input_name,
-            input: &first[0],
-            ld: grid.nx,
-            plane: grid.nodes(),
-            output: &mut second[0],
+            input: from,
+            ld,
+            plane: grid.ny.saturating_mul(ld),
+            output: to,
             device_input: 0,
             device_output: 0,
             len: grid.nodes(),
@@ -333,7 +345,9 @@ impl rrb_handle {
         };
         ranks.give_vectors(vectors);
         let result = ranks.close(result)?;
-        ranks.collect(&mut taken)?;
+        if !alone {
+            ranks.collect(&mut taken)?;
+        }
         Ok(result)
     }
 }

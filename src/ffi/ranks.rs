@@ -69,6 +69,8 @@ pub struct Ranks {
     spread: Option<Spread>,
     /// Where the first grids are shared; else every rank has the whole system.
     domain: Option<Domain>,
+    /// Arrays of the matrix.
+    arrays: usize,
     /// Rows of the matrix, of the input and of the output.
     matrix: Vec<Vec<f64>>,
     vectors: Vec<Vec<f64>>,
@@ -156,6 +158,7 @@ impl Ranks {
             calls: 0,
             spread: None,
             domain: None,
+            arrays: 0,
             matrix: Vec::new(),
             vectors: Vec::new(),
             monitored: false,
@@ -166,6 +169,11 @@ impl Ranks {
     /// The boxes of this rank.
     pub fn own(&self) -> &[GridBox] {
         self.boxes.of(self.comm.rank())
+    }
+
+    /// This is the only rank, and its one box the whole grid: its arrays are worked on where they are.
+    pub fn is_alone(&self) -> bool {
+        self.comm.size() == 1 && matches!(self.own(), [one] if one.extents() == self.boxes.grid)
     }
 
     /// Messages and bytes that this rank has sent in the last call.
@@ -267,17 +275,21 @@ impl Ranks {
         let (grid, size) = (self.boxes.grid, self.comm.size());
         let strips = Strips::new(grid, size, grids)?;
         let same = self.spread.is_some() && strips.as_ref() == self.domain.as_ref().map(|domain| &*domain.strips);
-        if same && self.matrix.len() == arrays {
+        if same && self.arrays == arrays {
             return Ok(false);
         }
-        (self.spread, self.domain, self.matrix, self.vectors) = (None, None, Vec::new(), Vec::new());
+        (self.spread, self.domain, self.arrays) = (None, None, 0);
+        (self.matrix, self.vectors) = (Vec::new(), Vec::new());
         let slabs = match &strips {
             Some(strips) => Slabs::strips(strips, Domain::slab)?,
             None => Slabs::whole(grid, size)?,
         };
         let spread = Spread::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
-        self.vectors = rows_of(&spread, 2)?;
-        self.matrix = rows_of(&spread, arrays)?;
+        if !self.is_alone() {
+            self.vectors = rows_of(&spread, 2)?;
+            self.matrix = rows_of(&spread, arrays)?;
+        }
+        self.arrays = arrays;
         if let Some(strips) = strips {
             self.domain = Some(Domain::new(&self.comm, &Counted::new(strips, BOXES)?)?);
         }

@@ -4,8 +4,10 @@ use crate::common::problems::Stencil;
 use crate::common::{Failure, Solver, outcome};
 use rrbsolver::ffi::{
     rrb_apply_boxes, rrb_create_distributed, rrb_factorize_boxes, rrb_multiply_boxes, rrb_solve_boxes, rrbsolver_comm,
+    rrbsolver_message,
 };
 use rrbsolver::layers::threads;
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 /// [x, y, width, height] in the grid.
@@ -149,4 +151,102 @@ pub fn bricks(nx: usize, ny: usize, px: usize, py: usize) -> Vec<Vec<Box4>> {
         }
     }
     all
+}
+
+/// Another table whose messages come late: `test` says no at random, and `start` waits at times.
+pub struct Late {
+    inner: rrbsolver_comm,
+    state: std::sync::atomic::AtomicU64,
+}
+
+impl Late {
+    pub fn new(inner: &rrbsolver_comm, seed: u64) -> Box<Self> {
+        Box::new(Self { inner: *inner, state: std::sync::atomic::AtomicU64::new(seed) })
+    }
+
+    pub fn table(&self) -> rrbsolver_comm {
+        rrbsolver_comm {
+            context: std::ptr::from_ref(self).cast_mut().cast(),
+            exchange: Some(late_exchange),
+            allreduce: Some(late_allreduce),
+            allgather: Some(late_allgather),
+            start: Some(late_start),
+            test: Some(late_test),
+            release: Some(late_release),
+            ..self.inner
+        }
+    }
+
+    fn draw(&self) -> u64 {
+        let step =
+            |state: u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+        let order = std::sync::atomic::Ordering::Relaxed;
+        self.state.fetch_update(order, order, step).unwrap() >> 40
+    }
+}
+
+/// # Safety
+/// `context` must be that of a table of a `Late` that is alive.
+unsafe fn late<'a>(context: *mut c_void) -> &'a Late {
+    // SAFETY: as the caller promised.
+    unsafe { &*context.cast_const().cast::<Late>() }
+}
+
+unsafe extern "C" fn late_exchange(
+    context: *mut c_void,
+    count: i64,
+    messages: *const rrbsolver_message,
+    plan: *mut *mut c_void,
+) -> i32 {
+    // SAFETY: passed on as it came; the same below.
+    unsafe { late(context).inner.exchange.unwrap()(late(context).inner.context, count, messages, plan) }
+}
+
+unsafe extern "C" fn late_allreduce(
+    context: *mut c_void,
+    count: i64,
+    values: *mut f64,
+    operation: i32,
+    plan: *mut *mut c_void,
+) -> i32 {
+    // SAFETY: as above.
+    unsafe { late(context).inner.allreduce.unwrap()(late(context).inner.context, count, values, operation, plan) }
+}
+
+unsafe extern "C" fn late_allgather(
+    context: *mut c_void,
+    send: *const c_void,
+    receive: *mut c_void,
+    bytes: *const i64,
+    plan: *mut *mut c_void,
+) -> i32 {
+    // SAFETY: as above.
+    unsafe { late(context).inner.allgather.unwrap()(late(context).inner.context, send, receive, bytes, plan) }
+}
+
+unsafe extern "C" fn late_start(context: *mut c_void, plan: *mut c_void, stream: *mut c_void) -> i32 {
+    // SAFETY: as above.
+    let late = unsafe { late(context) };
+    if late.draw().is_multiple_of(16) {
+        std::thread::sleep(std::time::Duration::from_micros(late.draw() % 200));
+    }
+    // SAFETY: as above.
+    unsafe { late.inner.start.unwrap()(late.inner.context, plan, stream) }
+}
+
+unsafe extern "C" fn late_test(context: *mut c_void, plan: *mut c_void, done: *mut i32) -> i32 {
+    // SAFETY: as above.
+    let late = unsafe { late(context) };
+    if !late.draw().is_multiple_of(3) {
+        // SAFETY: the library gives an int32_t.
+        unsafe { *done = 0 };
+        return 0;
+    }
+    // SAFETY: as above.
+    unsafe { late.inner.test.unwrap()(late.inner.context, plan, done) }
+}
+
+unsafe extern "C" fn late_release(context: *mut c_void, plan: *mut c_void) -> i32 {
+    // SAFETY: as above.
+    unsafe { late(context).inner.release.unwrap()(late(context).inner.context, plan) }
 }

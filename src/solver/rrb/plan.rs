@@ -78,7 +78,7 @@ impl<'a> Plan<'a> {
             options,
             look,
             on_device,
-            single: machine.backend == options::Backend::Cpu && !shared,
+            single: machine.backend == options::Backend::Cpu,
             positive: if compensate { findings.positive_couplings } else { 0 },
             singular,
             largest: findings.center_max,

@@ -78,6 +78,17 @@ impl Making {
             };
             push(&mut all, window, WINDOWS)?;
         }
+        Self::named(all, own_bytes, m, (of_a, F::SHORT), members)
+    }
+
+    /// By these windows, with A among them or not; in a short format the level has other couplings.
+    fn named(
+        all: Vec<Area>,
+        own_bytes: usize,
+        m: &Matrix,
+        (of_a, short): (bool, bool),
+        members: usize,
+    ) -> Result<Self> {
         let mut names = all.iter();
         let mut next = || names.next().cloned().ok_or_else(|| Error::Internal("a window is missing".to_owned()));
         let excess = Four::of(&mut next)?;
@@ -87,7 +98,7 @@ impl Making {
             true => (Four::of(&mut next)?, Straight::of(&mut next)?),
             false => (m.center.clone(), m.straight.clone()),
         };
-        let black_diagonal = Diagonal { of: if F::SHORT { four(Area::absent)? } else { four(&mut next)? } };
+        let black_diagonal = Diagonal { of: if short { four(Area::absent)? } else { four(&mut next)? } };
         Ok(Self {
             center,
             straight,
@@ -102,6 +113,17 @@ impl Making {
             own_bytes,
             members,
         })
+    }
+
+    /// In arrays of its own for all rows, where rows of other ranks come between, for S1 in single precision.
+    pub fn apart(layout: &Layout, m: &Matrix, members: usize) -> Result<Self> {
+        let (mut all, mut own_bytes) = (Vec::new(), 0);
+        for _ in 0..WINDOWS_OF_M {
+            let area = Area::zeroed(layout)?;
+            own_bytes += area.bytes();
+            push(&mut all, area, WINDOWS)?;
+        }
+        Self::named(all, own_bytes, m, (false, true), members)
     }
 
     /// Whether rows are made in windows.

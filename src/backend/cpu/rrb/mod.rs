@@ -164,7 +164,8 @@ impl RrbBackend for Cpu {
             return Ok(());
         }
         let shape = Shape::new(a, setup);
-        let domain = self.domain.as_ref();
+        // A rank that is alone has no rows to share.
+        let domain = self.domain.as_ref().filter(|domain| domain.comm.size() > 1);
         let made = || match setup.storage {
             // The cycle has its own format.
             _ if shape.aggregates => packed::<Double>(shape, domain),
@@ -187,6 +188,7 @@ impl RrbBackend for Cpu {
             }
         };
         self.make_team(shape.useful_members(self.wanted_threads))?;
+        packed.stand_in(self.domain.as_ref().map(Domain::center));
         packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
@@ -274,6 +276,8 @@ impl RrbBackend for Cpu {
 /// A [`Packed`] of any format.
 trait PackedSolver: Send {
     fn shape(&self) -> Shape;
+    /// See [`PivotContext::center`].
+    fn stand_in(&mut self, center: Option<f64>);
     /// Estimates chose the V-cycle, which takes fewer levels: no matrix is factorized like this again.
     fn was_tried(&self) -> bool {
         self.shape().cycle.kind.is_none() && self.recursion().kind == Kind::V
@@ -308,10 +312,13 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.shape
     }
 
+    fn stand_in(&mut self, center: Option<f64>) {
+        self.center = center;
+    }
+
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         self.prepare(setup, components, team.members())?;
-        let center = self.links.as_ref().map(|links| links.domain.center());
-        let context = PivotContext { a, components, center };
+        let context = PivotContext { a, components, center: self.center };
         let shared = &*self;
         let result = team.run(
             |member| drop(shared.factorize_share(member, setup, &context, None)),

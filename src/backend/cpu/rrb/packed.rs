@@ -64,11 +64,13 @@ fn link<F: Format>(
             push(&mut matrices, MatrixHalo::new(domain, q, grid.layout.grid)?, LINKS)?;
         }
         // Three numbers a row of the first grid, one of the others.
-        let places = collected((0..=q).map(|_| 0), LINKS)?;
-        push(&mut of_grid, domain.sums_over_grids(&places, q..q + 1, if q == 0 { 3 } else { 1 })?, LINKS)?;
+        push(&mut of_grid, domain.sums_over_grid(q, if q == 0 { 3 } else { 1 })?, LINKS)?;
     }
     let end = sections.get(1).copied().unwrap_or(grids.len());
-    let of_section = domain.sums_over_grids(rho_start, 0..end, 1)?;
+    // rho of the section, and <r, r> behind that of all grids.
+    let mut places = collected(rho_start[..end].iter().copied(), LINKS)?;
+    push(&mut places, rho_start[grids.len()], LINKS)?;
+    let of_section = domain.sums_over_grids(&places, end, 1)?;
     let hand_over = HandOver::new(domain, &grids[depth - 1].layout, grids[depth].layout.grid)?;
     Ok(Links { domain: domain.clone(), matrices, hand_over, of_grid, of_section })
 }
@@ -109,7 +111,8 @@ pub struct Packed<F: Format> {
     pub noted: Noted,
     /// The same for recursion grids.
     pub inner_noted: Noted,
-    /// Of fused stages: rho by row of all grids, which begin at these places, and what lies below the first section.
+    /// Of fused stages: rho by row of all grids, which begin at these places, behind them <r, r> by row of the first
+    /// one, so that they go to other ranks together; and what lies below the first section.
     pub rho: Noted,
     pub rho_start: Vec<usize>,
     pub rho_below: Noted,
@@ -124,6 +127,8 @@ pub struct Packed<F: Format> {
     pub failure: Mutex<Option<Error>>,
     /// Where other ranks have rows of the first grids.
     pub links: Option<Links>,
+    /// See [`crate::backend::steps::rrb::PivotContext::center`].
+    pub center: Option<f64>,
 }
 
 impl<F: Format> Packed<F> {
@@ -182,6 +187,7 @@ impl<F: Format> Packed<F> {
         Ok(Self {
             shape,
             links,
+            center: None,
             matrix: Matrix {
                 center: Four::zeroed(&first, true)?,
                 straight: Straight::zeroed(&first, true)?,
@@ -219,7 +225,7 @@ impl<F: Format> Packed<F> {
             fresh: true,
             noted: Noted::new(first.cy, 3)?,
             inner_noted: Noted::new(first.cy, 1)?,
-            rho: Noted::once(rows, 1)?,
+            rho: Noted::once(rows + first.cy, 1)?,
             rho_start,
             rho_below: Noted::once(first.cy, 1)?,
             grids,
@@ -279,7 +285,7 @@ impl<F: Format> Packed<F> {
 
     /// What other ranks note of rows of grid q.
     pub fn elsewhere(&self, q: usize) -> Option<&dyn Elsewhere> {
-        self.links.as_ref()?.of_grid.get(q).map(|sums| &**sums as &dyn Elsewhere)
+        self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn Elsewhere)
     }
 
     /// z of the next grid, from the kept values of grid q, is there for all who read rows of it.
@@ -302,14 +308,14 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Stages that begin and end a solve are fused where CG runs on S1 of a regular system that this rank has alone.
+    /// Stages that begin and end a solve are fused where CG runs on S1 of a regular system.
     pub fn fuses_ends(&self) -> bool {
-        self.shape.fused && self.shape.schur && self.projection.is_empty() && self.links.is_none()
+        self.shape.fused && self.shape.schur && self.projection.is_empty()
     }
 
     /// Those of an iteration, too, where M has levels.
     pub fn fused(&self) -> bool {
-        self.shape.fused && self.shape.schur && self.projection.is_empty() && self.aggregated.get().is_none()
+        self.fuses_ends() && self.aggregated.get().is_none()
     }
 
     /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single
@@ -333,6 +339,9 @@ impl<F: Format> Packed<F> {
             }
         }
         let layout = &self.grids[0].layout;
+        if F::SINGLE && self.links.is_some() {
+            return Making::apart(layout, &self.matrix, members);
+        }
         if !(F::SINGLE || wanted && Making::fits::<F>(&hosts, layout.cy, members)) {
             return self.making_in_place(members);
         }

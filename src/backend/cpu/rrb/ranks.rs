@@ -159,17 +159,29 @@ impl Domain {
         Ok(Sums { rank: self.comm.rank(), owned, plans })
     }
 
-    /// Sums over the rows of shared grids: `places` says where those of each grid begin.
-    pub fn sums_over_grids(&self, places: &[usize], grids: Range<usize>, most: usize) -> Result<Counted<Sums>> {
+    /// Over the rows of a shared grid.
+    pub fn sums_over_grid(&self, q: usize, most: usize) -> Result<Sums> {
+        let owned = (0..self.comm.size()).map(|rank| collected([self.strips.rows(q, rank)], HALOS));
+        let mut all = Vec::new();
+        for ranges in owned {
+            push(&mut all, ranges?, HALOS)?;
+        }
+        self.sums(all, most)
+    }
+
+    /// Over the rows of grids 0 .. `end`, of which some are shared, at these places; at the last place those of the first
+    /// one again.
+    pub fn sums_over_grids(&self, places: &[usize], end: usize, most: usize) -> Result<Sums> {
+        let grids = (0..end).filter(|&q| self.shares(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
         let mut owned = Vec::new();
         for rank in 0..self.comm.size() {
-            let of = |q: usize| {
+            let of = |(q, place): (usize, usize)| {
                 let rows = self.strips.rows(q, rank);
-                places[q] + rows.start..places[q] + rows.end
+                place + rows.start..place + rows.end
             };
-            push(&mut owned, collected(grids.clone().filter(|&q| self.shares(q)).map(of), HALOS)?, HALOS)?;
+            push(&mut owned, collected(grids.clone().map(of), HALOS)?, HALOS)?;
         }
-        Counted::new(self.sums(owned, most)?, HALOS)
+        self.sums(owned, most)
     }
 }
 
@@ -503,6 +515,6 @@ pub struct Links {
     pub matrices: Vec<MatrixHalo>,
     pub hand_over: HandOver,
     /// Over rows of each shared grid, and over those of all that belong to the first section.
-    pub of_grid: Vec<Counted<Sums>>,
-    pub of_section: Counted<Sums>,
+    pub of_grid: Vec<Sums>,
+    pub of_section: Sums,
 }

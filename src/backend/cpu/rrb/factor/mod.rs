@@ -107,9 +107,9 @@ impl<F: Format> Packed<F> {
             }
             match self.grids[q].part(me.index) {
                 Some(done) => levels.form_rest(me, done, &mut scratch),
-                None if self.grids[q].halo.is_some() => levels.form_shared(me, &mut scratch),
                 None => levels.form(me, &mut scratch, watch),
             }
+            levels.share_next(me, &mut scratch);
             if let Some(watch) = watch {
                 me.barrier();
                 if watch.is_over() {
@@ -321,23 +321,34 @@ impl<'a, F: Format> Levels<'a, F> {
         let Some(last) = rows.clone().last() else { return };
         let (mut spread, mut start) = (Progress::new(&rows, 3), Progress::new(&rows, 2));
         let mut reds = Progress::new(&rows, 1);
-        // SAFETY: rows are this member's. Neighbours need, before the first barrier, the last row spread; before
-        // the second, rows that start; before the third, reds of the first and last row, with what M was there;
-        // before the fourth, skew and dropped nodes of the first row.
+        // What formulas need of rows of other ranks is made here, too, from rows of the matrix that come with it: so a
+        // grid takes one exchange.
+        let beyond = |most: usize| {
+            let all = grid.rows_and(me, most);
+            (all.start..rows.start).chain(rows.end..all.end)
+        };
+        // SAFETY: rows are this member's, or of other ranks next to it, which nobody else makes here. Neighbours need,
+        // before the first barrier, the last row spread; before the second, rows that start; before the third, reds of
+        // the first and last row, with what M was there; before the fourth, skew and dropped nodes of the first row.
         unsafe {
             if first {
+                beyond(REACH).for_each(|row| self.spread(row, None));
                 spread.early.clone().for_each(|row| self.spread(row, early));
                 spread.to(rows.start).for_each(|row| self.spread(row, in_order));
                 grid.barrier(me);
+                beyond(REACH).for_each(|row| self.start(row));
                 start.early.clone().for_each(|row| self.start(row));
                 self.start_to(rows.start + ahead, &mut spread, &mut start, in_order);
                 grid.barrier(me);
             }
-            reds.early.clone().chain(reds.to(rows.start + 1)).for_each(|row| self.reds(row, scratch));
+            let first_reds = reds.early.clone().chain(reds.to(rows.start + 1));
+            first_reds.chain(beyond(2)).for_each(|row| self.reds(row, scratch));
             grid.barrier(me);
-            self.skew(rows.start, scratch);
-            self.dropped(rows.start, scratch);
-            self.finish(rows.start);
+            for row in beyond(1).chain([rows.start]) {
+                self.skew(row, scratch);
+                self.dropped(row, scratch);
+                self.finish(row);
+            }
             grid.barrier(me);
             for row in rows.start + 1..rows.end {
                 if first {
@@ -431,32 +442,15 @@ impl<'a, F: Format> Levels<'a, F> {
         self.grid.barrier(me);
     }
 
-    /// The same where other ranks have rows next to these: what formulas need of the neighbours' rows is made here, too,
-    /// from rows of the matrix that come with it, so that a grid takes one exchange.
-    fn form_shared(&self, me: Me, scratch: &mut [f64]) {
-        let grid = self.grid;
-        // SAFETY: rows are this member's, or those next to them that other ranks have, which the first or the last
-        // member alone makes; and a barrier stands between what members make and others read.
-        unsafe {
-            if self.q == 0 {
-                grid.rows_and(me, REACH).for_each(|row| self.spread(row, None));
-                grid.barrier(me);
-                grid.rows_and(me, REACH).for_each(|row| self.start(row));
-                grid.barrier(me);
-            }
-            grid.rows_and(me, 2).for_each(|row| self.reds(row, scratch));
-            grid.barrier(me);
-            grid.rows_and(me, 1).for_each(|row| {
-                self.skew(row, scratch);
-                self.dropped(row, scratch);
-            });
-            grid.barrier(me);
-            grid.rows(me).for_each(|row| self.coarse(row, scratch));
-            grid.barrier(me);
-            if me.index == 0 {
-                let lost = self.fetch_next(scratch);
-                self.k.note(lost);
-            }
+    /// Rows of the next grid that other ranks make, or need.
+    fn share_next(&self, me: Me, scratch: &mut [f64]) {
+        if self.grid.halo.is_none() {
+            return;
+        }
+        if me.index == 0 {
+            // SAFETY: `form` ends with a barrier, and the others wait.
+            let lost = unsafe { self.fetch_next(scratch) };
+            self.k.note(lost);
         }
         // Whoever works on the next grid reads it.
         me.barrier();

@@ -28,7 +28,7 @@ use crate::backend::cpu::rrb::packed::Packed;
 use crate::backend::cpu::rrb::sweeps::{DROPPED, FIRST_RED, KEPT, diagonal_of, next, previous};
 use crate::backend::steps::cycle::{CycleSteps, solve_section};
 use crate::grid::layout::Colour;
-use crate::runtime::reduce::{Elsewhere, Reduce};
+use crate::runtime::reduce::{Elsewhere, Reduce, pairwise};
 use crate::runtime::team::{Me, Point};
 
 /// x = x + alpha p, p = z + beta p; p = z at a start. `scales`: see [`Packed::scales`].
@@ -49,11 +49,14 @@ fn step_row<F: Format>(
 impl<F: Format> Member<'_, F> {
     /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
-        let (k, me, residual) = (self.k, self.me, self.reduction());
+        let (k, me) = (self.k, self.me);
+        let all_grids = k.rho_start[k.grids.len()];
+        let of_section = k.links.as_ref().map(|links| &links.of_section as &dyn Elsewhere);
+        let sums = k.rho.reduce::<1>(0, k.rho.rows()).over(of_section);
         self.sections.timed(0, DOWN, |s| {
             let stage = s.next_stage(&k.grids[0]);
             k.share_residual(me, alpha);
-            k.descend_first(me, stage, alpha, residual, &mut s.buffers());
+            k.descend_first(me, stage, alpha, sums, &mut s.buffers());
             k.hand_down(0, me);
         });
         let grids = self.sections.grids(0);
@@ -82,12 +85,11 @@ impl<F: Format> Member<'_, F> {
             unsafe { below.note(0, [rho]) };
         }
         me.barrier();
-        let of_section = k.links.as_ref().map(|links| &*links.of_section as &dyn Elsewhere);
         // What other ranks have noted is waited for by all members.
         let wait = of_section.map(|_| me);
-        let [rho] = k.rho.reduce(0, k.rho_start[grids.end]).over(of_section).sum(wait);
-        self.rho = (rho + below.sum(wait)[0]) / k.unit;
-        residual.sum(wait)[0]
+        let [sums] = sums.all(wait);
+        self.rho = (pairwise(&sums[..k.rho_start[grids.end]]) + below.sum(wait)[0]) / k.unit;
+        pairwise(&sums[all_grids..])
     }
 
     /// L^T z = y, x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
@@ -135,10 +137,11 @@ impl<F: Format> Packed<F> {
     }
 
     /// On S1: r = r - alpha q, <r, r>, and the even level of the first grid.
-    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, residual: Reduce<1>, t: &mut Buffers<F::Real>) {
+    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
-        let (rows, n) = (grid.rows(me), grid.layout.cx);
-        let (m, rhos) = (&grid.sweep, self.rho.reduce(0, grid.layout.cy));
+        let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
+        // Behind the rho of all grids.
+        let squares = self.rho_start[self.grids.len()];
         let mut below = 0.0;
         for row in rows.clone() {
             // SAFETY: r is written in rows of this member, each before it is read; the first row of the next
@@ -149,11 +152,12 @@ impl<F: Format> Packed<F> {
                 let (pivot, a) = m.eliminated(Colour::B1, row);
                 let out = t.row_mut(DROPPED + row % 2, n);
                 let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
-                rhos.note(row, [rho]);
+                sums.note(row, [rho]);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
-                    residual.note(row - 1, [self.descend_first_kept(row - 1, rows.start, alpha, t) + below]);
+                    let square = self.descend_first_kept(row - 1, rows.start, alpha, t);
+                    sums.note(squares + row - 1, [square + below]);
                 }
                 below = square;
             }
@@ -177,7 +181,7 @@ impl<F: Format> Packed<F> {
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: as above.
-            unsafe { residual.note(last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
+            unsafe { sums.note(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
         }
     }
 
