@@ -41,7 +41,8 @@ paper: setup
 performance: setup
 	$(BENCH) page docs/performance.md --measure
 
-test: setup
+test:
+	@scripts/setup test
 	@scripts/test
 
 fuzz:

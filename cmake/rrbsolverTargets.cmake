@@ -6,7 +6,7 @@ set(rrbsolver_SYSTEM_LIBRARIES gcc_s util rt pthread m dl c)
 
 # The sources of the Fortran module, in the order in which a compiler can take them.
 set(rrbsolver_FORTRAN_FILES
-  rrbsolver_c.f90 rrbsolver_base.f90 rrbsolver_rrb.f90 rrbsolver_dpcg.f90 rrbsolver_smoother.f90
+  rrbsolver_c.f90 rrbsolver_base.f90 rrbsolver_comm.f90 rrbsolver_rrb.f90 rrbsolver_dpcg.f90 rrbsolver_smoother.f90
   rrbsolver_sparse.f90 rrbsolver.f90)
 
 if(NOT TARGET rrbsolver::rrbsolver)

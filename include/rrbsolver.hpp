@@ -5,6 +5,7 @@
 //     solver.factorize(center, east, north);              // vectors, arrays, or {pointer, size}
 //     if (solver.solve(b, x) == RRB_NOT_CONVERGED) ...    // x: initial guess in, solution out
 //
+// Over many ranks: rrbsolver::rrb::distributed(nx, ny, boxes, comm); rrbsolver_mpi.h makes a comm by MPI.
 // In 3D: rrbsolver::dpcg solver(nx, ny, nz), factorize(center, east, north, top). General sparse matrices:
 // rrbsolver::sparse::read("matrix.mtx"), multiply(x, y).
 //
@@ -292,25 +293,26 @@ RRBSOLVER_SOLVER(dpcg, 3);
 template <class Functions>
 class solver : public family<Functions> {
 public:
+    /// Of the grid; on a domain over many ranks of the one box of this rank, and 0 where it has none or several.
     std::int64_t nx() const noexcept { return nx_; }
     std::int64_t ny() const noexcept { return ny_; }
 
     /// A x = b; x: initial guess in, solution out. With the default norm iterates until
     /// ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol). Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
     [[nodiscard]] rrb_status solve(input b, output x) {
-        check_sizes({{"b", b}, {"x", x}});
+        check_sizes({{"b", b}, {"x", x}}, [&] { Functions::solve(this->handle(), nullptr, nullptr); });
         return this->finish(Functions::solve(this->handle(), b.data(), x.data()));
     }
 
     /// z = M^-1 r with the preconditioner M, for a Krylov loop of your own.
     void apply(input r, output z) {
-        check_sizes({{"r", r}, {"z", z}});
+        check_sizes({{"r", r}, {"z", z}}, [&] { Functions::apply(this->handle(), nullptr, nullptr); });
         check(Functions::apply(this->handle(), r.data(), z.data()));
     }
 
     /// y = A x with the factorized matrix.
     void multiply(input x, output y) {
-        check_sizes({{"x", x}, {"y", y}});
+        check_sizes({{"x", x}, {"y", y}}, [&] { Functions::multiply(this->handle(), nullptr, nullptr); });
         check(Functions::multiply(this->handle(), x.data(), y.data()));
     }
 
@@ -329,9 +331,28 @@ protected:
 
     void check_sizes(std::initializer_list<named> given) const { detail::check_sizes(given, arrays()); }
 
-    std::int64_t nx_;
+    /// The same, where other ranks may wait for the call: `refused` makes it without arrays, and they refuse it, too.
+    template <class Refused>
+    void check_sizes(std::initializer_list<named> given, Refused refused) const {
+        // The library itself says what it does with arrays of none or of several boxes.
+        if (distributed_ && boxes_ != 1) {
+            return;
+        }
+        try {
+            check_sizes(given);
+        } catch (const error &) {
+            if (distributed_) {
+                refused();
+            }
+            throw;
+        }
+    }
+
+    std::int64_t nx_; // of arrays: those of the grid, or of the one box of this rank
     std::int64_t ny_;
     std::int64_t nz_;
+    bool distributed_ = false;
+    std::size_t boxes_ = 1; // of this rank
 };
 
 } // namespace detail
@@ -359,9 +380,24 @@ public:
         own([&](rrb_handle **out) { return rrb_create(nx, ny, out); });
     }
 
+    /// Nodes lower .. lower + size - 1 of the grid, from 0.
+    struct box {
+        std::array<std::int64_t, 2> lower;
+        std::array<std::int64_t, 2> size;
+    };
+
+    /// A solver for nx * ny points that the ranks of `comm` share. This rank has `boxes`; boxes of all ranks are
+    /// disjoint, and points in no box are land. With one box factorize, solve, apply and multiply take its arrays. With
+    /// none they read and write no array, and empty ones do. With more there are rrb_factorize_boxes, ... of
+    /// rrbsolver.h. All these calls are collective, as rrb_create_distributed says: where one rank throws, so do all.
+    /// rrbsolver_mpi.h makes a `comm` by MPI; it is freed after the solver is destroyed.
+    static rrb distributed(std::int64_t nx, std::int64_t ny, view<const box> boxes, const rrbsolver_comm &comm) {
+        return rrb(nx, ny, boxes, comm);
+    }
+
     /// Takes new coefficients of a 5-point stencil; the values are copied. Called again, it reuses all memory.
     void factorize(input center, input east, input north) {
-        check_sizes({{"center", center}, {"east", east}, {"north", north}});
+        check_sizes({{"center", center}, {"east", east}, {"north", north}}, [&] { refuse_factorize(); });
         detail::check(rrb_factorize(handle(), center.data(), east.data(), north.data(), nullptr, nullptr));
     }
     /// The same for a 9-point stencil.
@@ -370,9 +406,36 @@ public:
                      {"east", east},
                      {"north", north},
                      {"northeast", northeast},
-                     {"northwest", northwest}});
+                     {"northwest", northwest}},
+                    [&] { refuse_factorize(); });
         detail::check(
             rrb_factorize(handle(), center.data(), east.data(), north.data(), northeast.data(), northwest.data()));
+    }
+
+private:
+    rrb(std::int64_t nx, std::int64_t ny, view<const box> boxes, const rrbsolver_comm &comm) : solver(0, 0, 1) {
+        std::vector<std::int64_t> lower, size;
+        for (std::size_t k = 0; k < boxes.size(); ++k) {
+            const box &b = boxes.data()[k];
+            lower.insert(lower.end(), b.lower.begin(), b.lower.end());
+            size.insert(size.end(), b.size.begin(), b.size.end());
+        }
+        using pairs = const std::int64_t (*)[2];
+        own([&](rrb_handle **out) {
+            return rrb_create_distributed(nx, ny, static_cast<std::int64_t>(boxes.size()),
+                                          reinterpret_cast<pairs>(lower.data()), reinterpret_cast<pairs>(size.data()),
+                                          &comm, out);
+        });
+        distributed_ = true;
+        boxes_ = boxes.size();
+        if (boxes_ == 1) {
+            nx_ = size[0];
+            ny_ = size[1];
+        }
+    }
+
+    void refuse_factorize() const noexcept {
+        rrb_factorize(handle(), nullptr, nullptr, nullptr, nullptr, nullptr);
     }
 };
 
