@@ -303,7 +303,7 @@ impl<'a> Clocked<'a> {
             north: view("north", &a.north),
             corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
         };
-        let rrb = Rrb::factorize(None, &stencil, &parsed, machine, 0, make_backend)?;
+        let rrb = Rrb::factorize(None, &stencil, &parsed, machine, 0, &make_backend)?;
         // On a device that takes a wait after every kernel, which is left to solves of their own.
         let grids = rrb.device().is_none();
         // What a CPU runs unfused all the same, which would be charged to the wrong steps.

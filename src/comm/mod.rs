@@ -285,7 +285,7 @@ impl Exchange {
     }
 
     /// What is to be sent.
-    pub fn to_send(&mut self) -> &mut [f64] {
+    pub fn outgoing(&mut self) -> &mut [f64] {
         debug_assert!(!self.plan.under_way.get());
         let values = self.buffers.of(SEND);
         // SAFETY: borrowed mutably, and nothing is under way.

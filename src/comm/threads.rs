@@ -12,9 +12,12 @@ type Way = (i32, i32, i32);
 #[derive(Default)]
 struct Mail {
     messages: HashMap<Way, VecDeque<Vec<u8>>>,
-    /// Of collective call number k, what ranks have given, and how many have taken it.
-    rounds: HashMap<u64, (Vec<Option<Vec<u8>>>, usize)>,
+    /// Of collective call number k.
+    rounds: HashMap<u64, Round>,
 }
+
+/// What ranks have given in a collective call, and how many have taken it.
+type Round = (Vec<Option<Vec<u8>>>, usize);
 
 /// One rank. Its address must stay the same as long as its table is used.
 pub struct Rank {

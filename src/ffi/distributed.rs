@@ -1,7 +1,6 @@
 //! `rrb_create_distributed` and the calls on boxes: one domain over many ranks.
 //!
 //! Every rank brings the values of its boxes and takes those of its solution; which rank has which box changes no bit.
-//! So far every rank solves the whole system, of which it gets the boxes of all others.
 
 use crate::backend::steps::solve::Arrays;
 use crate::comm::vtable::rrbsolver_comm;
@@ -21,21 +20,24 @@ use crate::report::Nobody;
 use crate::solver::machine::Machine;
 use crate::solver::rrb::{Rrb, grids_to_share, machine};
 
-/// Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: nodes lower[k][0], ... lower[k][0]
-/// + size[k][0] - 1 in x, from 0, and so on. Boxes of all ranks are disjoint; points in no box are land, and no
-/// coupling leads there. With one box the arrays of `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` are
-/// those of the box, (size[0][1] - 1) * ld + size[0][0] values; with none they are not read, and may be NULL; for more
-/// there are `rrb_factorize_boxes`, ... `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
-/// call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
-/// log, leading_dimension, comm_timeout), and all get the same status; where one refuses a call, so do all. Indices in
-/// sentences are those of the whole grid. A monitor may be set on any ranks; one that stops, stops all. x and the
-/// history have the bits of `rrb_create` on one rank, for any boxes on any number of ranks with any number of threads.
-/// Every rank holds the whole matrix and solves the whole system, on the host: `backend=cuda` is refused. `comm` is
-/// copied; what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`,
-/// `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is
-/// not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the
-/// others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed. Cost: two
-/// exchanges of all boxes.
+/// Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: in x the nodes from `lower[k][0]`
+/// on, counted from 0, `size[k][0]` of them, and so in y. Boxes of all ranks are disjoint; points in no box are land, and
+/// no coupling leads there. With one box `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` take its arrays,
+/// (size y - 1) * ld + size x values; with none their arrays are not read, and may be NULL; for more there are
+/// `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This call
+/// and those are collective: all ranks make them in the same order with the same options (but threads, verbosity, log,
+/// leading_dimension, comm_timeout), and all get the same status and sentence; where one refuses a call, so do all, and
+/// the sentence begins with the first rank that does. Indices in it are those of the whole grid. A monitor may be set on
+/// some ranks; one that stops, stops all. x and the history have the same bits for any boxes on any number of ranks with
+/// any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and nothing is
+/// singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those of less than
+/// 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole. `cycle=auto` chooses between v and
+/// amli; `precision=auto` takes no mixed. On the host alone: `backend=cuda` is refused. `comm` is copied; what its
+/// `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a
+/// box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is not whole),
+/// `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more
+/// than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed, which does not wait. Cost of
+/// an iteration beside that of `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL

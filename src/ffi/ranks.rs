@@ -311,7 +311,7 @@ impl Ranks {
     pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
         let spread = self.spread.as_mut().ok_or_else(no_spread)?;
         let mut rows: Vec<&mut [f64]> = self.matrix.iter_mut().map(Vec::as_mut_slice).collect();
-        spread.to_rows(MATRIX, given, &mut rows)?;
+        spread.bring_rows(MATRIX, given, &mut rows)?;
         // Land has the smallest center there is: the largest and the smallest say what formats hold.
         let own = given[0].iter().zip(self.boxes.of(self.comm.rank()));
         let centers = own.flat_map(|(given, b)| {
@@ -344,7 +344,7 @@ impl Ranks {
         let plan = if guess { BOTH } else { INPUT };
         let count = given.len();
         let mut rows: Vec<&mut [f64]> = self.vectors[..count].iter_mut().map(Vec::as_mut_slice).collect();
-        spread.to_rows(plan, &given, &mut rows)
+        spread.bring_rows(plan, &given, &mut rows)
     }
 
     /// Lends input and output rows, until they are given back.
@@ -358,7 +358,7 @@ impl Ranks {
 
     /// The output to all boxes.
     pub fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
-        self.spread.as_mut().ok_or_else(no_spread)?.to_boxes(&self.vectors[1], output)
+        self.spread.as_mut().ok_or_else(no_spread)?.bring_boxes(&self.vectors[1], output)
     }
 
     /// An observer whose answers all ranks agree on.

@@ -714,7 +714,7 @@ pub(super) mod tests {
             let not_positive = (0..ny).find_map(|j| {
                 let i = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan())?;
                 if all_negative {
-                    return of_all_centers(&a).map(|e| e.to_string());
+                    return of_all_centers(&a, 0..a.grid.ny).map(|e| e.to_string());
                 }
                 let reason = format!("center {:e} is not positive", a.center.row(j)[i]);
                 Some(Error::matrix(reason, 0, i, j).to_string())

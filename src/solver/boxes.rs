@@ -170,12 +170,12 @@ impl Spread {
 
     /// The values of all boxes to the rows of this rank: `given` has for each array one for each of this rank's boxes,
     /// by plan `k`. What is in no box stays as it is.
-    pub fn to_rows(&mut self, k: usize, given: &[Vec<Given>], rows: &mut [&mut [f64]]) -> Result<()> {
+    pub fn bring_rows(&mut self, k: usize, given: &[Vec<Given>], rows: &mut [&mut [f64]]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let arrays = given.len();
         let plan = &mut self.to_rows[k];
         for [Part { peer, send, .. }, _] in &self.parts {
-            let mut to = plan.to_send()[arrays * send.start..arrays * send.end].iter_mut();
+            let mut to = plan.outgoing()[arrays * send.start..arrays * send.end].iter_mut();
             for array in given {
                 for (b, given) in boxes.of(rank).iter().zip(array) {
                     for j in b.rows_in(&slabs.rows[*peer][0]) {
@@ -214,7 +214,7 @@ impl Spread {
     }
 
     /// Computed rows to the boxes of this rank.
-    pub fn to_boxes(&mut self, rows: &[f64], taken: &mut [Taken]) -> Result<()> {
+    pub fn bring_boxes(&mut self, rows: &[f64], taken: &mut [Taken]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let nx = boxes.grid.nx;
         let place = |b: &GridBox, j: usize| {
@@ -222,7 +222,7 @@ impl Spread {
             start + b.lower[0]..start + b.upper[0]
         };
         for [_, Part { peer, send, .. }] in &self.parts {
-            let mut to = &mut self.to_boxes.to_send()[send.clone()];
+            let mut to = &mut self.to_boxes.outgoing()[send.clone()];
             for b in boxes.of(*peer) {
                 for j in slabs.given(rank, *peer, b.rows()) {
                     let row;

@@ -243,7 +243,7 @@ impl Runs {
     fn elsewhere(&self, domain: &Domain) -> Result<Sums> {
         let of = |rank: usize| {
             let rows = domain.strips.rows(0, rank);
-            collected([self.row_start[rows.start]..self.row_start[rows.end]], RUNS)
+            collected(std::iter::once(self.row_start[rows.start]..self.row_start[rows.end]), RUNS)
         };
         let mut owned = Vec::new();
         for rank in 0..domain.strips.ranks() {

@@ -277,7 +277,7 @@ impl Round {
             return;
         }
         let mut plan = lock(&self.plan);
-        for (&(colour, row), to) in self.sent.iter().zip(plan.to_send().chunks_exact_mut(self.cx)) {
+        for (&(colour, row), to) in self.sent.iter().zip(plan.outgoing().chunks_exact_mut(self.cx)) {
             // SAFETY: as the caller promised.
             let values = unsafe { v[colour].row(row, 0) };
             to.iter_mut().zip(values).for_each(|(to, value)| *to = value.wide());
@@ -492,7 +492,7 @@ impl MatrixHalo {
         mut other: impl FnMut(usize, [&[f64]; HALF]),
     ) -> Result<()> {
         let (mut plan, length) = (lock(&self.plan), HALF * self.nx);
-        let mut to = plan.to_send().chunks_exact_mut(length);
+        let mut to = plan.outgoing().chunks_exact_mut(length);
         let [first, last] = self.sent;
         for j in (self.own.start..self.own.start + first).chain(self.own.end - last..self.own.end) {
             if let Some(to) = to.next() {
@@ -518,3 +518,6 @@ pub struct Links {
     pub of_grid: Vec<Sums>,
     pub of_section: Sums,
 }
+
+#[cfg(test)]
+mod tests;

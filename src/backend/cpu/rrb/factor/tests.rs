@@ -192,7 +192,7 @@ fn left_for_sweeps<F: Format>(
 ) {
     let components = &inspected(a[1]).components;
     let worth = if follow { 0 } else { usize::MAX };
-    let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth).unwrap();
+    let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth, None).unwrap();
     // The second grid follows, unless it is the last one.
     let follows = |q: usize| q == 1 && q + 1 < k.grids.len() && follow;
     assert!((0..k.grids.len()).all(|q| k.grids[q].follows() == follows(q)));
