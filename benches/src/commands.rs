@@ -3,6 +3,7 @@
 
 use crate::contest::{self, Contender, Effort};
 use crate::device::{self, Device};
+use crate::distributed;
 use crate::hypre;
 use crate::iccg::Pivots;
 use crate::machine::{Machine, cores};
@@ -61,6 +62,8 @@ pub enum Measurement {
     TwoPhase(TwoPhaseArgs),
     /// General sparse systems: products in several formats, one after another, and solves by sparse_, in turn.
     Sparse(SparseArgs),
+    /// One domain over many ranks, here threads: weak and strong scaling, messages and bytes.
+    Distributed(DistributedArgs),
     /// Systems on which common preconditioners fail (docs/robustness.md), by several sets of options and by others, in
     /// turn.
     Suite(SuiteArgs),
@@ -319,6 +322,23 @@ pub struct OverheadArgs {
     repeats: usize,
 }
 
+/// Arguments of `distributed`.
+#[derive(Clone, Debug, Args)]
+pub struct DistributedArgs {
+    /// Points a row, and rows: of the whole grid, and in the weak table of a rank.
+    #[arg(short = 'n', long, value_delimiter = ',', default_values_t = [1023])]
+    sizes: Vec<usize>,
+    /// Ranks, with one thread each.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
+    ranks: Vec<usize>,
+    /// Options of the solver as text, beside threads.
+    #[arg(short, long, default_value = "")]
+    options: String,
+    /// Measured solves.
+    #[arg(short, long, default_value_t = 7)]
+    repeats: usize,
+}
+
 /// Arguments of `smoother`.
 #[derive(Clone, Debug, Args)]
 pub struct SmootherArgs {
@@ -487,6 +507,10 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
         ),
         Measurement::Overhead(args) => (
             Study::Overhead(overhead::measure(&args.problem, &args.sizes, &args.threads, &args.options, args.repeats)?),
+            Vec::new(),
+        ),
+        Measurement::Distributed(args) => (
+            Study::Distributed(distributed::measure(&args.sizes, &args.ranks, &args.options, args.repeats)?),
             Vec::new(),
         ),
         Measurement::Smoother(args) => {

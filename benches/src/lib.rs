@@ -5,6 +5,7 @@ pub mod commands;
 pub mod contest;
 pub mod cost;
 pub mod device;
+pub mod distributed;
 pub mod hypre;
 pub mod iccg;
 pub mod iccg_3d;

@@ -5,6 +5,7 @@ mod tables;
 use crate::contest::Contest;
 use crate::cost::Cost;
 use crate::device::DEVICE_COPY;
+use crate::distributed::Ranks;
 use crate::machine::Machine;
 use crate::march::March;
 use crate::overhead::Overhead;
@@ -20,7 +21,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tables::{
-    ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, general, grids, levels, march, pressure,
+    ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, general, grids, levels, march, pressure, ranks,
     seconds, spread, table,
 };
 
@@ -62,6 +63,8 @@ pub enum Study {
     TwoPhase(Pressure),
     /// General sparse systems.
     Sparse(General),
+    /// One domain over many ranks.
+    Distributed(Ranks),
     /// The hard suite.
     Suite(Suite),
 }
@@ -101,6 +104,7 @@ impl Record {
             Study::March(run) => march(run),
             Study::TwoPhase(run) => pressure(run),
             Study::Sparse(run) => general(run),
+            Study::Distributed(run) => ranks(run),
             Study::Suite(suite) => suite.text(),
         };
         if matches!(self.study, Study::Stream) {

@@ -184,6 +184,41 @@ fn default_counts_are_those_of_one() {
     }
 }
 
+/// Messages and bytes of an iteration are those of docs/distributed.md.
+#[test]
+fn messages_are_counted() {
+    let (nx, ny) = (301, 203);
+    let a = random_m_matrix(nx, ny, false, 5);
+    let b = random_rhs(a.len(), 7);
+    let boxes = bricks(nx, ny, 1, 2);
+    let sent = |iterations: usize| {
+        on_ranks(2, |rank, comm| {
+            let ranked = Ranked::try_new(nx as i64, ny as i64, &boxes[rank], comm).unwrap();
+            let options = format!("precision=f64 cycle=v compute_block=8 rel_tol=1e-14 max_iter={iterations}");
+            ranked.solver.options(&options).unwrap();
+            ranked.factorize(&a).unwrap();
+            ranked.solve(&b, &vec![0.0; b.len()]).unwrap();
+            assert_eq!(ranked.solver.iterations(), iterations);
+            [1110, 1111].map(|key| ranked.solver.int(key))
+        })
+    };
+    let (few, many) = (sent(4), sent(9));
+    // Two grids are shared, of 301 x 203 and 150 x 101 points. Half a row, padded to eights, has 152 and 80 values.
+    let (first, second, rows) = (152, 80, [[50, 25], [52, 26]]);
+    for rank in 0..2 {
+        let [messages, bytes] = [0, 1].map(|k| (many[rank][k] - few[rank][k]) / 5);
+        // b1 of the first grid and a round of the second, the grid of 75 x 50 points, rho and |r|^2, sigma.
+        assert_eq!(messages, 5, "rank {rank}");
+        // Upwards four rows of the second grid, downwards three.
+        let round = if rank == 0 { 4 } else { 3 };
+        // Of the 50 rows of the third grid either makes half.
+        let kept = 25;
+        let [of_first, of_second] = rows[rank];
+        let values = first + round * second + 75 * kept + (of_first + of_second + of_first) + of_first;
+        assert_eq!(bytes, 8 * values, "rank {rank}");
+    }
+}
+
 /// One handle, from matrix to matrix: regular, singular, with other options, with other kinds of stencil.
 #[test]
 fn matrices_in_turn() {

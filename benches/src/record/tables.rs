@@ -1,6 +1,7 @@
 //! Tables for people.
 
 use crate::cost::Cost;
+use crate::distributed::{Ranks, RanksRow, Scaling};
 use crate::march::March;
 use crate::overhead::{Overhead, REST};
 use crate::smoother::Chart;
@@ -393,4 +394,43 @@ pub fn beside_steps(overhead: &Overhead) -> String {
     ];
     let options = if overhead.options.is_empty() { "defaults" } else { &overhead.options };
     format!("{}, {options}, microseconds:\n\n", overhead.problem) + &table(&head, &rows)
+}
+
+/// Efficiency is told against the row with the fewest ranks of the same size.
+pub fn ranks(run: &Ranks) -> String {
+    let of = |row: &RanksRow| {
+        let same = |other: &&RanksRow| (other.scaling, other.nx) == (row.scaling, row.nx);
+        let first = run.rows.iter().find(same).unwrap_or(row);
+        let time = |row: &RanksRow| row.solve.median() / row.iterations.max(1) as f64;
+        let gain = time(first) / time(row);
+        let told = match row.scaling {
+            Scaling::Weak => format!("{:.0} %", 100.0 * gain),
+            Scaling::Strong => format!("{gain:.2} x"),
+        };
+        vec![
+            if row.scaling == Scaling::Weak { "weak" } else { "strong" }.to_owned(),
+            format!("{} x {}", row.nx, row.ny),
+            row.ranks.to_string(),
+            row.iterations.to_string(),
+            row.factorize.milliseconds(),
+            row.solve.milliseconds(),
+            told,
+            format!("{:.1}", row.messages),
+            digits(1e-3 * row.bytes),
+        ]
+    };
+    let rows: Vec<Vec<String>> = run.rows.iter().map(of).collect();
+    let head = [
+        "",
+        "points",
+        "ranks",
+        "iterations",
+        "factorize, ms",
+        "solve, ms",
+        "an iteration",
+        "messages an iteration",
+        "kB an iteration",
+    ];
+    let options = if run.options.is_empty() { "defaults" } else { &run.options };
+    format!("Poisson, {options}, one thread a rank:\n\n") + &table(&head, &rows)
 }

@@ -49,6 +49,7 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>> {
         | Study::Solve(_)
         | Study::Stages(_)
         | Study::Overhead(_)
+        | Study::Distributed(_)
         | Study::TwoPhase(_)
         | Study::Sparse(_) => Vec::new(),
     };

@@ -1,0 +1,193 @@
+//! One domain over many ranks, which are threads of this process with one thread each: weak and strong scaling, with
+//! the messages and bytes of an iteration. Ranks of MPI take the same steps.
+
+use crate::solver::checked;
+use crate::timing::Samples;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use clap::ValueEnum;
+use rrbsolver::ffi::{
+    rrb_create_distributed, rrb_destroy, rrb_factorize, rrb_get_int, rrb_handle, rrb_set_options, rrb_solve,
+    rrbsolver_comm,
+};
+use rrbsolver::layers::threads;
+use rrbsolver::options::info;
+use rrbsolver_problems::{Stencil, poisson, random_rhs};
+use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+use std::ops::Range;
+use std::ptr::{null, null_mut};
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// What stays the same from one rank to many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scaling {
+    /// The points of a rank.
+    Weak,
+    /// The points of all.
+    Strong,
+}
+
+/// One grid on so many ranks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RanksRow {
+    /// What stays the same.
+    pub scaling: Scaling,
+    /// Points in x and y.
+    pub nx: usize,
+    /// Points in y.
+    pub ny: usize,
+    /// Ranks.
+    pub ranks: usize,
+    /// Iterations.
+    pub iterations: usize,
+    /// The slowest rank.
+    pub factorize: Samples,
+    /// The slowest rank.
+    pub solve: Samples,
+    /// Messages of the rank that sends most, an iteration.
+    pub messages: f64,
+    /// Their bytes.
+    pub bytes: f64,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ranks {
+    /// Options of the solver beside threads.
+    pub options: String,
+    /// By scaling, size and ranks.
+    pub rows: Vec<RanksRow>,
+}
+
+/// A table on its way to the thread of its rank.
+struct Sent(rrbsolver_comm);
+
+// SAFETY: its context is a rank, which locks what ranks share.
+unsafe impl Send for Sent {}
+
+impl Sent {
+    fn table(&self) -> &rrbsolver_comm {
+        &self.0
+    }
+}
+
+/// A handle of one rank.
+struct Handle(*mut rrb_handle);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: it came from rrb_create_distributed and is destroyed once.
+        unsafe { rrb_destroy(&raw mut self.0) };
+    }
+}
+
+impl Handle {
+    fn new(a: &Stencil, rows: &Range<usize>, comm: &rrbsolver_comm, options: &str) -> Result<Self> {
+        let mut handle = Self(null_mut());
+        let (lower, size) = ([0, rows.start as i64], [a.nx as i64, rows.len() as i64]);
+        let text = CString::new(options).map_err(|_| anyhow!("options have no NUL"))?;
+        let (nx, ny) = (a.nx as i64, a.ny as i64);
+        // SAFETY: one box, a table, a pointer and text that outlive the calls.
+        unsafe {
+            checked(rrb_create_distributed(nx, ny, 1, &raw const lower, &raw const size, comm, &raw mut handle.0))?;
+            checked(rrb_set_options(handle.0, text.as_ptr()))?;
+        }
+        Ok(handle)
+    }
+
+    fn int(&self, key: i32) -> Result<i64> {
+        let mut value = 0;
+        // SAFETY: a live handle and a number that outlives the call.
+        checked(unsafe { rrb_get_int(self.0, key, &raw mut value) })?;
+        Ok(value)
+    }
+}
+
+/// What one rank has seen: seconds of factorizations and solves, iterations, messages and bytes.
+type Seen = (Vec<[f64; 2]>, usize, [i64; 2]);
+
+fn run_rank(
+    a: &Stencil,
+    b: &[f64],
+    rows: &Range<usize>,
+    comm: &rrbsolver_comm,
+    options: &str,
+    (repeats, barrier): (usize, &Barrier),
+) -> Result<Seen> {
+    let handle = Handle::new(a, rows, comm, options)?;
+    let part = rows.start * a.nx..rows.end * a.nx;
+    let of = |array: &[f64]| array[part.clone()].as_ptr();
+    let mut x = vec![0.0; part.len()];
+    let mut seconds = Vec::new();
+    for repeat in 0..=repeats {
+        barrier.wait();
+        let start = Instant::now();
+        // SAFETY: a live handle, and arrays of its box.
+        checked(unsafe { rrb_factorize(handle.0, of(&a.center), of(&a.east), of(&a.north), null(), null()) })?;
+        let factorize = start.elapsed().as_secs_f64();
+        x.fill(0.0);
+        barrier.wait();
+        let start = Instant::now();
+        // SAFETY: as above.
+        checked(unsafe { rrb_solve(handle.0, of(b), x.as_mut_ptr()) })?;
+        if repeat > 0 {
+            seconds.push([factorize, start.elapsed().as_secs_f64()]);
+        }
+    }
+    let iterations = handle.int(info::ITERATIONS)? as usize;
+    Ok((seconds, iterations, [handle.int(info::MESSAGES_SENT)?, handle.int(info::BYTES_SENT)?]))
+}
+
+fn row(scaling: Scaling, (nx, ny): (usize, usize), ranks: usize, options: &str, repeats: usize) -> Result<RanksRow> {
+    let (a, b) = (poisson(nx, ny), random_rhs(nx * ny, 7));
+    let all = threads::ranks(ranks);
+    let barrier = Barrier::new(ranks);
+    let of_ranks: Vec<Result<Seen>> = std::thread::scope(|scope| {
+        let started: Vec<_> = all
+            .iter()
+            .enumerate()
+            .map(|(rank, table)| {
+                let (table, rows) = (Sent(table.table()), ny * rank / ranks..ny * (rank + 1) / ranks);
+                let (a, b, barrier) = (&a, &b, &barrier);
+                scope.spawn(move || run_rank(a, b, &rows, table.table(), options, (repeats, barrier)))
+            })
+            .collect();
+        started.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a rank failed"))?).collect()
+    });
+    let of_ranks = of_ranks.into_iter().collect::<Result<Vec<_>>>().with_context(|| format!("{ranks} ranks"))?;
+    let iterations = of_ranks[0].1;
+    ensure!(of_ranks.iter().all(|seen| seen.1 == iterations), "ranks differ in their iterations");
+    let slowest = |which: usize| -> Samples {
+        let of = |k: usize| of_ranks.iter().map(|(seconds, ..)| seconds[k][which]).fold(0.0, f64::max);
+        Samples::new((0..repeats).map(of).collect())
+    };
+    let most = |which: usize| of_ranks.iter().map(|seen| seen.2[which]).max().unwrap_or(0) as f64;
+    Ok(RanksRow {
+        scaling,
+        nx,
+        ny,
+        ranks,
+        iterations,
+        factorize: slowest(0),
+        solve: slowest(1),
+        messages: most(0) / iterations.max(1) as f64,
+        bytes: most(1) / iterations.max(1) as f64,
+    })
+}
+
+/// Poisson's equation on n x n points, or on as many a rank, over each number of ranks.
+pub fn measure(sizes: &[usize], ranks: &[usize], options: &str, repeats: usize) -> Result<Ranks> {
+    let options_of_one = format!("{options} threads=1");
+    let mut rows = Vec::new();
+    for scaling in [Scaling::Strong, Scaling::Weak] {
+        for &n in sizes {
+            for &ranks in ranks {
+                let ny = if scaling == Scaling::Weak { n * ranks } else { n };
+                rows.push(row(scaling, (n, ny), ranks, &options_of_one, repeats.max(1))?);
+            }
+        }
+    }
+    Ok(Ranks { options: options.to_owned(), rows })
+}
