@@ -243,8 +243,16 @@ fn concrete_backends_are_named_once() {
         .map(|(module, _)| module.join("::"))
         .collect();
     naming.sort();
-    let expected =
-        ["dpcg", "handle", "library", "rrb", "smoother::arrays", "smoother::handle", "spaces", "sparse::handle"];
+    let expected = [
+        "dpcg",
+        "handle",
+        "library",
+        "rrb::handle",
+        "smoother::arrays",
+        "smoother::handle",
+        "spaces",
+        "sparse::handle",
+    ];
     assert_eq!(naming, expected.map(|module| format!("ffi::{module}")));
 }
 

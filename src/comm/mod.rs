@@ -1,10 +1,12 @@
 //! Messages between the ranks that share a domain: plans over a table of functions of the host program. What is sent
 //! lies in memory of the plan, which never moves.
 //!
-//! `vtable` is the table, `threads` one for ranks that are threads of one process. A rank that waits longer than
+//! `vtable` is the table, `threads` one for ranks that are threads of one process; `domain`: a rank among those that
+//! share a grid. A rank that waits longer than
 //! `comm_timeout`, or whose table reports a failure, has lost the others: from then on every call answers
 //! [`Error::Communication`], and nothing waits.
 
+pub mod domain;
 pub mod threads;
 pub mod vtable;
 

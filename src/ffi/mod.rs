@@ -2,7 +2,6 @@
 //!
 //! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
 
-mod distributed;
 mod dpcg;
 mod ending;
 mod entries;
@@ -21,7 +20,6 @@ mod system;
 mod watch;
 
 pub use crate::comm::vtable::{rrbsolver_comm, rrbsolver_message};
-pub use crate::ffi::distributed::*;
 pub use crate::ffi::dpcg::*;
 pub use crate::ffi::entries::*;
 pub use crate::ffi::library::*;

@@ -2,7 +2,7 @@
 //! collective call. Each begins with one exchange in which all ranks say what they call, with which options, and
 //! whether they refuse it: so all do the same, or all answer the same status.
 
-use crate::backend::cpu::rrb::Domain;
+use crate::comm::domain::Domain;
 use crate::comm::vtable::rrbsolver_comm;
 use crate::comm::{Comm, Gather, Largest};
 use crate::error::{Error, Place, Result, collected, extend, push, zeroed};

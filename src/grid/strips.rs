@@ -94,7 +94,7 @@ mod tests {
                         assert_eq!(below.is_some(), !rows.is_empty() && rows.start > 0);
                         assert_eq!(above.is_some(), !rows.is_empty() && rows.end < layout.cy);
                         // Kept rows J make rows J of the next grid.
-                        if q < strips.depth {
+                        if q + 1 < strips.depth {
                             let next = strips.rows(q + 1, rank);
                             let kept = layout.rows(Colour::B2);
                             let made: Vec<_> = rows.filter(|row| kept.contains(row)).map(|row| row / 2).collect();

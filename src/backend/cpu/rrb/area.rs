@@ -19,10 +19,11 @@ pub fn of_type<T: 'static, U: 'static>(v: &T) -> Option<&U> {
 pub struct Area<T = f64> {
     values: Shared<T>,
     stride: usize,
-    block: usize,
     cx: usize,
+    /// 32 bits for both: a grid has hundreds of areas, and is made on the stack.
+    block: u32,
     /// The first row that is stored.
-    from: usize,
+    from: u32,
     /// Where few rows are kept: see [`Area::window`].
     slots: Option<Slots>,
 }
@@ -40,7 +41,7 @@ impl<T: Number> Area<T> {
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         let stride = layout.cx + layout.block;
         let values = Shared::zeroed((layout.to - layout.from + 2) * stride + layout.block)?;
-        Ok(Self { values, stride, block: layout.block, cx: layout.cx, from: layout.from, slots: None })
+        Ok(Self { values, stride, block: layout.block as u32, cx: layout.cx, from: layout.from as u32, slots: None })
     }
 
     /// Zeros, or none.
@@ -65,7 +66,7 @@ impl<T: Number> Area<T> {
         let stride = layout.cx + layout.block;
         let values = Shared::zeroed((1 + slots) * stride + layout.block)?;
         let slots = Some(Slots { first: 1, of_row: of_row.clone() });
-        Ok(Self { values, stride, block: layout.block, cx: layout.cx, from: 0, slots })
+        Ok(Self { values, stride, block: layout.block as u32, cx: layout.cx, from: 0, slots })
     }
 
     fn start(&self, row: isize, shift: isize) -> usize {
@@ -164,10 +165,10 @@ impl<T: Number> Area<T> {
     /// # Safety
     /// Nobody else may use these rows meanwhile.
     pub unsafe fn fill_row(&self, row: usize, to: usize, value: T) {
-        let place = row - self.from;
+        let place = row - self.from as usize;
         let (first, last) = (place + usize::from(place > 0), place + 1 + usize::from(row + 1 == to));
         // What stands right of a row is the border of the next one.
-        let behind = if row + 1 == to { self.block } else { 0 };
+        let behind = if row + 1 == to { self.block as usize } else { 0 };
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride + behind) }.fill(value);
     }
@@ -182,7 +183,7 @@ impl<R: Real + Number> Area<R> {
         if self.values.len() == 0 {
             return true;
         }
-        let (start, block) = (self.start(row as isize, 0), self.block);
+        let (start, block) = (self.start(row as isize, 0), self.block as usize);
         // SAFETY: as the caller promised.
         let sides = unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx, block)] };
         sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))

@@ -23,7 +23,7 @@ pub struct PackedGrid<F: Format> {
     /// Rows J that are this rank's: all, but where other ranks have some.
     pub own: Range<usize>,
     /// Those next to them, which other ranks have.
-    pub halo: Option<Halo>,
+    pub halo: Option<Box<Halo>>,
     /// More than one member works on it.
     pub shared: bool,
     /// Row sums; at eliminated nodes afterwards excess / d. Absent on the first grid of S1, see [`Making`].

@@ -31,6 +31,7 @@ use crate::backend::steps::cycle::{Kind, Recursion};
 use crate::backend::steps::rrb::{CostOfAggregation, Look, PivotContext, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
+use crate::comm::domain::Domain;
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::{Inspection, Wanted};
@@ -46,7 +47,6 @@ use factor::Watch;
 use iteration::member::{Caller, Member};
 use number::{Brain, Double, Format, Mixed, Single};
 use packed::Packed;
-pub use ranks::Domain;
 use spread::natural_rows;
 use std::ops::Range;
 use system::{Shape, WORTH_A_TEAM};
@@ -405,8 +405,7 @@ impl<F: Format> PackedSolver for Packed<F> {
 /// time. A thread of the caller may have 64 kB in all (tests/environment.rs).
 #[inline(never)]
 fn packed<F: Format + 'static>(shape: Shape, domain: Option<&Domain>) -> Result<Box<dyn PackedSolver>> {
-    let made = domain.map_or_else(|| Packed::<F>::new(shape), |domain| Packed::<F>::over(shape, domain));
-    Ok(boxed(made?, SOLVER)?)
+    Ok(boxed(Packed::<F>::new(shape, domain)?, SOLVER)?)
 }
 
 fn no_team() -> Error {

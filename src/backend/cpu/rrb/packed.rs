@@ -9,7 +9,7 @@ use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
-use super::ranks::{Domain, Halo, HandOver, Links, MatrixHalo};
+use super::ranks::{Halo, HandOver, Links, MatrixHalo, Sums};
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::aggregation::Kept;
@@ -18,10 +18,12 @@ use crate::backend::steps::cycle::{Kind, Recursion};
 use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::backend::steps::solve::Inputs;
 use crate::backend::storage::Storage;
+use crate::comm::domain::Domain;
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
+use crate::runtime::heap::boxed;
 use crate::runtime::number::power_of_two_below;
 use crate::runtime::reduce::{Elsewhere, Noted, max_abs};
 use crate::runtime::team::Me;
@@ -59,18 +61,18 @@ fn link<F: Format>(
     let depth = domain.strips.depth;
     let (mut matrices, mut of_grid) = (Vec::new(), Vec::new());
     for (q, grid) in grids[..depth].iter_mut().enumerate() {
-        grid.halo = Some(Halo::new(domain, q, &grid.layout)?);
+        grid.halo = Some(boxed(Halo::new(domain, q, &grid.layout)?, LINKS)?);
         if q > 0 {
             push(&mut matrices, MatrixHalo::new(domain, q, grid.layout.grid)?, LINKS)?;
         }
         // Three numbers a row of the first grid, one of the others.
-        push(&mut of_grid, domain.sums_over_grid(q, if q == 0 { 3 } else { 1 })?, LINKS)?;
+        push(&mut of_grid, Sums::over_grid(domain, q, if q == 0 { 3 } else { 1 })?, LINKS)?;
     }
     let end = sections.get(1).copied().unwrap_or(grids.len());
     // rho of the section, and <r, r> behind that of all grids.
     let mut places = collected(rho_start[..end].iter().copied(), LINKS)?;
     push(&mut places, rho_start[grids.len()], LINKS)?;
-    let of_section = domain.sums_over_grids(&places, end, 1)?;
+    let of_section = Sums::over_grids(domain, &places, end, 1)?;
     let hand_over = HandOver::new(domain, &grids[depth - 1].layout, grids[depth].layout.grid)?;
     Ok(Links { domain: domain.clone(), matrices, hand_over, of_grid, of_section })
 }
@@ -126,23 +128,27 @@ pub struct Packed<F: Format> {
     pub may_stop: AtomicBool,
     pub failure: Mutex<Option<Error>>,
     /// Where other ranks have rows of the first grids.
-    pub links: Option<Links>,
+    pub links: Option<Box<Links>>,
     /// See [`crate::backend::steps::rrb::PivotContext::center`].
     pub center: Option<f64>,
 }
 
-impl<F: Format> Packed<F> {
-    pub fn new(shape: Shape) -> Result<Self> {
-        Self::with_windows_from(shape, WORTH_PASSING, None)
-    }
+/// The grids of a [`Packed`], with the vectors that lend the first one their memory.
+struct Grids<F: Format> {
+    x: Four,
+    p: Four<F::Vector>,
+    a_times_p: Four<F::Vector>,
+    grids: Vec<PackedGrid<F>>,
+    sections: Vec<usize>,
+    rho_start: Vec<usize>,
+    /// What follows the last one.
+    rest: (Grid, Embedding),
+    links: Option<Box<Links>>,
+}
 
-    /// Where other ranks have rows of the first grids: of at least one grid less than there are.
-    pub fn over(shape: Shape, domain: &Domain) -> Result<Self> {
-        Self::with_windows_from(shape, usize::MAX, Some(domain))
-    }
-
-    /// The first two grids, if they have so many nodes, keep no rows that nobody reads after their factorization.
-    pub fn with_windows_from(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Self> {
+impl<F: Format> Grids<F> {
+    #[inline(never)]
+    fn new(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Self> {
         let layout_of = |q: usize, grid: Grid| {
             let layout = Layout::new(grid, shape.block);
             let shared = domain.filter(|domain| domain.shares(q));
@@ -180,9 +186,30 @@ impl<F: Format> Packed<F> {
             push(&mut rho_start, rows, "sums of stages")?;
         }
         let links = match domain {
-            Some(domain) => Some(link(domain, &mut grids, &rho_start, &sections)?),
+            Some(domain) => Some(boxed(link(domain, &mut grids, &rho_start, &sections)?, "rows of other ranks")?),
             None => None,
         };
+        Ok(Self { x, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links })
+    }
+}
+
+impl<F: Format> Packed<F> {
+    /// `domain`: other ranks have rows of the first grids, of at least one grid less than there are.
+    pub fn new(shape: Shape, domain: Option<&Domain>) -> Result<Self> {
+        // Windows are for rows that one rank has.
+        Self::with_windows_from(shape, if domain.is_some() { usize::MAX } else { WORTH_PASSING }, domain)
+    }
+
+    /// The first two grids, if they have so many nodes, keep no rows that nobody reads after their factorization.
+    pub fn with_windows_from(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Self> {
+        Self::around(shape, Grids::new(shape, worth_passing, domain)?)
+    }
+
+    /// Apart from the making of grids, which are large on the stack, too.
+    #[inline(never)]
+    fn around(shape: Shape, made: Grids<F>) -> Result<Self> {
+        let Grids { x, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links } = made;
+        let (first, rows) = (grids[0].layout, rho_start[shape.grids]);
         let reds = !shape.schur;
         Ok(Self {
             shape,

@@ -2,7 +2,8 @@
 //! component by component in a fixed order.
 
 use super::area::Four;
-use super::ranks::{Domain, Sums};
+use super::ranks::Sums;
+use crate::comm::domain::Domain;
 use crate::error::{Result, collected, push, reserve, reset};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
@@ -249,7 +250,7 @@ impl Runs {
         for rank in 0..domain.strips.ranks() {
             push(&mut owned, of(rank)?, RUNS)?;
         }
-        domain.sums(owned, 2)
+        Sums::new(domain, owned, 2)
     }
 
     fn find(&mut self, layout: &Layout, components: &Components, colours: &[Colour]) -> Result<()> {

@@ -7,182 +7,39 @@
 use super::area::Four;
 use super::spread::{collect, spread};
 use crate::backend::steps::solve::Inputs;
-use crate::comm::{Comm, Exchange, Gather, Part};
-use crate::error::{Error, Result, collected, extend, push};
-use crate::grid::inspection::Found;
+use crate::comm::domain::{ABOVE, BELOW, Domain};
+use crate::comm::{Exchange, Gather, Part};
+use crate::error::{Result, collected, extend, push};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Grid;
-use crate::grid::strips::Strips;
-use crate::runtime::heap::Counted;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::Elsewhere;
 use crate::runtime::shared::Number;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// For errors.
 const HALOS: &str = "rows of other ranks";
 
-/// Rows J beside its own of which a rank has what they hold of the matrix: the elimination of red nodes in two rows
-/// needs three.
-pub const REACH: usize = 3;
-/// Rows that it stores: natural rows are spread to the row above, too.
-pub const STORED: usize = REACH + 1;
-/// Natural rows below and above its own that those are made of: the row below them has their couplings to the south.
-pub const BELOW: usize = 2 * REACH + 1;
-pub const ABOVE: usize = 2 * REACH;
-
-/// One rank of those that share a grid.
-#[derive(Clone)]
-pub struct Domain {
-    pub comm: Counted<Comm>,
-    pub strips: Counted<Strips>,
-    /// Bits of the largest center of the last matrix.
-    center: Counted<AtomicU64>,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Domain {
-    pub fn new(comm: &Counted<Comm>, strips: &Counted<Strips>) -> Result<Self> {
-        let center = Counted::new(AtomicU64::new(0), HALOS)?;
-        Ok(Self { comm: comm.clone(), strips: strips.clone(), center })
+/// What all ranks have seen of the inputs.
+pub fn merge_inputs(domain: &Domain, own: &mut Inputs, input_name: &'static str) -> Result<()> {
+    const WORDS: usize = 7;
+    let mut gather = Gather::new(&domain.comm, &collected((0..domain.comm.size()).map(|_| WORDS), HALOS)?)?;
+    let (name, value, i, j) = own.not_finite.unwrap_or(("", 0.0, 0, 0));
+    let kind = own.not_finite.map_or(0.0, |_| if name == input_name { 1.0 } else { 2.0 });
+    let words = [own.rhs_max, own.guess_max, kind, value, i as f64, j as f64, 0.0];
+    let all = gather.run(|to| to.copy_from_slice(&words))?;
+    for words in all.chunks_exact(WORDS) {
+        let name = if words[2] == 1.0 { input_name } else { "x" };
+        let place = (words[2] > 0.0).then_some((name, words[3], words[4] as usize, words[5] as usize));
+        let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place };
+        own.merge(&other, input_name);
     }
-
-    /// The largest center of the last matrix: a scale for any pivot.
-    pub fn center(&self) -> f64 {
-        f64::from_bits(self.center.load(Ordering::Relaxed))
-    }
-
-    pub fn set_center(&self, center: f64) {
-        self.center.store(center.to_bits(), Ordering::Relaxed);
-    }
-
-    /// Rows J of grid q that are this rank's.
-    pub fn rows(&self, q: usize) -> Range<usize> {
-        self.strips.rows(q, self.comm.rank())
-    }
-
-    /// Whether grid q is shared.
-    pub fn shares(&self, q: usize) -> bool {
-        q < self.strips.depth
-    }
-
-    /// The layout of grid q as it is stored here.
-    pub fn layout(&self, q: usize, layout: Layout) -> Layout {
-        if !self.shares(q) {
-            return layout;
-        }
-        let rows = self.rows(q);
-        if rows.is_empty() {
-            return layout.strip(0, 0);
-        }
-        layout.strip(rows.start.saturating_sub(STORED), (rows.end + STORED).min(layout.cy))
-    }
-
-    /// Natural rows that a rank has of the caller's arrays.
-    pub fn slab(strips: &Strips, rank: usize) -> Range<usize> {
-        let rows = strips.natural(rank);
-        if rows.is_empty() {
-            return rows;
-        }
-        rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
-    }
-
-    /// What all ranks have seen of the inputs.
-    pub fn merge_inputs(&self, own: &mut Inputs, input_name: &'static str) -> Result<()> {
-        const WORDS: usize = 7;
-        let mut gather = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS), HALOS)?)?;
-        let (name, value, i, j) = own.not_finite.unwrap_or(("", 0.0, 0, 0));
-        let kind = own.not_finite.map_or(0.0, |_| if name == input_name { 1.0 } else { 2.0 });
-        let words = [own.rhs_max, own.guess_max, kind, value, i as f64, j as f64, 0.0];
-        let all = gather.run(|to| to.copy_from_slice(&words))?;
-        for words in all.chunks_exact(WORDS) {
-            let name = if words[2] == 1.0 { input_name } else { "x" };
-            let place = (words[2] > 0.0).then_some((name, words[3], words[4] as usize, words[5] as usize));
-            let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place };
-            own.merge(&other, input_name);
-        }
-        Ok(())
-    }
-
-    /// The failure of the lowest level, and there of the first node, of all ranks: the rank that has it tells it.
-    pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
-        self.agree(own).unwrap_or_else(Some)
-    }
-
-    fn agree(&self, own: Option<Error>) -> Result<Option<Error>> {
-        const WORDS: usize = 4;
-        let place = own.as_ref().and_then(Error::matrix_place).and_then(|place| place.of_node());
-        let (level, i, j) = place.unwrap_or((0, 0, 0));
-        let status = own.as_ref().map_or(0, Error::status);
-        let mut gather = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS), HALOS)?)?;
-        let words = [f64::from(status), level as f64, j as f64, i as f64];
-        let all = gather.run(|to| to.copy_from_slice(&words))?;
-        let failures = all.chunks_exact(WORDS).enumerate().filter(|(_, words)| words[0] != 0.0);
-        let order = |words: &[f64]| [words[1], words[2], words[3]].map(f64::to_bits);
-        let first = failures.min_by_key(|(rank, words)| (order(words), *rank));
-        Ok(first.map(|(rank, words)| match own {
-            Some(error) if rank == self.comm.rank() => error,
-            _ => Error::elsewhere(rank, words[0] as i32),
-        }))
-    }
-
-    /// What all ranks have found in their rows of a matrix, rank by rank.
-    pub fn gather_found(&self, own: &Found) -> Result<Vec<Found>> {
-        let words = own.to_words()?;
-        let size = self.comm.size();
-        let mut lengths = Gather::new(&self.comm, &collected((0..size).map(|_| 1), HALOS)?)?;
-        let lengths = collected(lengths.run(|to| to[0] = words.len() as f64)?.iter().map(|&n| n as usize), HALOS)?;
-        let mut gather = Gather::new(&self.comm, &lengths)?;
-        let mut all = gather.run(|to| to.copy_from_slice(&words))?;
-        let mut found = Vec::new();
-        for length in lengths {
-            let words;
-            (words, all) = all.split_at(length);
-            push(&mut found, Found::from_words(words)?, HALOS)?;
-        }
-        Ok(found)
-    }
-
-    /// Sums over things that ranks have these of, one behind the other: N numbers of each at most.
-    pub fn sums(&self, owned: Vec<Vec<Range<usize>>>, most: usize) -> Result<Sums> {
-        let count = |ranges: &Vec<Range<usize>>| ranges.iter().map(ExactSizeIterator::len).sum::<usize>();
-        let mut plans = Vec::new();
-        for numbers in 1..=most {
-            let counts = collected(owned.iter().map(|ranges| numbers * count(ranges)), HALOS)?;
-            push(&mut plans, Mutex::new(Gather::new(&self.comm, &counts)?), HALOS)?;
-        }
-        Ok(Sums { rank: self.comm.rank(), owned, plans })
-    }
-
-    /// Over the rows of a shared grid.
-    pub fn sums_over_grid(&self, q: usize, most: usize) -> Result<Sums> {
-        let owned = (0..self.comm.size()).map(|rank| collected([self.strips.rows(q, rank)], HALOS));
-        let mut all = Vec::new();
-        for ranges in owned {
-            push(&mut all, ranges?, HALOS)?;
-        }
-        self.sums(all, most)
-    }
-
-    /// Over the rows of grids 0 .. `end`, of which some are shared, at these places; at the last place those of the first
-    /// one again.
-    pub fn sums_over_grids(&self, places: &[usize], end: usize, most: usize) -> Result<Sums> {
-        let grids = (0..end).filter(|&q| self.shares(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
-        let mut owned = Vec::new();
-        for rank in 0..self.comm.size() {
-            let of = |(q, place): (usize, usize)| {
-                let rows = self.strips.rows(q, rank);
-                place + rows.start..place + rows.end
-            };
-            push(&mut owned, collected(grids.clone().map(of), HALOS)?, HALOS)?;
-        }
-        self.sums(owned, most)
-    }
+    Ok(())
 }
 
 /// What other ranks note of rows, or of runs of nodes.
@@ -192,6 +49,44 @@ pub struct Sums {
     owned: Vec<Vec<Range<usize>>>,
     /// For one number, two, ...
     plans: Vec<Mutex<Gather>>,
+}
+
+impl Sums {
+    /// Sums over things that ranks have these of, one behind the other: N numbers of each at most.
+    pub fn new(domain: &Domain, owned: Vec<Vec<Range<usize>>>, most: usize) -> Result<Self> {
+        let count = |ranges: &Vec<Range<usize>>| ranges.iter().map(ExactSizeIterator::len).sum::<usize>();
+        let mut plans = Vec::new();
+        for numbers in 1..=most {
+            let counts = collected(owned.iter().map(|ranges| numbers * count(ranges)), HALOS)?;
+            push(&mut plans, Mutex::new(Gather::new(&domain.comm, &counts)?), HALOS)?;
+        }
+        Ok(Self { rank: domain.comm.rank(), owned, plans })
+    }
+
+    /// Over the rows of a shared grid.
+    pub fn over_grid(domain: &Domain, q: usize, most: usize) -> Result<Self> {
+        let owned = (0..domain.comm.size()).map(|rank| collected([domain.strips.rows(q, rank)], HALOS));
+        let mut all = Vec::new();
+        for ranges in owned {
+            push(&mut all, ranges?, HALOS)?;
+        }
+        Self::new(domain, all, most)
+    }
+
+    /// Over the rows of grids 0 .. `end`, of which some are shared, at these places; at the last place those of the
+    /// first one again.
+    pub fn over_grids(domain: &Domain, places: &[usize], end: usize, most: usize) -> Result<Self> {
+        let grids = (0..end).filter(|&q| domain.shares(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
+        let mut owned = Vec::new();
+        for rank in 0..domain.comm.size() {
+            let of = |(q, place): (usize, usize)| {
+                let rows = domain.strips.rows(q, rank);
+                place + rows.start..place + rows.end
+            };
+            push(&mut owned, collected(grids.clone().map(of), HALOS)?, HALOS)?;
+        }
+        Self::new(domain, owned, most)
+    }
 }
 
 impl Elsewhere for Sums {
@@ -223,8 +118,8 @@ impl Elsewhere for Sums {
     }
 }
 
-/// Exchanges of all grids are under way one at a time, but those of neighbours may be in the next one: each has a tag of
-/// its own, after those of boxes.
+/// Exchanges of all grids are under way one at a time, but those of neighbours may be in the next one: each has a tag
+/// of its own, after those of boxes.
 const FIRST_TAG: i32 = 16;
 /// Tags of a grid.
 const TAGS: i32 = 8;

@@ -41,7 +41,7 @@ fn schur(system: &System, threads: usize) -> Couplings {
     let arrays = [a.center.clone(), a.east.clone(), a.north.clone()];
     let a = five_points(grid, &arrays);
     let setup = Setup { levels: 1, aggregation: Aggregation::Instead, ..setup(Storage::F32, 1.0, 1.0) };
-    let mut k = Packed::<Double>::new(Shape::new(&a, &setup)).unwrap();
+    let mut k = Packed::<Double>::new(Shape::new(&a, &setup), None).unwrap();
     k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
     let source = Source { zero_row_sum: 1e-12, scale: 1.0, ..k.source() };
     // SAFETY: nobody writes the matrix.
@@ -136,7 +136,7 @@ fn colours_of_the_grid() {
         let arrays: [Vec<f64>; 3] = [vec![5.0; nx * ny], east, north];
         let a = five_points(grid, &arrays);
         let setup = Setup { levels: 1, aggregation: Aggregation::Instead, ..setup(Storage::F32, 1.0, 1.0) };
-        let mut k = Packed::<Double>::new(Shape::new(&a, &setup)).unwrap();
+        let mut k = Packed::<Double>::new(Shape::new(&a, &setup), None).unwrap();
         k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
         for schur in [true, false] {
             let source = Source { zero_row_sum: 1e-12, scale: 1.0, schur, ..k.source() };

@@ -83,7 +83,7 @@ pub(in crate::backend::cpu) fn inspected(a: &StencilView) -> Inspection {
 /// nines in the vectors before.
 fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Made {
     let components = &inspected(a).components;
-    let mut k = Packed::<F>::new(Shape::new(a, setup)).unwrap();
+    let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
     k.prepare(setup, components, members).unwrap();
     k.making = Some(k.making_of(windows, members).unwrap());
     assert_eq!(k.making.as_ref().map(Making::has_windows), Some(windows || F::SINGLE));

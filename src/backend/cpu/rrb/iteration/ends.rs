@@ -330,7 +330,7 @@ mod tests {
         let matrix = matrix(grid, 3);
         let a = five_points(grid, &matrix);
         let setup = Setup { single, ..setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 }) };
-        let mut k = Packed::<F>::new(Shape::new(&a, &setup)).unwrap();
+        let mut k = Packed::<F>::new(Shape::new(&a, &setup), None).unwrap();
         let mut team = Team::new(members).unwrap();
         k.factorize(&mut team, &a, &setup, &inspected(&a).components).unwrap();
         let k = &k;

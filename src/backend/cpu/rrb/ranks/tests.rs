@@ -12,10 +12,13 @@ use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::Setup;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::backend::storage::Storage;
-use crate::comm::threads;
+use crate::comm::{Comm, threads};
 use crate::grid::stencil::{StencilView, View};
+use crate::grid::strips::Strips;
 use crate::report::{Nobody, Outcome};
-use crate::runtime::team::Team;
+use crate::runtime::heap::Counted;
+use crate::runtime::team::{Me, Team};
+use std::sync::atomic::Ordering;
 
 /// Rows of one grid that are of others.
 struct Poison<'a> {
@@ -136,7 +139,7 @@ fn ranks_of<F: Format>(
         let parts = arrays.each_ref().map(|v| part(v));
         let view = |k: usize| View::of_rows("an array", &parts[k], grid, rows.start);
         let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners: None };
-        let mut k = Packed::<F>::over(Shape::new(&a, setup), &domain).unwrap();
+        let mut k = Packed::<F>::new(Shape::new(&a, setup), Some(&domain)).unwrap();
         let whole = five_points(grid, arrays);
         let components = inspected(&whole).components;
         let mut team = Team::new(members).unwrap();
@@ -168,17 +171,12 @@ fn ranks_of<F: Format>(
         let x = x[before..before + own.len() * grid.nx].iter().map(|v| v.to_bits()).collect();
         (sums.into_inner().unwrap(), x)
     };
-    std::thread::scope(|threads| {
-        let one = &one;
-        let started: Vec<_> = all
-            .iter()
-            .map(|rank| {
-                let comm = Comm::new(&rank.table()).unwrap();
-                threads.spawn(move || one(comm))
-            })
-            .collect();
-        started.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
+    let comms: Vec<_> = all.iter().map(|rank| Comm::new(&rank.table()).unwrap()).collect();
+    let seen: Vec<_> = (0..ranks).map(|_| Mutex::new((Vec::new(), Vec::new()))).collect();
+    // Each member is a rank with a team of its own.
+    let run = |me: Me| *lock(&seen[me.index]) = one(comms[me.index].clone());
+    Team::new(ranks).unwrap().run(run, run).unwrap();
+    seen.into_iter().map(|seen| seen.into_inner().unwrap()).collect()
 }
 
 fn check<F: Format>(storage: Storage, single: bool) {

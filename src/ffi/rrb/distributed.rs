@@ -8,7 +8,7 @@ use crate::error::RRB_OK;
 use crate::error::{Error, Result};
 use crate::ffi::handle::{Handle, create, with, with_ok};
 use crate::ffi::ranks::{BoxArrays, Function, Ranks, arrays_of, check, given, leading_dimensions, taken};
-use crate::ffi::rrb::{NAMES, make_backend, on_rank, rrb_handle, threads};
+use crate::ffi::rrb::handle::{NAMES, make_backend, on_rank, rrb_handle, threads};
 use crate::ffi::rrb_status;
 use crate::ffi::spaces::list_of;
 use crate::ffi::system::{Input, Output, SystemHandle};
@@ -17,27 +17,29 @@ use crate::grid::cells::Cells;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Backend, opt};
 use crate::report::Nobody;
+use crate::runtime::heap::boxed;
 use crate::solver::machine::Machine;
 use crate::solver::rrb::{Rrb, grids_to_share, machine};
 
 /// Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: in x the nodes from `lower[k][0]`
-/// on, counted from 0, `size[k][0]` of them, and so in y. Boxes of all ranks are disjoint; points in no box are land, and
-/// no coupling leads there. With one box `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` take its arrays,
-/// (size y - 1) * ld + size x values; with none their arrays are not read, and may be NULL; for more there are
-/// `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This call
-/// and those are collective: all ranks make them in the same order with the same options (but threads, verbosity, log,
-/// leading_dimension, comm_timeout), and all get the same status and sentence; where one refuses a call, so do all, and
-/// the sentence begins with the first rank that does. Indices in it are those of the whole grid. A monitor may be set on
-/// some ranks; one that stops, stops all. x and the history have the same bits for any boxes on any number of ranks with
-/// any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and nothing is
-/// singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those of less than
-/// 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole. `cycle=auto` chooses between v and
-/// amli; `precision=auto` takes no mixed. On the host alone: `backend=cuda` is refused. `comm` is copied; what its
-/// `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a
-/// box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is not whole),
-/// `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more
-/// than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed, which does not wait. Cost of
-/// an iteration beside that of `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
+/// on, counted from 0, `size[k][0]` of them, and so in y. Boxes of all ranks are disjoint; points in no box are land,
+/// and no coupling leads there. With one box `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` take its
+/// arrays, (size y - 1) * ld + size x values; with none their arrays are not read, and may be NULL; for more there are
+/// `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
+/// call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
+/// log, leading_dimension, comm_timeout), and all get the same status and sentence; where one refuses a call, so do
+/// all, and the sentence begins with the first rank that does. Indices in it are those of the whole grid. A monitor may
+/// be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on any number of
+/// ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and
+/// nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those
+/// of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole. `cycle=auto` chooses
+/// between v and amli; `precision=auto` takes no mixed. On the host alone: `backend=cuda` is refused. `comm` is copied;
+/// what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`,
+/// `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is
+/// not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the
+/// others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed, which does
+/// not wait. Cost of an iteration beside that of `rrb_create`: an exchange a shared grid, three gathers
+/// (docs/distributed.md).
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -61,7 +63,7 @@ pub unsafe extern "C" fn rrb_create_distributed(
             [one] => Cells { nx: one.extents().nx, ny: one.extents().ny, nz: 1 },
             _ => Cells { nx: 1, ny: 1, nz: 1 },
         };
-        h.ranks = Some(ranks);
+        h.ranks = Some(boxed(ranks, "boxes of ranks")?);
         Ok(h)
     };
     // SAFETY: as our caller promised.
@@ -186,6 +188,7 @@ unsafe fn call_boxes(
 ///
 /// # Safety
 /// `h` must be a live handle with ranks; the arrays must be NULL or hold the values of its box.
+#[inline(never)]
 pub unsafe fn call_box(h: *mut rrb_handle, function: Function, input: Input, output: Output) -> rrb_status {
     let call = |h: &mut rrb_handle| {
         let read = h.one_box().map(|(count, ld)| {
@@ -209,7 +212,7 @@ impl rrb_handle {
     /// The boxes of this rank.
     fn boxes(&self) -> Result<&[GridBox]> {
         let sentence = "a handle of rrb_create has no boxes: call the function without _boxes";
-        self.ranks.as_ref().map(Ranks::own).ok_or_else(|| Error::State(sentence.to_owned()))
+        self.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(|| Error::State(sentence.to_owned()))
     }
 
     /// One box, or none, and the leading dimension that the options say.
