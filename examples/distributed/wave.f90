@@ -1,0 +1,383 @@
+! Long waves in a bay with land, over the ranks of MPI: one block of the grid a rank, none for blocks that are all land.
+! Prints the same text for any number of ranks, below the first line, down to a checksum of all bits of the result.
+!
+! Linear shallow water, implicit in time:
+!
+!    d(eta)/dt = -div q              eta: surface elevation [m]
+!    dq/dt     = -g h grad(eta)      q: transport, depth times velocity [m^2/s];  h: depth at rest [m]
+!
+!    q^(n+1)   = q^n - g dt h grad(eta^(n+1))
+!    eta^(n+1) = eta^n - dt/A sum q^(n+1) l         over the faces of a cell, outwards; A: its area; l: length of a face
+!
+! The first in the second is a symmetric system of 5 points for eta^(n+1); no water flows through faces with land:
+!
+!    A/(g dt^2) eta + sum h l/d (eta - eta_neighbour) = A/(g dt^2) eta^n - 1/(g dt) sum q^n l
+!
+! d: distance between the centers of two cells. All terms are in m^2.
+program wave
+   use, intrinsic :: iso_c_binding, only: dp => c_double
+   use, intrinsic :: iso_fortran_env, only: error_unit, int64
+   use mpi
+   use rrbsolver
+   use rrbsolver_mpi
+   implicit none
+
+   integer, parameter :: cells(2) = [160, 120], steps = 50, steps_a_line = 10
+   real(dp), parameter :: dx = 200, dy = 200         ! [m]
+   real(dp), parameter :: dt = 60                    ! [s], 7 times what an explicit scheme could take
+   real(dp), parameter :: gravity = 9.81_dp          ! [m/s^2]
+   real(dp), parameter :: area = dx*dy               ! of a cell [m^2]
+   real(dp), parameter :: largest_drift = 1e-9_dp    ! of the volume, relative
+
+   ! Values of the cells of a block, with a row and a column of ghost cells on each side. The library takes `inner`: its
+   ! option leading_dimension steps over the ghosts, which it neither reads nor writes.
+   type :: field
+      real(dp), pointer, contiguous :: storage(:) => null()
+      real(dp), pointer, contiguous :: at(:, :) => null()      ! (0:nx+1, 0:ny+1)
+      real(dp), pointer, contiguous :: inner(:, :) => null()   ! (nx+2, ny), from cell (1, 1) on
+   end type field
+
+   integer :: rank, ranks, ierror
+   integer :: parts(2)                               ! blocks in x and y
+   integer, allocatable :: rank_of(:, :)             ! of a block; MPI_PROC_NULL: all land, or outside of the bay
+   integer :: place(2)                               ! of the block of this rank
+   integer :: lower(2, 1), extents(2, 1)             ! its first cell in the bay, and its cells in x and y
+   integer :: nx, ny                                 ! the same cells in x and y
+   type(field) :: eta, rhs                           ! [m], [m^2]
+   real(dp), allocatable :: h_east(:, :), h_north(:, :)   ! depth at faces [m], 0 where no water flows through
+   real(dp), allocatable :: q_east(:, :), q_north(:, :)   ! transport through faces [m^2/s]
+   type(rrb_comm) :: comm
+   type(rrb_solver) :: solver
+   integer :: step, iterations
+   real(dp) :: first_volume
+
+   call MPI_Init(ierror)
+   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
+   call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
+   call deal_blocks()
+   call make_water()
+   call make_solver()
+
+   first_volume = volume()
+   if (rank == 0) print '(a)', ' time [s]  iterations  highest [m]  volume [m^3]'
+   do step = 1, steps
+      call advance()
+      if (mod(step, steps_a_line) == 0) call print_line()
+   end do
+   call print_checksum()
+
+   call solver%destroy()
+   call comm%free()
+   call free_field(eta)
+   call free_field(rhs)
+   call MPI_Finalize(ierror)
+
+contains
+
+   ! The depth at rest in cell (i, j) of the bay [m]; 0 on land and outside. The bay has the shape of an L, becomes
+   ! shallower to the east, and has an island.
+   pure real(dp) function depth(i, j)
+      integer, intent(in) :: i, j
+      real(dp) :: x, y, width, height
+      depth = 0
+      if (any([i, j] < 1) .or. any([i, j] > cells)) return
+      width = cells(1)*dx
+      height = cells(2)*dy
+      x = (i - 0.5_dp)*dx
+      y = (j - 0.5_dp)*dy
+      if (x > width/2 .and. y > height/3) return
+      depth = max(0.0_dp, 60 - 40*x/width - 100*mound(x, y, [0.25_dp*width, 0.65_dp*height]))
+   end function depth
+
+   ! (1 - r^2/R^2)^2 within R = 3 km of a center, else 0.
+   pure real(dp) function mound(x, y, center)
+      real(dp), intent(in) :: x, y, center(2)
+      real(dp), parameter :: radius = 3000
+      mound = max(0.0_dp, 1 - ((x - center(1))**2 + (y - center(2))**2)/radius**2)**2
+   end function mound
+
+   ! ---- blocks ----
+
+   ! The first and the last cell of block k of n, of so many cells.
+   pure function span(k, n, count) result(ends)
+      integer, intent(in) :: k, n, count
+      integer :: ends(2)
+      ends = [count*(k - 1)/n + 1, count*k/n]
+   end function span
+
+   ! Cuts the bay into as many blocks with water as there are ranks, and gives each rank one. Of all ways to do so it
+   ! takes that with the smallest blocks: this leaves out most land.
+   subroutine deal_blocks()
+      logical, allocatable :: wet(:, :)
+      integer :: m, n, size_now(2), size_best(2), sea
+      wet = sea_map()
+      parts = 0
+      size_best = huge(0)
+      do n = 1, min(2*ranks, cells(2))
+         do m = 1, min(2*ranks/n, cells(1))
+            if (count(wet_blocks(wet, [m, n])) /= ranks) cycle
+            size_now = (cells - 1)/[m, n] + 1
+            sea = product(size_now)
+            if (parts(1) > 0) then
+               if (sea > product(size_best)) cycle
+               if (sea == product(size_best) .and. sum(size_now) >= sum(size_best)) cycle
+            end if
+            parts = [m, n]
+            size_best = size_now
+         end do
+      end do
+      if (parts(1) == 0) call refuse('no way to cut the bay gives each rank one block with water: take fewer ranks')
+      call number_blocks(wet_blocks(wet, parts))
+      call print_blocks()
+   end subroutine deal_blocks
+
+   function sea_map() result(wet)
+      logical, allocatable :: wet(:, :)
+      integer :: i, j
+      allocate (wet(cells(1), cells(2)))
+      do j = 1, cells(2)
+         do i = 1, cells(1)
+            wet(i, j) = depth(i, j) > 0
+         end do
+      end do
+   end function sea_map
+
+   ! Which of m x n blocks have water.
+   pure function wet_blocks(wet, of) result(some)
+      logical, intent(in) :: wet(:, :)
+      integer, intent(in) :: of(2)
+      logical, allocatable :: some(:, :)
+      integer :: p, q, x(2), y(2)
+      allocate (some(of(1), of(2)))
+      do q = 1, of(2)
+         do p = 1, of(1)
+            x = span(p, of(1), cells(1))
+            y = span(q, of(2), cells(2))
+            some(p, q) = any(wet(x(1):x(2), y(1):y(2)))
+         end do
+      end do
+   end function wet_blocks
+
+   ! Ranks in the order of the blocks. MPI_Cart_create has no grid with gaps, so a table tells who is where.
+   subroutine number_blocks(some)
+      logical, intent(in) :: some(:, :)
+      integer :: p, q, next, x(2), y(2)
+      allocate (rank_of(0:parts(1) + 1, 0:parts(2) + 1), source=MPI_PROC_NULL)
+      next = 0
+      do q = 1, parts(2)
+         do p = 1, parts(1)
+            if (.not. some(p, q)) cycle
+            rank_of(p, q) = next
+            if (next == rank) place = [p, q]
+            next = next + 1
+         end do
+      end do
+      x = span(place(1), parts(1), cells(1))
+      y = span(place(2), parts(2), cells(2))
+      lower(:, 1) = [x(1), y(1)]
+      nx = x(2) - x(1) + 1
+      ny = y(2) - y(1) + 1
+      extents(:, 1) = [nx, ny]
+   end subroutine number_blocks
+
+   subroutine print_blocks()
+      if (rank == 0) print '(a, i0, a, i0, a, i0, a, i0)', 'ranks ', ranks, ', blocks ', parts(1), ' x ', parts(2), &
+         ', all land: ', product(parts) - ranks
+   end subroutine print_blocks
+
+   subroutine refuse(sentence)
+      character(*), intent(in) :: sentence
+      if (rank == 0) write (error_unit, '(2a)') 'wave: ', sentence
+      call MPI_Finalize(ierror)
+      stop 1, quiet=.true.
+   end subroutine refuse
+
+   ! ---- fields ----
+
+   subroutine make_field(f)
+      type(field), intent(inout) :: f
+      integer :: wide
+      wide = nx + 2
+      allocate (f%storage(wide*(ny + 2)), source=0.0_dp)
+      f%at(0:nx + 1, 0:ny + 1) => f%storage
+      f%inner(1:wide, 1:ny) => f%storage(wide + 2:)
+   end subroutine make_field
+
+   subroutine free_field(f)
+      type(field), intent(inout) :: f
+      deallocate (f%storage)
+      nullify (f%at, f%inner)
+   end subroutine free_field
+
+   ! Fills the ghost cells from the blocks around. No corner is read: the stencil has 5 points.
+   subroutine exchange_ghosts(f)
+      type(field), intent(inout) :: f
+      integer :: west, east, south, north
+      west = rank_of(place(1) - 1, place(2))
+      east = rank_of(place(1) + 1, place(2))
+      south = rank_of(place(1), place(2) - 1)
+      north = rank_of(place(1), place(2) + 1)
+      call shift(f%at(nx, 1:ny), east, f%at(0, 1:ny), west)
+      call shift(f%at(1, 1:ny), west, f%at(nx + 1, 1:ny), east)
+      call shift(f%at(1:nx, ny), north, f%at(1:nx, 0), south)
+      call shift(f%at(1:nx, 1), south, f%at(1:nx, ny + 1), north)
+   end subroutine exchange_ghosts
+
+   ! Without a sender `ghosts` stays as it is.
+   subroutine shift(edge, receiver, ghosts, sender)
+      real(dp), intent(in) :: edge(:)
+      real(dp), intent(inout) :: ghosts(:)
+      integer, intent(in) :: receiver, sender
+      real(dp) :: sent(size(edge)), received(size(edge))
+      integer, parameter :: tag = 0
+      sent = edge
+      received = ghosts
+      call MPI_Sendrecv(sent, size(sent), MPI_DOUBLE_PRECISION, receiver, tag, received, size(received), &
+                        MPI_DOUBLE_PRECISION, sender, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierror)
+      ghosts = received
+   end subroutine shift
+
+   ! ---- the model ----
+
+   ! Water at rest, with a mound of 1 m. Face (i, j) of `east` is that between the cells (i, j) and (i+1, j).
+   subroutine make_water()
+      integer :: i, j, west, south
+      call make_field(eta)
+      call make_field(rhs)
+      allocate (h_east(0:nx, ny), h_north(nx, 0:ny))
+      allocate (q_east(0:nx, ny), q_north(nx, 0:ny), source=0.0_dp)
+      west = lower(1, 1) - 1
+      south = lower(2, 1) - 1
+      do j = 1, ny
+         do i = 0, nx
+            h_east(i, j) = between(depth(west + i, south + j), depth(west + i + 1, south + j))
+         end do
+      end do
+      do j = 0, ny
+         do i = 1, nx
+            h_north(i, j) = between(depth(west + i, south + j), depth(west + i, south + j + 1))
+         end do
+      end do
+      do j = 1, ny
+         do i = 1, nx
+            if (depth(west + i, south + j) > 0) eta%at(i, j) = &
+               mound((west + i - 0.5_dp)*dx, (south + j - 0.5_dp)*dy, cells*[dx, dy]/4)
+         end do
+      end do
+   end subroutine make_water
+
+   ! The depth at a face: the mean of two cells of water, else 0.
+   pure real(dp) function between(h, h_next)
+      real(dp), intent(in) :: h, h_next
+      between = 0
+      if (min(h, h_next) > 0) between = (h + h_next)/2
+   end function between
+
+   ! The matrix: A/(g dt^2) + sum h l/d on the diagonal, -h l/d between two cells. A cell on land has the diagonal alone,
+   ! and eta = 0.
+   subroutine make_solver()
+      type(field) :: center, east, north
+      integer :: i, j
+      call make_field(center)
+      call make_field(east)
+      call make_field(north)
+      do j = 1, ny
+         do i = 1, nx
+            east%at(i, j) = -h_east(i, j)*dy/dx
+            north%at(i, j) = -h_north(i, j)*dx/dy
+            center%at(i, j) = area/(gravity*dt**2) + (h_east(i, j) + h_east(i - 1, j))*dy/dx &
+                              + (h_north(i, j) + h_north(i, j - 1))*dx/dy
+         end do
+      end do
+
+      call comm%from_mpi(MPI_COMM_WORLD)
+      call solver%create_distributed(cells(1), cells(2), lower, extents, comm)
+      call solver%set('threads=1')                            ! a core a rank
+      call solver%set(RRB_OPT_LEADING_DIMENSION, nx + 2)
+      call solver%factorize(center%inner, east%inner, north%inner)
+
+      call free_field(center)
+      call free_field(east)
+      call free_field(north)
+   end subroutine make_solver
+
+   ! What flows out of cell (i, j) [m^3/s].
+   pure real(dp) function outflow(i, j)
+      integer, intent(in) :: i, j
+      outflow = (q_east(i, j) - q_east(i - 1, j))*dy + (q_north(i, j) - q_north(i, j - 1))*dx
+   end function outflow
+
+   ! One step. At last eta is made from the transport, which leaves one cell where it enters another: so the volume is
+   ! conserved to rounding, whatever the tolerance of the solver.
+   subroutine advance()
+      real(dp) :: before(nx, ny)
+      integer :: i, j
+      before = eta%at(1:nx, 1:ny)
+      do j = 1, ny
+         do i = 1, nx
+            rhs%at(i, j) = area/(gravity*dt**2)*before(i, j) - outflow(i, j)/(gravity*dt)
+         end do
+      end do
+      call solve()
+      call exchange_ghosts(eta)
+      do j = 1, ny
+         do i = 0, nx
+            q_east(i, j) = q_east(i, j) - gravity*dt*h_east(i, j)*(eta%at(i + 1, j) - eta%at(i, j))/dx
+         end do
+      end do
+      do j = 0, ny
+         do i = 1, nx
+            q_north(i, j) = q_north(i, j) - gravity*dt*h_north(i, j)*(eta%at(i, j + 1) - eta%at(i, j))/dy
+         end do
+      end do
+      do j = 1, ny
+         do i = 1, nx
+            eta%at(i, j) = before(i, j) - dt/area*outflow(i, j)
+         end do
+      end do
+   end subroutine advance
+
+   ! eta: the guess eta^n in, eta^(n+1) out. All ranks get the same status.
+   subroutine solve()
+      integer :: stat
+      character(200) :: errmsg
+      call solver%solve(rhs%inner, eta%inner, stat, errmsg)
+      if (stat /= RRB_OK) call refuse(trim(errmsg))
+      call solver%get(RRB_INFO_ITERATIONS, iterations)
+   end subroutine solve
+
+   ! ---- what is printed ----
+
+   ! Above the rest [m^3]. Its last digits depend on the number of ranks, by the order of the sum; nothing else does.
+   real(dp) function volume()
+      real(dp) :: own
+      own = area*sum(eta%at(1:nx, 1:ny))
+      call MPI_Allreduce(own, volume, 1, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierror)
+   end function volume
+
+   subroutine print_line()
+      real(dp) :: own, highest, now
+      own = maxval(eta%at(1:nx, 1:ny))
+      call MPI_Allreduce(own, highest, 1, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD, ierror)
+      now = volume()
+      if (abs(now - first_volume) > largest_drift*first_volume) call refuse('the volume of the water has changed')
+      if (rank == 0) print '(f9.1, i12, f13.8, es15.8)', step*dt, iterations, highest, now
+   end subroutine print_line
+
+   ! Exclusive or of the bits of all eta, each rotated by the place of its cell in the bay: the order does not matter,
+   ! and any other bit of any cell makes another checksum.
+   subroutine print_checksum()
+      integer(int64) :: own, all_of_it
+      integer :: i, j, cell
+      own = 0
+      do j = 1, ny
+         do i = 1, nx
+            cell = (lower(2, 1) + j - 2)*cells(1) + lower(1, 1) + i - 2
+            own = ieor(own, ishftc(transfer(eta%at(i, j), own), mod(cell, storage_size(own))))
+         end do
+      end do
+      call MPI_Reduce(own, all_of_it, 1, MPI_INTEGER8, MPI_BXOR, 0, MPI_COMM_WORLD, ierror)
+      if (rank == 0) print '(a, z16.16)', 'checksum of the bits of eta: ', all_of_it
+   end subroutine print_checksum
+
+end program wave
