@@ -43,4 +43,31 @@ same pcg_smoother.txt pcg_smoother
 same ship_waves.txt ship_waves
 same convergence_iccg.csv output/convergence_iccg.csv
 same convergence_rrb.csv output/convergence_rrb.csv
+
+# One domain over several ranks. Started by root, and with more ranks than cores, Open MPI asks for a word (the last one
+# is that of version 5).
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+mpirun=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$build/CMakeCache.txt")
+# over_ranks PROGRAM RANKS
+over_ranks() {
+  "$mpirun" -n "$2" "$build/distributed/$1" >"$1_$2" || { echo "FAIL $1 with $2 ranks"; failed=1; }
+  same "$1.txt" "$1_$2"
+}
+if [ ! -x "$mpirun" ] || [ ! -x "$build/distributed/wave" ]; then
+  echo "skipped: programs over several ranks, as there is no MPI for C and Fortran, or no mpirun"
+  exit $failed
+fi
+for ranks in 1 2 3 4; do
+  over_ranks wave $ranks
+  # The first line tells the number of ranks. In all others each character is the same.
+  tail -n +2 wave_$ranks >bits_$ranks
+  cmp -s bits_1 bits_$ranks || { echo "FAIL wave: $ranks ranks print other bits than one"; failed=1; }
+done
+if [ -x "$build/distributed/petsc_shell" ]; then
+  over_ranks petsc_shell 1
+  over_ranks petsc_shell 2
+else
+  echo "skipped: petsc_shell, as there is no PETSc of real doubles for this MPI"
+fi
 exit $failed

@@ -1,5 +1,5 @@
-/* The preconditioner of rrbsolver in PETSc: KSPCG on a DMDA, whose PCSHELL calls rrb_apply on the parts that the DMDA has
- * given to the ranks. Arrays of a DMDA have the order of the library, i fastest, so nothing is copied.
+/* The preconditioner of rrbsolver in PETSc: KSPCG on a DMDA, whose PCSHELL calls rrb_apply on the boxes that the DMDA
+ * gives to the ranks. Arrays of a DMDA have the order of the library, i fastest, so nothing is copied.
  *
  * -div(k grad u) = 1 on NX x NY square cells, u = 0 around; k = 1, and 1000 in discs. To 1e-8 in the 2-norm of the
  * residual, from u = 0. Prints iterations and residual of KSPCG, and of rrb_solve on the same system. */
@@ -15,7 +15,7 @@ enum { NX = 300, NY = 200, PERIOD = 50, RADIUS = 18 };
 
 static const double tolerance = 1e-8;
 
-/* Where the library fails, an error of PETSc with its sentence. Outside of what converges, nothing is forgiven. */
+/* Where the library fails, an error of PETSc with the library's sentence. */
 static PetscErrorCode check(rrb_status status) {
     char sentence[256];
     PetscFunctionBeginUser;
@@ -26,7 +26,7 @@ static PetscErrorCode check(rrb_status status) {
     PetscFunctionReturn(0);
 }
 
-/* ---- the problem: a cell has h^2 b = h^2 on the right, and on the left conductances k of its faces ---- */
+/* ---- the problem, times h^2: conductances of the faces of a cell in the matrix, h^2 on the right, h = 1/NX ---- */
 
 static double diffusivity(PetscInt i, PetscInt j) {
     const PetscInt x = i % PERIOD - PERIOD / 2, y = j % PERIOD - PERIOD / 2;
@@ -211,8 +211,8 @@ static PetscErrorCode run(void) {
     rrb_handle *h = NULL;
     PetscInt iterations = 0;
     PetscFunctionBeginUser;
-    PetscCall(DMDACreate2d(PETSC_COMM_WORLD, DM_BOUNDARY_NONE, DM_BOUNDARY_NONE, DMDA_STENCIL_STAR, NX, NY, PETSC_DECIDE,
-                           PETSC_DECIDE, 1, 1, NULL, NULL, &grid));
+    PetscCall(DMDACreate2d(PETSC_COMM_WORLD, DM_BOUNDARY_NONE, DM_BOUNDARY_NONE, DMDA_STENCIL_STAR, NX, NY,
+                           PETSC_DECIDE, PETSC_DECIDE, 1, 1, NULL, NULL, &grid));
     PetscCall(DMSetUp(grid));
     PetscCall(make_matrix(grid, &matrix));
     PetscCall(DMCreateGlobalVector(grid, &b));

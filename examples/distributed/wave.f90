@@ -1,5 +1,5 @@
 ! Long waves in a bay with land, over the ranks of MPI: one block of the grid a rank, none for blocks that are all land.
-! Prints the same text for any number of ranks, below the first line, down to a checksum of all bits of the result.
+! Below the first line it prints the same text for any number of ranks, with a checksum of all bits of the result.
 !
 ! Linear shallow water, implicit in time:
 !
@@ -24,7 +24,7 @@ program wave
 
    integer, parameter :: cells(2) = [160, 120], steps = 50, steps_a_line = 10
    real(dp), parameter :: dx = 200, dy = 200         ! [m]
-   real(dp), parameter :: dt = 60                    ! [s], 7 times what an explicit scheme could take
+   real(dp), parameter :: dt = 30                    ! [s], 5 times what an explicit scheme could take
    real(dp), parameter :: gravity = 9.81_dp          ! [m/s^2]
    real(dp), parameter :: area = dx*dy               ! of a cell [m^2]
    real(dp), parameter :: largest_drift = 1e-9_dp    ! of the volume, relative
@@ -106,33 +106,29 @@ contains
    end function span
 
    ! Cuts the bay into as many blocks with water as there are ranks, and gives each rank one. Of all ways to do so it
-   ! takes that with the smallest blocks: this leaves out most land.
+   ! takes that with the smallest blocks: it leaves out the most land.
    subroutine deal_blocks()
       logical, allocatable :: wet(:, :)
-      integer :: m, n, size_now(2), size_best(2), sea
-      wet = sea_map()
+      integer :: m, n, points, fewest
+      call map_water(wet)
       parts = 0
-      size_best = huge(0)
+      fewest = huge(fewest)
       do n = 1, min(2*ranks, cells(2))
          do m = 1, min(2*ranks/n, cells(1))
+            points = product((cells - 1)/[m, n] + 1)            ! of the largest block
+            if (points >= fewest) cycle
             if (count(wet_blocks(wet, [m, n])) /= ranks) cycle
-            size_now = (cells - 1)/[m, n] + 1
-            sea = product(size_now)
-            if (parts(1) > 0) then
-               if (sea > product(size_best)) cycle
-               if (sea == product(size_best) .and. sum(size_now) >= sum(size_best)) cycle
-            end if
             parts = [m, n]
-            size_best = size_now
+            fewest = points
          end do
       end do
-      if (parts(1) == 0) call refuse('no way to cut the bay gives each rank one block with water: take fewer ranks')
+      if (any(parts == 0)) call refuse('no way to cut the bay gives each rank one block with water: take fewer ranks')
       call number_blocks(wet_blocks(wet, parts))
       call print_blocks()
    end subroutine deal_blocks
 
-   function sea_map() result(wet)
-      logical, allocatable :: wet(:, :)
+   pure subroutine map_water(wet)
+      logical, allocatable, intent(out) :: wet(:, :)
       integer :: i, j
       allocate (wet(cells(1), cells(2)))
       do j = 1, cells(2)
@@ -140,15 +136,14 @@ contains
             wet(i, j) = depth(i, j) > 0
          end do
       end do
-   end function sea_map
+   end subroutine map_water
 
    ! Which of m x n blocks have water.
    pure function wet_blocks(wet, of) result(some)
       logical, intent(in) :: wet(:, :)
       integer, intent(in) :: of(2)
-      logical, allocatable :: some(:, :)
+      logical :: some(of(1), of(2))
       integer :: p, q, x(2), y(2)
-      allocate (some(of(1), of(2)))
       do q = 1, of(2)
          do p = 1, of(1)
             x = span(p, of(1), cells(1))
@@ -185,9 +180,13 @@ contains
          ', all land: ', product(parts) - ranks
    end subroutine print_blocks
 
+   ! Ends the program on all ranks, which all make this call. Rank 0 alone speaks, and the others wait for it.
    subroutine refuse(sentence)
       character(*), intent(in) :: sentence
-      if (rank == 0) write (error_unit, '(2a)') 'wave: ', sentence
+      if (rank == 0) then
+         write (error_unit, '(2a)') 'wave: ', sentence
+         call MPI_Abort(MPI_COMM_WORLD, 1, ierror)
+      end if
       call MPI_Finalize(ierror)
       stop 1, quiet=.true.
    end subroutine refuse
@@ -273,8 +272,8 @@ contains
       if (min(h, h_next) > 0) between = (h + h_next)/2
    end function between
 
-   ! The matrix: A/(g dt^2) + sum h l/d on the diagonal, -h l/d between two cells. A cell on land has the diagonal alone,
-   ! and eta = 0.
+   ! The matrix: A/(g dt^2) + sum h l/d on the diagonal, -h l/d between two cells [m]. A cell on land has the diagonal
+   ! alone, and eta = 0.
    subroutine make_solver()
       type(field) :: center, east, north
       integer :: i, j
@@ -307,8 +306,9 @@ contains
       outflow = (q_east(i, j) - q_east(i - 1, j))*dy + (q_north(i, j) - q_north(i, j - 1))*dx
    end function outflow
 
-   ! One step. At last eta is made from the transport, which leaves one cell where it enters another: so the volume is
-   ! conserved to rounding, whatever the tolerance of the solver.
+   ! One step. At its end eta follows from the transport: what leaves one cell enters another. So the volume is
+   ! conserved to rounding, whatever the tolerance of the solver. Both blocks at an edge compute the transport there,
+   ! from the same numbers by the same formula.
    subroutine advance()
       real(dp) :: before(nx, ny)
       integer :: i, j
@@ -348,7 +348,8 @@ contains
 
    ! ---- what is printed ----
 
-   ! Above the rest [m^3]. Its last digits depend on the number of ranks, by the order of the sum; nothing else does.
+   ! Of the water above the level at rest [m^3]. Its last digits depend on the number of ranks, by the order of the sum;
+   ! they are not printed.
    real(dp) function volume()
       real(dp) :: own
       own = area*sum(eta%at(1:nx, 1:ny))
@@ -364,8 +365,8 @@ contains
       if (rank == 0) print '(f9.1, i12, f13.8, es15.8)', step*dt, iterations, highest, now
    end subroutine print_line
 
-   ! Exclusive or of the bits of all eta, each rotated by the place of its cell in the bay: the order does not matter,
-   ! and any other bit of any cell makes another checksum.
+   ! Exclusive or of the bits of all eta, each rotated by the place of its cell in the bay. The order does not matter.
+   ! One other bit in any cell makes another checksum.
    subroutine print_checksum()
       integer(int64) :: own, all_of_it
       integer :: i, j, cell

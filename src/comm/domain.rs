@@ -78,10 +78,15 @@ impl Domain {
 
     /// The failure of the lowest level, and there of the first node, of all ranks: the rank that has it tells it.
     pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
-        self.agree(own).unwrap_or_else(Some)
+        self.first_of(own).unwrap_or_else(Some)
     }
 
-    fn agree(&self, own: Option<Error>) -> Result<Option<Error>> {
+    /// An error where any rank has one.
+    pub fn agree(&self, own: Option<Error>) -> Result<()> {
+        self.first_of(own)?.map_or(Ok(()), Err)
+    }
+
+    fn first_of(&self, own: Option<Error>) -> Result<Option<Error>> {
         const WORDS: usize = 4;
         let place = own.as_ref().and_then(Error::matrix_place).and_then(|place| place.of_node());
         let (level, i, j) = place.unwrap_or((0, 0, 0));

@@ -187,15 +187,16 @@ impl Ranks {
         rows + self.spread.as_ref().map_or(0, Spread::bytes)
     }
 
-    /// A collective call begins. `refused`: what this rank has against it.
+    /// A collective call begins. `refused`: what this rank has against it. Returns whether there are corners, of which a
+    /// rank without boxes knows nothing.
     pub fn open(
         &mut self,
         function: Function,
         options: &Options,
-        corners: bool,
+        corners: Option<bool>,
         monitored: bool,
         refused: Option<Error>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         self.comm.check()?;
         self.comm.set_timeout(options.real(opt::COMM_TIMEOUT));
         self.before = self.comm.sent();
@@ -206,12 +207,14 @@ impl Ranks {
             f64::from(function as i32),
             (hash >> 32) as f64,
             (hash & u64::from(u32::MAX)) as f64,
-            f64::from(u8::from(corners)),
+            0.0,
         ];
         let mut said = [0.0; OPENING];
         for (k, value) in same.into_iter().enumerate() {
             (said[2 * k], said[2 * k + 1]) = (value, -value);
         }
+        let has = |value: f64| corners.map_or(f64::NEG_INFINITY, |corners| if corners { value } else { 0.0 });
+        (said[2 * SAME - 2], said[2 * SAME - 1]) = (has(1.0), has(-1.0));
         said[2 * SAME] = f64::from(u8::from(monitored));
         said[2 * SAME + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
         let said: [f64; OPENING] = self.opening.run(&said)?.try_into().expect("as many as were given");
@@ -233,11 +236,11 @@ impl Ranks {
                             comm_timeout must be the same on all";
             return Err(Error::Argument(sentence.to_owned()));
         }
-        if differs(4) {
+        if differs(4) && said[2 * SAME - 2].is_finite() {
             let sentence = "some ranks give northeast and northwest, and others do not";
             return Err(Error::Argument(sentence.to_owned()));
         }
-        Ok(())
+        Ok(said[2 * SAME - 2] > 0.0)
     }
 
     /// What to say of a refusal, which all ranks know of: what the first rank with this status says.

@@ -207,16 +207,20 @@ impl Inspection {
         self.components.set(runs, project)
     }
 
-    /// The same where rank `this` has looked at its own rows, and others at the rest: `gather` gives what all have
+    /// The same where rank `this` has looked at its own rows, or has failed to, and others at the rest: `gather` gives what all have
     /// found of theirs. All come to the same end; of an error the rank that found it tells.
     pub fn finish_shared(
         &mut self,
         a: &StencilView,
         (this, own): (usize, Range<usize>),
+        looked: Result<()>,
         project: bool,
         gather: impl FnOnce(&Found) -> Result<Vec<Found>>,
     ) -> Result<()> {
-        let (kind, result) = self.put_together(a);
+        let (kind, result) = match looked {
+            Ok(()) => self.put_together(a),
+            Err(error) => (3, Err(error)),
+        };
         let (runs, error) = match result {
             Ok(runs) => (runs, None),
             Err(error) => (Runs::default(), Some(error)),

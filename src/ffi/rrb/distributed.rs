@@ -248,7 +248,6 @@ impl rrb_handle {
     ) -> Result<()> {
         let Some(ranks) = &mut self.ranks else { return Err(Error::State(String::new())) };
         let base = &self.system.base;
-        let mut rows_are_new = false;
         let checked = read.and_then(|(ld, arrays)| {
             let ld = leading_dimensions(ranks.own(), ld)?;
             check(ranks.own(), &ld, &arrays, None)?;
@@ -256,23 +255,30 @@ impl rrb_handle {
                 let sentence = "a domain of several ranks is solved on the host: backend=cuda is not offered";
                 return Err(Error::Unsupported(sentence.to_owned()));
             }
-            let is_plain = base.options.choice::<Backend>(opt::BACKEND) == Backend::Reference;
-            let grids = if is_plain { 0 } else { grids_to_share(&base.options, self.system.grid()) };
-            rows_are_new = ranks.prepare(arrays.len(), grids)?;
             // SAFETY: as our caller promised; checked just now.
             let values = arrays.iter().map(|array| unsafe { given(ranks.own(), &ld, &array.arrays) });
-            values.collect::<Result<Vec<_>>>()
+            let mut values = values.collect::<Result<Vec<_>>>()?;
+            if ranks.own().is_empty() {
+                // As many as the others may have.
+                values.resize_with(NAMES.len(), Vec::new);
+            }
+            Ok(values)
         });
         let refused = checked.as_ref().err().cloned();
-        let opened = ranks.open(Function::Factorize, &base.options, corners, false, refused);
-        if rows_are_new {
+        // A rank without boxes has no array to say so.
+        let corners = (!ranks.own().is_empty()).then_some(corners);
+        let corners = ranks.open(Function::Factorize, &base.options, corners, false, refused)?;
+        let values = checked?;
+        let is_plain = base.options.choice::<Backend>(opt::BACKEND) == Backend::Reference;
+        let grids = if is_plain { 0 } else { grids_to_share(&base.options, self.system.grid()) };
+        let arrays = if corners { 5 } else { 3 };
+        let prepared = ranks.prepare(arrays, grids);
+        if ranks.close(prepared)? {
             self.system.base.core = None;
         }
-        opened?;
-        let values = checked?;
         let alone = ranks.is_alone();
         if !alone {
-            ranks.spread_matrix(&values)?;
+            ranks.spread_matrix(&values[..arrays])?;
         }
         let grid = self.system.grid();
         let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
@@ -311,7 +317,7 @@ impl rrb_handle {
             unsafe { Ok((input.name, given(own, &ld, &input.arrays)?, taken(own, &ld, &output.arrays)?)) }
         });
         let refused = checked.as_ref().err().cloned();
-        ranks.open(function, &base.options, false, base.has_monitor(), refused)?;
+        ranks.open(function, &base.options, None, base.has_monitor(), refused)?;
         let (input_name, given, mut taken) = checked?;
         let (alone, grid) = (ranks.is_alone(), self.system.grid());
         if !alone {

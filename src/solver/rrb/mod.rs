@@ -8,7 +8,7 @@ use crate::backend::steps::cycle::Kind;
 use crate::backend::steps::rrb::{Aggregation, Look, Prediction, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
-use crate::error::{Error, Place, Result};
+use crate::error::{Place, RRB_ERR_MATRIX, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::outward::Outward;
@@ -243,7 +243,8 @@ impl Rrb {
     fn factorize_by(&mut self, plan: &Plan, setup: &mut Setup) -> Result<()> {
         let components = &self.inspection.components;
         match self.backend.factorize(plan.a, setup, components) {
-            Err(Error::Matrix { .. }) if plan.automatic() && setup.storage != Storage::F64 => {
+            // Told by its status: another rank may have found it.
+            Err(error) if error.status() == RRB_ERR_MATRIX && plan.automatic() && setup.storage != Storage::F64 => {
                 *setup = plan.setup(Storage::F64, setup.cycle)?;
                 self.backend.factorize(plan.a, setup, components)
             }

@@ -85,6 +85,38 @@ impl Cpu {
         Self { domain: Some(domain), ..Self::new(threads) }
     }
 
+    /// Where there are other ranks.
+    fn sharing(&self) -> Option<&Domain> {
+        self.domain.as_ref().filter(|domain| domain.comm.size() > 1)
+    }
+
+    /// Memory for a factorization, that of the ones before where it fits.
+    fn packed_for(&mut self, previous: Solver, shape: Shape, setup: &Setup) -> Result<Box<dyn PackedSolver>> {
+        let other = match previous {
+            Solver::Packed(packed) if packed.shape() == shape => return Ok(packed),
+            other => other,
+        };
+        let fitting = self.spare.take_if(|spare| spare.shape() == shape);
+        // Memory that is not kept goes before more is taken.
+        match other {
+            Solver::Packed(packed) if packed.was_tried() => drop(packed),
+            Solver::Packed(packed) => self.spare = Some(packed),
+            _ => self.spare = None,
+        }
+        if let Some(fitting) = fitting {
+            return Ok(fitting);
+        }
+        let domain = self.sharing();
+        match setup.storage {
+            // The cycle has its own format.
+            _ if shape.aggregates => packed::<Double>(shape, domain),
+            Storage::F64 => packed::<Double>(shape, domain),
+            Storage::F32 => packed::<Single>(shape, domain),
+            Storage::Bf16 if setup.single => packed::<Mixed>(shape, domain),
+            Storage::Bf16 => packed::<Brain>(shape, domain),
+        }
+    }
+
     fn aggregation_levels(&self) -> Option<usize> {
         match &self.solver {
             Solver::Packed(packed) => packed.aggregation_levels(),
@@ -120,12 +152,13 @@ impl RrbBackend for Cpu {
     }
 
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
-        inspection.start(look.members)?;
-        let shared = &*inspection;
-        self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
-        let Some(domain) = &self.domain else { return inspection.finish(a, look.project) };
+        let looked = inspection.start(look.members).and_then(|()| {
+            let shared = &*inspection;
+            self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))
+        });
+        let Some(domain) = &self.domain else { return looked.and_then(|()| inspection.finish(a, look.project)) };
         let own = (domain.comm.rank(), domain.strips.natural(domain.comm.rank()));
-        inspection.finish_shared(a, own, look.project, |found| domain.gather_found(found))?;
+        inspection.finish_shared(a, own, looked, look.project, |found| domain.gather_found(found))?;
         domain.set_center(inspection.findings.center_max);
         Ok(())
     }
@@ -164,30 +197,18 @@ impl RrbBackend for Cpu {
             return Ok(());
         }
         let shape = Shape::new(a, setup);
-        // A rank that is alone has no rows to share.
-        let domain = self.domain.as_ref().filter(|domain| domain.comm.size() > 1);
-        let made = || match setup.storage {
-            // The cycle has its own format.
-            _ if shape.aggregates => packed::<Double>(shape, domain),
-            Storage::F64 => packed::<Double>(shape, domain),
-            Storage::F32 => packed::<Single>(shape, domain),
-            Storage::Bf16 if setup.single => packed::<Mixed>(shape, domain),
-            Storage::Bf16 => packed::<Brain>(shape, domain),
-        };
-        let mut packed = match previous {
-            Solver::Packed(packed) if packed.shape() == shape => packed,
-            other => {
-                let fitting = self.spare.take_if(|spare| spare.shape() == shape);
-                // Memory that is not kept goes before more is taken.
-                match other {
-                    Solver::Packed(packed) if packed.was_tried() => drop(packed),
-                    Solver::Packed(packed) => self.spare = Some(packed),
-                    _ => self.spare = None,
-                }
-                fitting.map_or_else(made, Ok)?
+        let members = shape.useful_members(self.wanted_threads);
+        let made = self.packed_for(previous, shape, setup).and_then(|packed| self.make_team(members).map(|()| packed));
+        let mut packed = match self.sharing() {
+            // Memory may be refused on one rank alone, and then none goes on.
+            Some(domain) => {
+                let mut made = made;
+                let ready = made.as_mut().map_err(|error| error.clone());
+                domain.agree(ready.and_then(|packed| packed.prepare(setup, components, members)).err())?;
+                made?
             }
+            None => made?,
         };
-        self.make_team(shape.useful_members(self.wanted_threads))?;
         packed.stand_in(self.domain.as_ref().map(Domain::center));
         packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
@@ -276,6 +297,8 @@ impl RrbBackend for Cpu {
 /// A [`Packed`] of any format.
 trait PackedSolver: Send {
     fn shape(&self) -> Shape;
+    /// Takes the memory that a factorization by so many members needs beside that.
+    fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()>;
     /// See [`PivotContext::center`].
     fn stand_in(&mut self, center: Option<f64>);
     /// Estimates chose the V-cycle, which takes fewer levels: no matrix is factorized like this again.
@@ -310,6 +333,10 @@ trait PackedSolver: Send {
 impl<F: Format> PackedSolver for Packed<F> {
     fn shape(&self) -> Shape {
         self.shape
+    }
+
+    fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
+        Self::prepare(self, setup, components, members)
     }
 
     fn stand_in(&mut self, center: Option<f64>) {
