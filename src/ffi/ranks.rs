@@ -187,8 +187,8 @@ impl Ranks {
         rows + self.spread.as_ref().map_or(0, Spread::bytes)
     }
 
-    /// A collective call begins. `refused`: what this rank has against it. Returns whether there are corners, of which a
-    /// rank without boxes knows nothing.
+    /// A collective call begins. `refused`: what this rank has against it. Returns whether there are corners, of which
+    /// a rank without boxes knows nothing.
     pub fn open(
         &mut self,
         function: Function,

@@ -207,8 +207,8 @@ impl Inspection {
         self.components.set(runs, project)
     }
 
-    /// The same where rank `this` has looked at its own rows, or has failed to, and others at the rest: `gather` gives what all have
-    /// found of theirs. All come to the same end; of an error the rank that found it tells.
+    /// The same where rank `this` has looked at its own rows, or has failed to, and others at the rest: `gather` gives
+    /// what all have found of theirs. All come to the same end; of an error the rank that found it tells.
     pub fn finish_shared(
         &mut self,
         a: &StencilView,
