@@ -420,6 +420,11 @@ typedef struct sparse_handle sparse_handle;
 typedef int32_t rrb_status;
 
 /**
+ * Receives log lines; `level` is 0 for complaints, 1 for a line a solve, 2 for a line an iteration.
+ */
+typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
+
+/**
  * A message that is sent to a rank and one that comes from it; either may be empty.
  */
 typedef struct {
@@ -508,11 +513,6 @@ typedef struct {
 } rrbsolver_comm;
 
 /**
- * Receives log lines; `level` is 0 for complaints, 1 for a line a solve, 2 for a line an iteration.
- */
-typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
-
-/**
  * Called before each sweep with its number and the arrays of all patches: fills the ghost cells that no patch covers;
  * nonzero stops.
  */
@@ -526,80 +526,6 @@ typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-/**
- * Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: nodes lower[k][0], ... lower[k][0]
- * + size[k][0] - 1 in x, from 0, and so on. Boxes of all ranks are disjoint; points in no box are land, and no
- * coupling leads there. With one box the arrays of `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` are
- * those of the box, (size[0][1] - 1) * ld + size[0][0] values; with none they are not read, and may be NULL; for more
- * there are `rrb_factorize_boxes`, ... `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
- * call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
- * log, leading_dimension, comm_timeout), and all get the same status; where one refuses a call, so do all. Indices in
- * sentences are those of the whole grid. A monitor may be set on any ranks; one that stops, stops all. x and the
- * history have the bits of `rrb_create` on one rank, for any boxes on any number of ranks with any number of threads.
- * Every rank holds the whole matrix and solves the whole system, on the host: `backend=cuda` is refused. `comm` is
- * copied; what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`,
- * `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is
- * not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the
- * others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed. Cost: two
- * exchanges of all boxes.
- *
- * Required:
- * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
- * or point to a table whose functions do what `rrbsolver_comm` says.
- */
-rrb_status rrb_create_distributed(int64_t nx,
-                                  int64_t ny,
-                                  int64_t count,
-                                  const int64_t (*lower)[2],
-                                  const int64_t (*size)[2],
-                                  const rrbsolver_comm *comm,
-                                  rrb_handle **out);
-
-/**
- * `rrb_factorize` for the boxes of this rank: of each array a list with one for each box, in the order of
- * `rrb_create_distributed`, whose rows lie leading_dimensions[k] values apart; NULL: as many as a row has. `northeast`
- * and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls;
- * `RRB_ERR_STATE` for a handle of `rrb_create`.
- *
- * Required:
- * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
- * their boxes.
- */
-rrb_status rrb_factorize_boxes(rrb_handle *h,
-                               const int64_t *leading_dimensions,
-                               const double *const *center,
-                               const double *const *east,
-                               const double *const *north,
-                               const double *const *northeast,
-                               const double *const *northwest);
-
-/**
- * `rrb_solve` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
- *
- * Required:
- * As for `rrb_factorize_boxes`.
- */
-rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
-
-/**
- * `rrb_apply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
- *
- * Required:
- * As for `rrb_factorize_boxes`.
- */
-rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
-
-/**
- * `rrb_multiply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
- *
- * Required:
- * As for `rrb_factorize_boxes`.
- */
-rrb_status rrb_multiply_boxes(rrb_handle *h,
-                              const int64_t *leading_dimensions,
-                              const double *const *x,
-                              double *const *y);
 
 /**
  * Makes a handle for matrices on nx x ny x nz cells, with the default options and those of `RRBSOLVER_OPTIONS`; nx *
@@ -871,6 +797,84 @@ rrb_status rrb_solve_once(int64_t nx,
                           double rel_tol,
                           int64_t max_iter,
                           int64_t *iterations);
+
+/**
+ * Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: in x the nodes from `lower[k][0]`
+ * on, counted from 0, `size[k][0]` of them, and so in y. Boxes of all ranks are disjoint; points in no box are land,
+ * and no coupling leads there. With one box `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` take its
+ * arrays, (size y - 1) * ld + size x values; with none their arrays are not read, and may be NULL; for more there are
+ * `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
+ * call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
+ * log, leading_dimension, comm_timeout), and all get the same status and sentence; where one refuses a call, so do
+ * all, and the sentence begins with the first rank that does. Indices in it are those of the whole grid. A monitor may
+ * be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on any number of
+ * ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and
+ * nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those
+ * of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole. `cycle=auto` chooses
+ * between v and amli; `precision=auto` takes no mixed. On the host alone: `backend=cuda` is refused. `comm` is copied;
+ * what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`,
+ * `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is
+ * not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the
+ * others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed, which does
+ * not wait. Cost of an iteration beside that of `rrb_create`: an exchange a shared grid, three gathers
+ * (docs/distributed.md).
+ *
+ * Required:
+ * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
+ * or point to a table whose functions do what `rrbsolver_comm` says.
+ */
+rrb_status rrb_create_distributed(int64_t nx,
+                                  int64_t ny,
+                                  int64_t count,
+                                  const int64_t (*lower)[2],
+                                  const int64_t (*size)[2],
+                                  const rrbsolver_comm *comm,
+                                  rrb_handle **out);
+
+/**
+ * `rrb_factorize` for the boxes of this rank: of each array a list with one for each box, in the order of
+ * `rrb_create_distributed`, whose rows lie leading_dimensions[k] values apart; NULL: as many as a row has. `northeast`
+ * and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls;
+ * `RRB_ERR_STATE` for a handle of `rrb_create`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+ * their boxes.
+ */
+rrb_status rrb_factorize_boxes(rrb_handle *h,
+                               const int64_t *leading_dimensions,
+                               const double *const *center,
+                               const double *const *east,
+                               const double *const *north,
+                               const double *const *northeast,
+                               const double *const *northwest);
+
+/**
+ * `rrb_solve` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ *
+ * Required:
+ * As for `rrb_factorize_boxes`.
+ */
+rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
+
+/**
+ * `rrb_apply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ *
+ * Required:
+ * As for `rrb_factorize_boxes`.
+ */
+rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
+
+/**
+ * `rrb_multiply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ *
+ * Required:
+ * As for `rrb_factorize_boxes`.
+ */
+rrb_status rrb_multiply_boxes(rrb_handle *h,
+                              const int64_t *leading_dimensions,
+                              const double *const *x,
+                              double *const *y);
 
 /**
  * Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x

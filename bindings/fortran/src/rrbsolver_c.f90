@@ -607,53 +607,6 @@ module rrbsolver_rrb_c
    private :: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
 
    interface
-      function c_create_distributed(nx, ny, count, lower, size, comm, out) bind(c, name="rrb_create_distributed")
-         import
-         integer(c_int64_t), value :: nx
-         integer(c_int64_t), value :: ny
-         integer(c_int64_t), value :: count
-         integer(c_int64_t), intent(in), optional :: lower(2, *)
-         integer(c_int64_t), intent(in), optional :: size(2, *)
-         type(c_ptr), value :: comm
-         type(c_ptr), intent(inout) :: out
-         integer(c_int32_t) :: c_create_distributed
-      end function c_create_distributed
-      function c_factorize_boxes(h, leading_dimensions, center, east, north, northeast, northwest) bind(c, &
-         name="rrb_factorize_boxes")
-         import
-         type(c_ptr), value :: h
-         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
-         type(c_ptr), value :: center
-         type(c_ptr), value :: east
-         type(c_ptr), value :: north
-         type(c_ptr), value :: northeast
-         type(c_ptr), value :: northwest
-         integer(c_int32_t) :: c_factorize_boxes
-      end function c_factorize_boxes
-      function c_solve_boxes(h, leading_dimensions, b, x) bind(c, name="rrb_solve_boxes")
-         import
-         type(c_ptr), value :: h
-         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
-         type(c_ptr), value :: b
-         type(c_ptr), value :: x
-         integer(c_int32_t) :: c_solve_boxes
-      end function c_solve_boxes
-      function c_apply_boxes(h, leading_dimensions, r, z) bind(c, name="rrb_apply_boxes")
-         import
-         type(c_ptr), value :: h
-         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
-         type(c_ptr), value :: r
-         type(c_ptr), value :: z
-         integer(c_int32_t) :: c_apply_boxes
-      end function c_apply_boxes
-      function c_multiply_boxes(h, leading_dimensions, x, y) bind(c, name="rrb_multiply_boxes")
-         import
-         type(c_ptr), value :: h
-         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
-         type(c_ptr), value :: x
-         type(c_ptr), value :: y
-         integer(c_int32_t) :: c_multiply_boxes
-      end function c_multiply_boxes
       function c_create(nx, ny, out) bind(c, name="rrb_create")
          import
          integer(c_int64_t), value :: nx
@@ -709,6 +662,53 @@ module rrbsolver_rrb_c
          integer(c_int64_t), intent(inout), optional :: iterations
          integer(c_int32_t) :: c_solve_once
       end function c_solve_once
+      function c_create_distributed(nx, ny, count, lower, size, comm, out) bind(c, name="rrb_create_distributed")
+         import
+         integer(c_int64_t), value :: nx
+         integer(c_int64_t), value :: ny
+         integer(c_int64_t), value :: count
+         integer(c_int64_t), intent(in), optional :: lower(2, *)
+         integer(c_int64_t), intent(in), optional :: size(2, *)
+         type(c_ptr), value :: comm
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create_distributed
+      end function c_create_distributed
+      function c_factorize_boxes(h, leading_dimensions, center, east, north, northeast, northwest) bind(c, &
+         name="rrb_factorize_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: center
+         type(c_ptr), value :: east
+         type(c_ptr), value :: north
+         type(c_ptr), value :: northeast
+         type(c_ptr), value :: northwest
+         integer(c_int32_t) :: c_factorize_boxes
+      end function c_factorize_boxes
+      function c_solve_boxes(h, leading_dimensions, b, x) bind(c, name="rrb_solve_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: b
+         type(c_ptr), value :: x
+         integer(c_int32_t) :: c_solve_boxes
+      end function c_solve_boxes
+      function c_apply_boxes(h, leading_dimensions, r, z) bind(c, name="rrb_apply_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: r
+         type(c_ptr), value :: z
+         integer(c_int32_t) :: c_apply_boxes
+      end function c_apply_boxes
+      function c_multiply_boxes(h, leading_dimensions, x, y) bind(c, name="rrb_multiply_boxes")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), intent(in), optional :: leading_dimensions(*)
+         type(c_ptr), value :: x
+         type(c_ptr), value :: y
+         integer(c_int32_t) :: c_multiply_boxes
+      end function c_multiply_boxes
       function c_destroy(h) bind(c, name="rrb_destroy")
          import
          type(c_ptr), intent(inout) :: h

@@ -9,7 +9,7 @@ use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
-use super::ranks::{Halo, HandOver, Links, MatrixHalo, Sums};
+use super::ranks::{Halo, HandOver, Links, MatrixHalo, Seen, Sums};
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::aggregation::Kept;
@@ -74,7 +74,8 @@ fn link<F: Format>(
     push(&mut places, rho_start[grids.len()], LINKS)?;
     let of_section = Sums::over_grids(domain, &places, end, 1)?;
     let hand_over = HandOver::new(domain, &grids[depth - 1].layout, grids[depth].layout.grid)?;
-    Ok(Links { domain: domain.clone(), matrices, hand_over, of_grid, of_section })
+    let seen = Seen::new(domain)?;
+    Ok(Links { domain: domain.clone(), seen, matrices, hand_over, of_grid, of_section })
 }
 
 /// The whole.

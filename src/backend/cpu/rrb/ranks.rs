@@ -25,23 +25,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all ranks have seen of the inputs.
-pub fn merge_inputs(domain: &Domain, own: &mut Inputs, input_name: &'static str) -> Result<()> {
-    const WORDS: usize = 7;
-    let mut gather = Gather::new(&domain.comm, &collected((0..domain.comm.size()).map(|_| WORDS), HALOS)?)?;
-    let (name, value, i, j) = own.not_finite.unwrap_or(("", 0.0, 0, 0));
-    let kind = own.not_finite.map_or(0.0, |_| if name == input_name { 1.0 } else { 2.0 });
-    let words = [own.rhs_max, own.guess_max, kind, value, i as f64, j as f64, 0.0];
-    let all = gather.run(|to| to.copy_from_slice(&words))?;
-    for words in all.chunks_exact(WORDS) {
-        let name = if words[2] == 1.0 { input_name } else { "x" };
-        let place = (words[2] > 0.0).then_some((name, words[3], words[4] as usize, words[5] as usize));
-        let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place };
-        own.merge(&other, input_name);
-    }
-    Ok(())
-}
-
 /// What other ranks note of rows, or of runs of nodes.
 pub struct Sums {
     rank: usize,
@@ -403,12 +386,41 @@ impl MatrixHalo {
     }
 }
 
+/// What ranks have seen of the inputs of a solve.
+pub struct Seen(Mutex<Gather>);
+
+/// max |b|, max |x|, and of the first entry that is not finite: its array (0: there is none), value and node.
+const SEEN: usize = 6;
+
+impl Seen {
+    pub fn new(domain: &Domain) -> Result<Self> {
+        let counts = collected((0..domain.comm.size()).map(|_| SEEN), HALOS)?;
+        Ok(Self(Mutex::new(Gather::new(&domain.comm, &counts)?)))
+    }
+
+    /// Adds what the other ranks have seen.
+    pub fn merge(&self, own: &mut Inputs, input_name: &'static str) -> Result<()> {
+        let mut gather = lock(&self.0);
+        let (name, value, i, j) = own.not_finite.unwrap_or(("", 0.0, 0, 0));
+        let array = own.not_finite.map_or(0.0, |_| if name == input_name { 1.0 } else { 2.0 });
+        let words: [f64; SEEN] = [own.rhs_max, own.guess_max, array, value, i as f64, j as f64];
+        for words in gather.run(|to| to.copy_from_slice(&words))?.chunks_exact(SEEN) {
+            let name = if words[2] == 1.0 { input_name } else { "x" };
+            let place = (words[2] > 0.0).then_some((name, words[3], words[4] as usize, words[5] as usize));
+            let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place };
+            own.merge(&other, input_name);
+        }
+        Ok(())
+    }
+}
+
 /// What the grids of a factorization exchange.
 pub struct Links {
     pub domain: Domain,
     /// Of the matrices of grids 1, 2, ...
     pub matrices: Vec<MatrixHalo>,
     pub hand_over: HandOver,
+    pub seen: Seen,
     /// Over rows of each shared grid, and over those of all that belong to the first section.
     pub of_grid: Vec<Sums>,
     pub of_section: Sums,

@@ -14,7 +14,6 @@ use crate::backend::cpu::rrb::loops::{
 };
 use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::projection::Nodes;
-use crate::backend::cpu::rrb::ranks::merge_inputs;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
 use crate::backend::steps::cycle::{Cycle, apply_section};
 use crate::backend::steps::pcg::{Course, PcgSteps};
@@ -268,7 +267,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.me.barrier();
         if let (0, Some(links)) = (self.me.index, &self.k.links) {
             let mut inputs = self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-            if merge_inputs(&links.domain, &mut inputs, self.caller.input_name).is_err() {
+            if links.seen.merge(&mut inputs, self.caller.input_name).is_err() {
                 inputs.rhs_max = f64::NAN;
             }
         }
