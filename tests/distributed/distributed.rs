@@ -95,6 +95,9 @@ fn same_bits_in_all_cycles_and_formats() {
     }
     let nine = random_m_matrix(150, 111, true, 3);
     check_bits("nine points", &nine, &random_rhs(nine.len(), 2), "");
+    check_bits_of_one("nine points", &nine, &random_rhs(nine.len(), 2), "precision=f64 cycle=v");
+    let turned = common::problems::rot(120, 111, 0.05, 30.0);
+    check_bits_of_one("positive couplings", &turned, &random_rhs(turned.len(), 2), "precision=f64 cycle=v");
     let closed = neumann_var(150, 111);
     let b = closed.multiply(&random_rhs(closed.len(), 5));
     for options in ["precision=f64", "", "cycle=amli"] {
