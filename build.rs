@@ -10,8 +10,12 @@ use std::process::{Child, Command};
 /// Architectures that get machine code; the last one gets PTX too, for what comes after it.
 const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
 
-/// Each with a folder and a translation unit in kernels/.
-const FAMILIES: [&str; 3] = ["dpcg", "rrb", "smoother"];
+/// Of these, those whose code devices run that are linked to others: one minor version runs on later ones.
+const LINKED: [u32; 3] = [80, 90, 100];
+
+/// Translation units in kernels/, each in the folder of its family, and the architectures that it is compiled for.
+const UNITS: [(&str, &[u32]); 4] =
+    [("dpcg", &ARCHITECTURES), ("rrb", &ARCHITECTURES), ("rrb_divided", &LINKED), ("smoother", &ARCHITECTURES)];
 
 fn main() {
     for name in ["RRBSOLVER_CUDA", "CUDA_HOME", "RRBSOLVER_CUDA_ARCHITECTURES"] {
@@ -24,10 +28,10 @@ fn main() {
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").expect("cargo sets the version");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librrbsolver.so.{major}");
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let out = |family: &str| folder.join(family).with_extension("fatbin");
+    let out = |unit: &str| folder.join(unit).with_extension("fatbin");
     match std::env::var("RRBSOLVER_CUDA").as_deref() {
         Ok("off") => {
-            FAMILIES.iter().for_each(|family| std::fs::write(out(family), b"").expect("OUT_DIR can be written"));
+            UNITS.iter().for_each(|(unit, _)| std::fs::write(out(unit), b"").expect("OUT_DIR can be written"));
             return;
         }
         Ok("on" | "") | Err(_) => {}
@@ -40,8 +44,8 @@ fn main() {
     };
     println!("cargo:rerun-if-changed={}", nvcc.display());
     // At the same time: where one waits for its last architecture, another one has some left.
-    let started = FAMILIES.map(|family| (family, start(&nvcc, family, &out(family))));
-    started.into_iter().for_each(|(family, child)| end(&nvcc, family, child));
+    let started = UNITS.map(|(unit, architectures)| (unit, start(&nvcc, unit, architectures, &out(unit))));
+    started.into_iter().for_each(|(unit, child)| end(&nvcc, unit, child));
     println!("cargo:rustc-cfg=rrbsolver_kernels");
 }
 
@@ -57,8 +61,8 @@ fn nvcc() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Begins to compile the translation unit of a family.
-fn start(nvcc: &Path, family: &str, out: &Path) -> Child {
+/// Begins to compile a translation unit.
+fn start(nvcc: &Path, unit: &str, architectures: &[u32], out: &Path) -> Child {
     let mut command = Command::new(nvcc);
     command.args(["-std=c++17", "-O3", "-lineinfo", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
     // A seventh of the bytes; drivers of CUDA 12.4 and newer read it, and older ones do not run this library.
@@ -66,16 +70,17 @@ fn start(nvcc: &Path, family: &str, out: &Path) -> Child {
     // Fewer while working on the kernels: RRBSOLVER_CUDA_ARCHITECTURES=90.
     let wanted = std::env::var("RRBSOLVER_CUDA_ARCHITECTURES").unwrap_or_default();
     let wanted: Vec<u32> = wanted.split(',').filter_map(|a| a.trim().parse().ok()).collect();
-    let architectures = if wanted.is_empty() { ARCHITECTURES.to_vec() } else { wanted };
+    let architectures = if wanted.is_empty() { architectures } else { &wanted };
     for (k, a) in architectures.iter().enumerate() {
         let code = if k + 1 == architectures.len() { format!("[sm_{a},compute_{a}]") } else { format!("sm_{a}") };
         command.arg("-gencode").arg(format!("arch=compute_{a},code={code}"));
     }
-    command.arg(format!("kernels/{family}/{family}.cu")).arg("-o").arg(out);
+    let folder = unit.split('_').next().unwrap_or(unit);
+    command.arg(format!("kernels/{folder}/{unit}.cu")).arg("-o").arg(out);
     command.spawn().unwrap_or_else(|error| panic!("{} cannot be run: {error}", nvcc.display()))
 }
 
-fn end(nvcc: &Path, family: &str, mut child: Child) {
+fn end(nvcc: &Path, unit: &str, mut child: Child) {
     let status = child.wait().expect("a child of this program");
-    assert!(status.success(), "{} ended with {status} on the kernels of {family}", nvcc.display());
+    assert!(status.success(), "{} ended with {status} on kernels/.../{unit}.cu", nvcc.display());
 }

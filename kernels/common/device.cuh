@@ -134,11 +134,15 @@ template <class Then> __device__ inline void sum_blocks(double sum, double *part
 // Order of magnitudes by their bits, NaN on top.
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
 
+// Other devices may do the same meanwhile.
 __device__ inline void atomic_max(uint64_t *place, uint64_t v) {
-    if (v) atomicMax(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+    if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
 __device__ inline void atomic_min(uint64_t *place, uint64_t v) {
-    atomicMin(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+    atomicMin_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+}
+__device__ inline void atomic_add(uint64_t *place, uint64_t v) {
+    if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
 
 // The largest of a block's threads, to `place`.

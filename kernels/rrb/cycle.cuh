@@ -70,11 +70,12 @@ template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a, bo
 
 // One step but those of the first grid and of the remainder, where there are tiles; returns this thread's part of rho.
 template <class F> __device__ inline double do_step(const Level<F> &k, const Op &op, Team team) {
+    const Tiles tiles = all_tiles(k.g, TILE_Y);
     switch (op.kind) {
-    case DESCEND: return descend(k, op, team);
-    case ASCEND: return ascend(k, op, team);
-    case MULTIPLY_INNER: iterate<true>(k, op, team); return 0.0;
-    default: iterate<false>(k, op, team); return 0.0;
+    case DESCEND: return descend(k, tiles, op, team);
+    case ASCEND: return ascend(k, tiles, op, team);
+    case MULTIPLY_INNER: iterate<true>(k, tiles, op, team); return 0.0;
+    default: iterate<false>(k, tiles, op, team); return 0.0;
     }
 }
 
@@ -207,13 +208,14 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
             const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
-                descend_first<false, false>(a.first, now, state.rho, norm2);
+                descend_first<false, false>(a.first, all_tiles(a.first.v.g, TILE_Y), now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & NO_BARRIER)) grid_barrier(c.barrier, state.phase, c.team());
             } else if (op.kind == ADVANCE_FIRST) {
+                const Tiles tiles = all_tiles(a.first.v.g, min(a.first.rows, TILE_Y));
                 const double part =
-                    block_sum(advance_first<TILE_Y, CLUSTER_THREADS, false, false>(a.first, now, p1, p2));
+                    block_sum(advance_first<TILE_Y, CLUSTER_THREADS, false, false>(a.first, tiles, now, p1, p2));
                 if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
                 grid_barrier(c.barrier, state.phase, c.team());

@@ -27,19 +27,12 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
 }
 
 // What the pass below has seen of b and x, to the scalars.
-__device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], double sum, double whole) {
+__device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
     note_largest(&s.largest, largest[0]);
     note_largest(&s.largest_guess, largest[1]);
-    sum = block_sum(sum);
-    whole = block_sum(whole);
-    if (thread_of_block() == 0) {
-        a.partial[blockIdx.x] = sum;
-        a.whole_partial[blockIdx.x] = whole;
-    }
-    if (!last_block(&s.ticket)) return;
-    sum = sum_of(a.partial, gridDim.x);
-    whole = sum_of(a.whole_partial, gridDim.x);
+    if (!last_block_over(a.k.g, &s.ticket)) return;
+    const double sum = sum_over(a.k.g, a.partial), whole = sum_over(a.k.g, a.whole_partial);
     if (thread_of_block() == 0) {
         s.b_norm2 = sum;
         s.whole_norm2 = whole;
@@ -54,16 +47,18 @@ constexpr int END_RESIDENT = 3;
 // a row above and a column to the left.
 constexpr int ACROSS = TILE_X + 1;
 
-// Calls f(I0, J0, uniform) for the first place of each tile of the compute area.
-template <bool UNIFORM, class F> __device__ inline void over_tiles(const Geometry &g, F f) {
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    const int all = across * down - int(blockIdx.x), step = gridDim.x;
-    const auto uniform =
-        uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += step, ++nth) {
-        const int row = quotient(tile, across);
-        f((tile - row * across) * TILE_X, row * TILE_Y, uniform[nth]);
-    }
+// Calls f(I0, J0, uniform) for the first place of each tile of the compute area, and after each of its parts end(part).
+template <bool UNIFORM, class F, class End> __device__ inline void over_tiles(const Geometry &g, F f, End end) {
+    over_parts(g, TILE_Y, [&](int part, const Tiles &tiles) {
+        const int first = first_tile(tiles, all_blocks()), step = gridDim.x;
+        const auto uniform = uniform_tiles<UNIFORM>(
+            first, step, (tiles.end - first + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
+        for (int tile = first, nth = 0; tile < tiles.end; tile += step, ++nth) {
+            const int row = quotient(tile, tiles.across);
+            f((tile - row * tiles.across) * TILE_X, row * TILE_Y, uniform[nth]);
+        }
+        end(part);
+    });
 }
 
 // Calls f(first, I, J, place in HALO values) for red nodes around a tile: r1 below, r2 above, r1 to the right, r2 to
@@ -127,7 +122,7 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     Seen seen{};
     double whole = 0.0;
-    over_tiles<UNIFORM>(g, [&](int I0, int J0, bool uniform) {
+    const auto begin_tile = [&](int I0, int J0, bool uniform) {
         __syncthreads();
         const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
         const bool own = t < THREADS && I < g.cx && J < g.cy;
@@ -203,8 +198,12 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
         a.x[B2 * p + c] = x2;
         a.r_b1[c] = b1 - (center1 * x1 - near_b1(red1.near, red2.near));
         a.r_b2[c] = b2 - (center2 * x2 - near_b2(red1.near, red2.near));
+    };
+    over_tiles<UNIFORM>(g, begin_tile, [&](int part) {
+        note_part(a.partial, part, seen.sum);
+        note_part(a.whole_partial, part, whole);
     });
-    note_inputs(a, seen.largest, seen.sum, whole);
+    note_inputs(a, seen.largest);
 }
 
 RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
@@ -250,7 +249,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     };
     double norm2 = 0.0;
     uint64_t largest = 0;
-    over_tiles<UNIFORM>(g, [&](int I0, int J0, bool uniform) {
+    const auto end_tile = [&](int I0, int J0, bool uniform) {
         const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
         const int at1 = (tj + 1) * ACROSS + ti, at2 = tj * ACROSS + ti + 1;
         const bool own = I < g.cx && J < g.cy;
@@ -309,9 +308,10 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             a.x[R1 * p + c] = r1.x;
             a.x[R2 * p + c] = r2.x;
         }
-    });
+    };
+    over_tiles<UNIFORM>(g, end_tile, [&](int part) { note_part(a.partial, part, norm2); });
     if (SUBSTITUTE) note_largest(&s.largest, largest);
-    sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
+    sum_parts(g, a.partial, &s.ticket, [&](double all) {
         s.whole_norm2 = all;
         if (GIVES == ELIMINATED) s.parity = 0;
     });
@@ -337,7 +337,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     t.colours = a.x;
     t.natural = a.output;
     t.ld = a.output_ld;
-    t.rows = a.k.g.ny;
     t.scale = 1.0 / a.scale;
     transfer<true>(t);
 }

@@ -60,7 +60,8 @@ __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step,
 // for all values of a place at once. Loads that wait for no scalar come first then, and a block has tiles of B0, from
 // the last to the first: what it has left in the L2 cache, where it has few.
 template <bool SPARE, bool UNIFORM, class F>
-__device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
+__device__ inline void descend_first(
+    const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
@@ -114,7 +115,7 @@ __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, d
         a.k.kept.put(i, j, Real(v.r[4]) - near);
     };
     if constexpr (!SPARE) {
-        over_area<BACKWARDS>(g, [&](int i, int j) {
+        over_places<BACKWARDS>(g, tiles, all_blocks(), [&](int i, int j) {
             Place v;
             load(i, j, -1, v);
             store(i, j, v);
@@ -122,11 +123,10 @@ __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, d
         return;
     }
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X, rows = a.rows_down;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + rows - 1) / rows;
-    const int last = last_tile(across * down, all_blocks()), step = gridDim.x;
-    const auto uniform = uniform_big_tiles<UNIFORM>(g, last, -step, (last + step) / step, rows);
-    for (int tile = last, nth = 0; tile >= 0; tile -= step, ++nth) {
-        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + ti;
+    const int last = last_tile(tiles, all_blocks()), step = gridDim.x;
+    const auto uniform = uniform_big_tiles<UNIFORM>(g, last, -step, (last - tiles.first + step) / step, rows);
+    for (int tile = last, nth = 0; tile >= tiles.first; tile -= step, ++nth) {
+        const int row = quotient(tile, tiles.across), i = (tile - row * tiles.across) * TILE_X + ti;
         const int64_t all = uniform[nth] ? g.at(i - ti, row * rows) : -1;
         for (int j = (row + 1) * rows - TILE_Y + tj; j >= row * rows; j -= TILE_Y) {
             const bool inside = i < g.cx && j < g.cy;
@@ -163,15 +163,13 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
 }
 
 template <bool UNIFORM, class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
-    double rho = 0.0, norm2 = 0.0;
-    descend_first<true, UNIFORM>(a, *a.v.scalars, rho, norm2);
-    if (!a.partial) return;
-    rho = block_sum(rho);
-    norm2 = block_sum(norm2);
-    if (thread_of_block() == 0) {
-        a.partial[blockIdx.x] = rho;
-        a.norm_partial[blockIdx.x] = norm2;
-    }
+    over_parts(a.v.g, a.rows_down, [&](int part, const Tiles &tiles) {
+        double rho = 0.0, norm2 = 0.0;
+        descend_first<true, UNIFORM>(a, tiles, *a.v.scalars, rho, norm2);
+        if (!a.partial) return;
+        note_part(a.partial, part, rho);
+        note_part(a.norm_partial, part, norm2);
+    });
 }
 
 RRB_IN_FORMATS(rrb_descend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, descend_first_step<false>)
@@ -202,7 +200,8 @@ template <bool ONCE = false> __device__ inline void schur_rows(
 // the loop has ended, x alone, or nothing. A block has TILE_X x ROWS places of p in shared memory, and those around
 // them, which other threads than those have where it has AT_ONCE of them. ONCE: see `read_once`.
 template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
-__device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s, double *p1, double *p2) {
+__device__ inline double advance_first(
+    const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double *p1, double *p2) {
     constexpr int M = TILE_X + 2;
     const int rows = min(a.rows, ROWS), inside = rows * TILE_X, around = 2 * M + 2 * rows;
     const int apart = inside + around <= AT_ONCE ? inside : 0;
@@ -214,13 +213,11 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
     const double *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
     double *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + rows - 1) / rows;
     double sigma = 0.0;
-    const int left = across * down - int(blockIdx.x);
-    const auto known =
-        uniform_big_tiles<UNIFORM>(g, blockIdx.x, gridDim.x, (left + int(gridDim.x) - 1) / int(gridDim.x), rows);
-    for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += gridDim.x, ++nth) {
-        const int row = quotient(tile, across), i0 = (tile - row * across) * TILE_X, j0 = row * rows;
+    const int first = first_tile(tiles, all_blocks()), step = gridDim.x;
+    const auto known = uniform_big_tiles<UNIFORM>(g, first, step, (tiles.end - first + step - 1) / step, rows);
+    for (int tile = first, nth = 0; tile < tiles.end; tile += step, ++nth) {
+        const int row = quotient(tile, tiles.across), i0 = (tile - row * tiles.across) * TILE_X, j0 = row * rows;
         const bool uniform = known[nth];
         const int64_t all = g.at(i0, j0);
         const auto one = [&](int di, int dj, bool own) {
@@ -272,15 +269,13 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
     return sigma;
 }
 
-// The end of an iteration, once <p, q> is known: by the last block.
-template <class Args> __device__ inline void end_by_last(const Args &a, double *partial, double sigma) {
+// The end of an iteration, once all parts of <p, q> are noted: by the last block.
+template <class Args> __device__ inline void end_by_last(const Args &a, const double *partial) {
     Scalars &s = *a.v.scalars;
-    sigma = block_sum(sigma);
-    if (thread_of_block() == 0) partial[blockIdx.x] = sigma;
-    if (!last_block(&s.ticket)) return;
+    if (!last_block_over(a.v.g, &s.ticket)) return;
     __shared__ Standing now;
     copy_standing(now, s);
-    sigma = sum_of(partial, gridDim.x);
+    const double sigma = sum_over(a.v.g, partial);
     if (thread_of_block() == 0) {
         end_of_iteration(now, sigma, a.how);
         if (a.how == LOOP && a.conditional) set_loop(a.conditional, now);
@@ -295,11 +290,14 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
     // In double precision nothing is gained, and both texts in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
     __shared__ double p1[PLACES<MOST_ROWS>], p2[PLACES<MOST_ROWS>];
-    const double sigma = SHORT && a.once ? advance_first<MOST_ROWS, THREADS, SHORT, UNIFORM>(a, s, p1, p2)
-                                         : advance_first<MOST_ROWS, THREADS, false, UNIFORM>(a, s, p1, p2);
+    over_parts(a.v.g, a.rows, [&](int part, const Tiles &tiles) {
+        double sigma = SHORT && a.once ? advance_first<MOST_ROWS, THREADS, SHORT, UNIFORM>(a, tiles, s, p1, p2)
+                                       : advance_first<MOST_ROWS, THREADS, false, UNIFORM>(a, tiles, s, p1, p2);
+        if (!ended) note_part(a.sigma_partial, part, sigma);
+    });
     if (!ended) {
-        end_by_last(a, a.sigma_partial, sigma);
-    } else if (last_block(&s.ticket) && thread_of_block() == 0) {
+        end_by_last(a, a.sigma_partial);
+    } else if (last_block_over(a.v.g, &s.ticket) && thread_of_block() == 0) {
         s.done = 1;
         if (a.conditional) set_loop(a.conditional, s);
     }
@@ -358,15 +356,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
     }
     const double *p1 = a.v.p_b1[0], *p2 = a.v.p_b2[0];
     double sigma = 0.0;
-    over_area(a.v.g, [&](int i, int j) {
-        const int64_t c = a.v.g.at(i, j);
-        double q1, q2;
-        schur_rows(a.v, p1 + c, p2 + c, a.v.g.stride, c, q1, q2);
-        a.v.q_b1[c] = q1;
-        a.v.q_b2[c] = q2;
-        sigma += p1[c] * q1 + p2[c] * q2;
-    });
-    end_by_last(a, a.partial, sigma);
+    over_area(
+        a.v.g,
+        [&](int i, int j) {
+            const int64_t c = a.v.g.at(i, j);
+            double q1, q2;
+            schur_rows(a.v, p1 + c, p2 + c, a.v.g.stride, c, q1, q2);
+            a.v.q_b1[c] = q1;
+            a.v.q_b2[c] = q2;
+            sigma += p1[c] * q1 + p2[c] * q2;
+        },
+        [&](int part) { note_part(a.partial, part, sigma); });
+    end_by_last(a, a.partial);
 }
 
 // r = b - S1 x, <r, r>; the first r of b1 is current.
@@ -376,17 +377,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     double *r1 = a.v.r_b1[0];
     double norm2 = 0.0;
-    over_area(a.v.g, [&](int i, int j) {
-        const int64_t c = a.v.g.at(i, j);
-        double q1, q2;
-        schur_rows(a.v, a.v.x_b1 + c, a.v.x_b2 + c, a.v.g.stride, c, q1, q2);
-        q1 = a.v.b_b1[c] - q1;
-        q2 = a.v.b_b2[c] - q2;
-        r1[c] = q1;
-        a.v.r_b2[c] = q2;
-        norm2 += q1 * q1 + q2 * q2;
-    });
-    sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
+    over_area(
+        a.v.g,
+        [&](int i, int j) {
+            const int64_t c = a.v.g.at(i, j);
+            double q1, q2;
+            schur_rows(a.v, a.v.x_b1 + c, a.v.x_b2 + c, a.v.g.stride, c, q1, q2);
+            q1 = a.v.b_b1[c] - q1;
+            q2 = a.v.b_b2[c] - q2;
+            r1[c] = q1;
+            a.v.r_b2[c] = q2;
+            norm2 += q1 * q1 + q2 * q2;
+        },
+        [&](int part) { note_part(a.partial, part, norm2); });
+    sum_parts(a.v.g, a.partial, &s.ticket, [&](double all) {
         s.norm2 = all;
         s.parity = 0;
     });

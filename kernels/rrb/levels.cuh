@@ -95,16 +95,17 @@ struct InTile {
     bool inside, own;
 };
 
-// Calls f(place) for each tile of the team, as long as it says so.
-template <Way WAY, bool UNIFORM, class F> __device__ inline void over_tiles(const Geometry &g, Team team, F f) {
+// Calls f(place) for each of these tiles of the team, as long as it says so.
+template <Way WAY, bool UNIFORM, class F>
+__device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1), n = g.stride;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
-    const int first = WAY == BACKWARDS ? last_tile(tiles, team) : team.is_mine() ? team.place() : tiles;
+    const int first = WAY == BACKWARDS ? last_tile(tiles, team) : first_tile(tiles, team);
     const int step = WAY == FORWARDS ? team.size() : -team.size();
-    const int count = (WAY == FORWARDS ? tiles - first + step - 1 : first - step) / team.size();
+    const int count = (WAY == FORWARDS ? tiles.end - first + step - 1 : first - tiles.first - step) / team.size();
     const auto uniform = uniform_tiles<UNIFORM>(first, step, count, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = first, nth = 0; WAY == FORWARDS ? tile < tiles : tile >= 0; tile += step, ++nth) {
-        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+    for (int tile = first, nth = 0; WAY == FORWARDS ? tile < tiles.end : tile >= tiles.first; tile += step, ++nth) {
+        const int row = quotient(tile, tiles.across), i = (tile - row * tiles.across) * TILE_X + di,
+                  j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy;
         const int c = (j + 1) * n + g.block + i;
         if (!f(InTile{i, j, c, uniform[nth] ? c - dj * n - di : c, inside, inside && di < TILE_X && dj < TILE_Y}))
@@ -116,12 +117,12 @@ template <Way WAY, bool UNIFORM, class F> __device__ inline void over_tiles(cons
 // swept again each time that a loop which is over goes round. That is known once the first tile's values are on their
 // way, not before, so that it costs no time.
 template <bool UNIFORM = false, class F>
-__device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
+__device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
-    over_tiles<FORWARDS, UNIFORM>(k.g, team, [&](const InTile &at) {
+    over_tiles<FORWARDS, UNIFORM>(k.g, tiles, team, [&](const InTile &at) {
         const bool own = at.own && !over;
         Down<Real> v = {0, 0, {0, 0, 0, 0}};
         if (at.inside) v = begin_down<Global>(spot_of<F>(k, p, n, at.c, at.m), op, own, rho);
@@ -205,12 +206,12 @@ template <class Real> __device__ inline void end_up(const Up<Real> &v, const Rea
 
 // Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
 template <bool UNIFORM = false, class F>
-__device__ inline double ascend(const Level<F> &k, const Op &op, Team team, bool over = false) {
+__device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
-    over_tiles<BACKWARDS, UNIFORM>(k.g, team, [&](const InTile &at) {
+    over_tiles<BACKWARDS, UNIFORM>(k.g, tiles, team, [&](const InTile &at) {
         // Made again after the barrier: one that is kept across it spills registers.
         const auto spot = [&] { return spot_of<F>(k, p, n, at.c, at.m); };
         const int i = at.i, j = at.j;
@@ -310,17 +311,15 @@ __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     put(k.z, r);
 }
 
-template <bool PRODUCT, class F> __device__ inline void iterate(const Level<F> &k, const Op &op, Team team) {
+template <bool PRODUCT, class F>
+__device__ inline void iterate(const Level<F> &k, const Tiles &tiles, const Op &op, Team team) {
     const int p = int(k.g.plane), n = k.g.stride;
-    over_area(
-        k.g,
-        [&](int i, int j) {
-            const int c = (j + 1) * n + k.g.block + i;
-            iterate_at<Global, PRODUCT>(spot_of<F>(k, p, n, c, c), op, [&](auto *to, const auto *v) {
-                for (int colour = 0; colour < 4; ++colour) to[colour * p] = v[colour];
-            });
-        },
-        team);
+    over_places(k.g, tiles, team, [&](int i, int j) {
+        const int c = (j + 1) * n + k.g.block + i;
+        iterate_at<Global, PRODUCT>(spot_of<F>(k, p, n, c, c), op, [&](auto *to, const auto *v) {
+            for (int colour = 0; colour < 4; ++colour) to[colour * p] = v[colour];
+        });
+    });
 }
 
 template <class F> struct StepArgs {
@@ -332,19 +331,23 @@ template <class F> struct StepArgs {
                 // the scalars
 };
 
-// The end of a step that has a part of rho.
-template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, const Op &op, double rho) {
-    if (!(op.flags & RHO) || a.scalar.how == NOTHING) return;
-    rho = block_sum(rho);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = rho;
-    if ((op.flags & UPDATE) && last_block(&a.scalar.scalars->ticket)) update_scalars(a.scalar);
+// A step that has a part of rho, which step(tiles) returns.
+template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
+    const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
+    over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {
+        double rho = step(tiles);
+        if (sums) note_part(a.partial, part, rho);
+    });
+    if (sums && (op.flags & UPDATE) && last_block_over(a.k.g, &a.scalar.scalars->ticket)) update_scalars(a.scalar);
 }
 
 template <bool UNIFORM, class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.beside && blockIdx.x == 0 && a.scalar.how != NOTHING) check_ahead(a.scalar);
-    part_of_rho(
-        a, op, descend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.scalar.how == LOOP && a.scalar.scalars->done));
+    const bool over = a.scalar.how == LOOP && a.scalar.scalars->done;
+    over_parts_of_rho(a, op, [&](const Tiles &tiles) {
+        return descend<UNIFORM>(a.k, tiles, op, {a.beside, int(gridDim.x)}, over);
+    });
 }
 
 template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
@@ -353,15 +356,18 @@ template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepAr
         if (a.scalar.how != NOTHING) update_scalars(a.scalar);
         return;
     }
-    part_of_rho(a, op,
-        ascend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)},
-            a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met)));
+    const bool over = a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met);
+    over_parts_of_rho(a, op, [&](const Tiles &tiles) {
+        return ascend<UNIFORM>(a.k, tiles, op, {a.beside, int(gridDim.x)}, over);
+    });
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (op.kind == MULTIPLY_INNER) iterate<true>(a.k, op, all_blocks());
-    else iterate<false>(a.k, op, all_blocks());
+    over_parts(a.k.g, TILE_Y, [&](int, const Tiles &tiles) {
+        if (op.kind == MULTIPLY_INNER) iterate<true>(a.k, tiles, op, all_blocks());
+        else iterate<false>(a.k, tiles, op, all_blocks());
+    });
 }
 
 RRB_IN_FORMATS(rrb_descend, StepArgs, SWEEP_THREADS, 3, 4, descend_step<false>)
@@ -382,12 +388,15 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
     const typename F::Real *vectors[4] = {a.k.r, a.k.z, a.k.direction, a.k.q};
     const typename F::Real *v = vectors[a.a], *w = vectors[a.b];
     double sum = 0.0;
-    over_area(a.k.g, [&](int i, int j) {
-        const int64_t c = a.k.g.at(i, j);
-        for (int colour = 0; colour < 4; ++colour)
-            sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
-    });
-    sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
+    over_area(
+        a.k.g,
+        [&](int i, int j) {
+            const int64_t c = a.k.g.at(i, j);
+            for (int colour = 0; colour < 4; ++colour)
+                sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
+        },
+        [&](int part) { note_part(a.partial, part, sum); });
+    sum_parts(a.k.g, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
 RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)

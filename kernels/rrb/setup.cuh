@@ -105,7 +105,7 @@ __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
     const bool inside[4] = {east_is, north_is, east_is && north_is, i > 0 && north_is};
     for (int e = 0; e < 4; ++e) {
         if (inside[e] || !arrays[e] || !(fabs(arrays[e][row * a.ld[e + 1] + i]) > 0.0)) continue;
-        atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->outward[e]), 1ull);
+        atomic_add(&a.findings->outward[e], 1);
         atomic_min(&a.findings->first_outward, (uint64_t(j) * 5 + e + 1) * g.nx + i);
     }
 }
@@ -114,7 +114,7 @@ __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
     uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
-    over_rows(g.nx, a.rows, [&](int i, int row) {
+    over_rows(g.nx, 0, a.rows, [&](int i, int row) {
         const int j = a.first_row + row;
         const auto at = [&](int e) { return row * a.ld[e] + i; };
         const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny, corners = a.northeast != nullptr;
@@ -149,8 +149,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         atomic_max(&a.findings->center_max, block[0]);
         atomic_min(&a.findings->center_min, block[1]);
         atomic_max(&a.findings->coupling_max, block[2]);
-        if (block[3]) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->positive), block[3]);
-        if (block[4]) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->uncoupled), block[4]);
+        atomic_add(&a.findings->positive, block[3]);
+        atomic_add(&a.findings->uncoupled, block[4]);
     }
 }
 

@@ -16,7 +16,7 @@ struct InspectArgs {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0;
-    over_rows(a.nx, a.rows, [&](int i, int row) {
+    over_rows(a.nx, 0, a.rows, [&](int i, int row) {
         for (int k = 0; k < 2; ++k) {
             const double *array = k == 0 ? a.input : a.output;
             if (!array) continue;
@@ -37,17 +37,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
 struct TransferArgs {
     Geometry g;
     double *colours; // 4 planes
-    double *natural; // of row `first_row` on
+    double *natural;
     int64_t ld;
-    int first_row, rows;
     double scale;
     const Scalars *guard; // only if the loop has met its test; may be null
 };
 
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
     if (a.guard && a.guard->code != MET) return;
-    over_rows(a.g.nx, a.rows, [&](int i, int row) {
-        double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.place_of(i, a.first_row + row);
+    over_own_rows(a.g, [&](int i, int row) {
+        double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.place_of(i, row);
         if (STORE) *natural = *place * a.scale;
         else *place = *natural * a.scale;
     });
@@ -89,14 +88,15 @@ struct DotArgs {
 template <class Real> __device__ inline void dot(const DotArgs &a) {
     const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
-    over_area(a.g, [&](int i, int j) {
-        const int64_t c = a.g.at(i, j);
-        for (int k = 0; k < a.count; ++k) sum += a.a[(a.first + k) * a.g.plane + c] * b[(a.first + k) * a.g.plane + c];
-    });
-    sum = block_sum(sum);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
-    if (!last_block(&a.scalars->ticket)) return;
-    sum = sum_of(a.partial, gridDim.x) * (a.how == NOTHING ? a.factor : a.scalars->per_unit);
+    over_area(
+        a.g,
+        [&](int i, int j) {
+            const int64_t c = a.g.at(i, j), first = a.first * a.g.plane + c;
+            for (int k = 0; k < a.count; ++k) sum += a.a[first + k * a.g.plane] * b[first + k * a.g.plane];
+        },
+        [&](int part) { note_part(a.partial, part, sum); });
+    if (!last_block_over(a.g, &a.scalars->ticket)) return;
+    sum = sum_over(a.g, a.partial) * (a.how == NOTHING ? a.factor : a.scalars->per_unit);
     const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
         if (a.how == NOTHING) *a.to = sum;
@@ -122,18 +122,20 @@ struct UpdateArgs {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
-    over_area(a.g, [&](int i, int j) {
-        const int64_t c = a.g.at(i, j);
-        for (int k = 0; k < a.count; ++k) {
-            const int64_t e = (a.first + k) * a.g.plane + c;
-            const double v = a.target[e] + factor * a.source[e];
-            a.target[e] = v;
-            norm2 += v * v;
-        }
-    });
-    if (!a.partial) return;
-    norm2 = block_sum(norm2);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
+    over_area(
+        a.g,
+        [&](int i, int j) {
+            const int64_t c = a.g.at(i, j);
+            for (int k = 0; k < a.count; ++k) {
+                const int64_t e = (a.first + k) * a.g.plane + c;
+                const double v = a.target[e] + factor * a.source[e];
+                a.target[e] = v;
+                norm2 += v * v;
+            }
+        },
+        [&](int part) {
+            if (a.partial) note_part(a.partial, part, norm2);
+        });
 }
 
 // x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone
@@ -222,16 +224,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
         return;
     }
     double sigma = 0.0;
-    over_area(a.g, [&](int i, int j) {
-        const int64_t c = a.g.at(i, j);
-        for (int colour = 0; colour < 4; ++colour) {
-            const double q = row_of_a(a, colour, c);
-            a.out[colour * a.g.plane + c] = q;
-            sigma += q * a.v[colour * a.g.plane + c];
-        }
-    });
+    over_area(
+        a.g,
+        [&](int i, int j) {
+            const int64_t c = a.g.at(i, j);
+            for (int colour = 0; colour < 4; ++colour) {
+                const double q = row_of_a(a, colour, c);
+                a.out[colour * a.g.plane + c] = q;
+                sigma += q * a.v[colour * a.g.plane + c];
+            }
+        },
+        [&](int part) {
+            if (a.partial) note_part(a.partial, part, sigma);
+        });
     if (!a.partial) return;
-    sum_blocks(sigma, a.partial, &a.scalars->ticket, [&](double all) {
+    sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) {
         end_of_iteration(*a.scalars, all, a.how);
         if (a.how == LOOP && a.conditional) set_loop(a.conditional, *a.scalars);
     });
@@ -244,31 +251,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
         (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET)))
         return;
     double norm2 = 0.0;
-    over_area(a.g, [&](int i, int j) {
-        const int64_t c = a.g.at(i, j);
-        for (int colour = 0; colour < 4; ++colour) {
-            const double r = residual_of_row(a, colour, c);
-            if (a.out) a.out[colour * a.g.plane + c] = r;
-            norm2 += r * r;
-        }
-    });
-    sum_blocks(norm2, a.partial, &a.scalars->ticket,
+    over_area(
+        a.g,
+        [&](int i, int j) {
+            const int64_t c = a.g.at(i, j);
+            for (int colour = 0; colour < 4; ++colour) {
+                const double r = residual_of_row(a, colour, c);
+                if (a.out) a.out[colour * a.g.plane + c] = r;
+                norm2 += r * r;
+            }
+        },
+        [&](int part) { note_part(a.partial, part, norm2); });
+    sum_parts(a.g, a.partial, &a.scalars->ticket,
         [&](double all) { (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all; });
 }
 
 // b = b - A v, and <b_r, D_r^-1 b_r> to `sum`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_residual_f64(ProductOfA a) {
     double on_red = 0.0;
-    over_area(a.g, [&](int i, int j) {
-        const int64_t c = a.g.at(i, j);
-        for (int colour = 0; colour < 4; ++colour) {
-            const int64_t e = colour * a.g.plane + c;
-            const double r = residual_of_row(a, colour, c);
-            a.out[e] = r;
-            if (colour < B1 && a.m.center[e] != 0.0) on_red += r * (r / a.m.center[e]);
-        }
-    });
-    sum_blocks(on_red, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
+    over_area(
+        a.g,
+        [&](int i, int j) {
+            const int64_t c = a.g.at(i, j);
+            for (int colour = 0; colour < 4; ++colour) {
+                const int64_t e = colour * a.g.plane + c;
+                const double r = residual_of_row(a, colour, c);
+                a.out[e] = r;
+                if (colour < B1 && a.m.center[e] != 0.0) on_red += r * (r / a.m.center[e]);
+            }
+        },
+        [&](int part) { note_part(a.partial, part, on_red); });
+    sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
 struct ReduceArgs {

@@ -48,6 +48,8 @@ struct Geometry {
     // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by
     // colour. Null where they are few.
     const uint8_t *uniform;
+    int divided; // its rows are divided among devices (divided.cuh)
+    int unused;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
     // The place of node (i, j) among the planes of all colours.
@@ -139,15 +141,20 @@ template <class F> struct Level {
     Kept<Real> kept;
 };
 
+// Calls f(i, row) for rows first .. end of nx values of an array by rows.
+template <class F> __device__ inline void over_rows(int nx, int first, int end, F f) {
+    const int across = (nx + TILE_X - 1) / TILE_X, down = (end - first + TILE_Y - 1) / TILE_Y;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int i = tile % across * TILE_X + threadIdx.x, row = first + tile / across * TILE_Y + threadIdx.y;
+        if (i < nx && row < end) f(i, row);
+    }
+}
+
+#include "divided.cuh"
+
 // The passes of an iteration go over their tiles alternately forwards and backwards, each beginning with what the one
 // before it has left in the L2 cache.
 enum Way { FORWARDS, BACKWARDS };
-
-// The same by blocks: the last one of a block's tiles, from which it goes back; -1: it has none.
-__device__ inline int last_tile(int tiles, Team team) {
-    const int place = team.is_mine() ? team.place() : tiles;
-    return place < tiles ? place + quotient(tiles - 1 - place, team.size()) * team.size() : -1;
-}
 
 // Of the tiles first, first + step, ... of this block, those that are uniform: looked up before the first, since
 // whoever waits for it tile by tile takes longer. Those beyond count as others.
@@ -174,25 +181,26 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
     }
 }
 
-// Calls f(i, row) for nx x rows values of an array by rows.
-template <class F> __device__ inline void over_rows(int nx, int rows, F f) {
-    const int across = (nx + TILE_X - 1) / TILE_X, down = (rows + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
-        if (i < nx && row < rows) f(i, row);
+// Calls f(I, J) for the places of these tiles, by the first THREADS threads of each block.
+template <Way WAY = FORWARDS, class F>
+__device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team team, F f) {
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
+    for (int k = first_tile(tiles, team); k < tiles.end; k += team.size()) {
+        const int tile = WAY == FORWARDS ? k : tiles.first + tiles.end - 1 - k, row = quotient(tile, tiles.across);
+        const int i = (tile - row * tiles.across) * TILE_X + ti, j = row * TILE_Y + tj;
+        if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
     }
 }
 
-// Calls f(I, J) for the compute area, by the first THREADS threads of each block.
-template <Way WAY = FORWARDS, class F>
-__device__ inline void over_area(const Geometry &g, F f, Team team = all_blocks()) {
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
-    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    for (int k = team.is_mine() ? team.place() : tiles; k < tiles; k += team.size()) {
-        const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
-        const int i = (tile - row * across) * TILE_X + ti, j = row * TILE_Y + tj;
-        if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
-    }
+// The same for the compute area, and after each of its parts end(part).
+template <class F, class End> __device__ inline void over_area(const Geometry &g, F f, End end) {
+    over_parts(g, TILE_Y, [&](int part, const Tiles &tiles) {
+        over_places(g, tiles, all_blocks(), f);
+        end(part);
+    });
+}
+template <class F> __device__ inline void over_area(const Geometry &g, F f) {
+    over_area(g, f, [](int) {});
 }
 
 __device__ inline double straight_b1(const Grid &k, const double *v, int64_t c) {

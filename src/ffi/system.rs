@@ -16,7 +16,7 @@ use crate::grid::levels::Grid;
 use crate::grid::outward::Outward;
 use crate::options::{Memory, Options, ResultEntry, opt};
 use crate::report::{Nobody, Observer, Outcome};
-use crate::solver::machine::Core;
+use crate::solver::machine::{Core, Machine};
 use std::fmt;
 
 /// A part of every such handle.
@@ -186,9 +186,9 @@ impl<C: Core> System<C> {
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
             )));
         }
-        let own = self.base.core.as_ref().and_then(Core::device);
-        let own = own.map_or(self.base.options.int(opt::DEVICE), i64::from);
-        let there = works_on_device && on_device(name.into(), array as usize, own, memory)?;
+        let own = self.base.core.as_ref().map(Core::machine).filter(|machine| machine.is_device());
+        let own = own.unwrap_or_else(|| Machine::of_device(&self.base.options));
+        let there = works_on_device && on_device(name.into(), array as usize, own.device, own.devices, memory)?;
         Ok(if there { array as u64 } else { 0 })
     }
 

@@ -203,3 +203,69 @@ choices! {
         Diverged = 8 "diverged",
     }
 }
+
+/// Devices that share grids, by their CUDA ordinals, in their order; none: one device, that of another option. Each has
+/// a byte, its ordinal and one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Devices(u64);
+
+impl Devices {
+    /// As many as there are bytes.
+    pub const MOST: usize = 8;
+
+    /// `none`, or ordinals with + between them.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text == "none" {
+            return Some(Self(0));
+        }
+        let mut devices = Self(0);
+        for (place, ordinal) in text.split('+').enumerate() {
+            let digits = !ordinal.is_empty() && ordinal.bytes().all(|c| c.is_ascii_digit());
+            let ordinal: u8 = ordinal.parse().ok().filter(|_| digits && place < Self::MOST)?;
+            if devices.contains(ordinal.into()) {
+                return None;
+            }
+            devices.0 |= u64::from(ordinal.checked_add(1)?) << (8 * place);
+        }
+        Some(devices)
+    }
+
+    /// As an option keeps it.
+    pub(super) fn number(self) -> i64 {
+        self.0.cast_signed()
+    }
+
+    /// The value of `devices` of a handle.
+    #[must_use]
+    pub fn of(options: &super::Options) -> Self {
+        Self(options.int(super::opt::DEVICES).cast_unsigned())
+    }
+
+    /// Ordinals in their order.
+    pub fn ordinals(self) -> impl Iterator<Item = i64> {
+        self.0.to_le_bytes().into_iter().take_while(|byte| *byte > 0).map(|byte| i64::from(byte) - 1)
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn contains(self, ordinal: i64) -> bool {
+        self.ordinals().any(|own| own == ordinal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_devices() {
+        let of = |text: &str| Devices::parse(text).map(|devices| devices.ordinals().collect::<Vec<_>>());
+        assert_eq!(of("none"), Some(Vec::new()));
+        assert_eq!(of("3"), Some(vec![3]));
+        assert_eq!(of("1+0+254"), Some(vec![1, 0, 254]));
+        assert_eq!(of("0+1+2+3+4+5+6+7").map(|list| list.len()), Some(8));
+        for wrong in ["", "+", "0+", "0+0", "-1", "0,1", "255", "1e0", "0+1+2+3+4+5+6+7+8", "+1"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -321,6 +321,9 @@ options! {
         "bytes that cycle=auto may take for aggregation, at factorize or in a slow solve; -1: what it needs, 0: never";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
+    DEVICES = 220 "devices" Factorize RRB Kind::Text("none");
+        "up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: \
+         one device";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
         "seconds that a rank waits for the others; 0: for ever";
 

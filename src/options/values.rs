@@ -1,6 +1,6 @@
 //! Values of all options of one handle, set by key or by text.
 
-use super::choices::{Choice, Lumping};
+use super::choices::{Choice, Devices, Lumping};
 use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, choice_list, opt};
 use crate::error::{Error, Result, copied};
 use crate::runtime::heap::Counted;
@@ -247,6 +247,16 @@ impl Options {
                 Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
             },
             Kind::Choice(names) => self.set_choice(p, names, value),
+            Kind::Text(_) if o.key == opt::DEVICES => {
+                self.ints[p] = Devices::parse(value)
+                    .ok_or_else(|| {
+                        let most = Devices::MOST;
+                        let allowed = format!("none, or up to {most} different CUDA ordinals below 255, as 0+1");
+                        Error::Option(format!("{name} must be {allowed}, got '{value}'"))
+                    })?
+                    .number();
+                Ok(())
+            }
             Kind::Text(_) => {
                 if value.is_empty() {
                     return Err(Error::Option(format!("{name} must be callback, stderr or a path, got nothing")));

@@ -1,7 +1,7 @@
 //! What a handle runs on: the choice of a backend, one for all families.
 
 use crate::error::Result;
-use crate::options::{Backend, Options, opt};
+use crate::options::{Backend, Devices, Options, opt};
 
 /// The part of a machine that a backend is made for; another needs another backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,20 +10,32 @@ pub struct Machine {
     pub backend: Backend,
     /// Threads of the host at most.
     pub threads: usize,
-    /// CUDA ordinal; -1 without a device.
+    /// CUDA ordinal, of the first where there are several; -1 without a device.
     pub device: i64,
+    /// Those that share grids; none where one has all.
+    pub devices: Devices,
 }
 
 impl Machine {
     /// What `options` ask for where there are so many threads and CUDA devices; `worth_a_device`: `auto` takes one.
     pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
-        let device = options.int(opt::DEVICE);
+        let shared = Devices::of(options);
+        let device = shared.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));
+        let last = shared.ordinals().max().unwrap_or(device);
         let backend = match options.choice(opt::BACKEND) {
-            Backend::Auto if worth_a_device && device < i64::from(devices) => Backend::Cuda,
+            Backend::Auto if worth_a_device && last < i64::from(devices) => Backend::Cuda,
             Backend::Auto => Backend::Cpu,
             asked => asked,
         };
-        Self { backend, threads, device: if backend == Backend::Cuda { device } else { -1 } }
+        match backend {
+            Backend::Cuda => Self { backend, threads, device, devices: shared },
+            _ => Self { backend, threads, device: -1, devices: Devices::default() },
+        }
+    }
+
+    /// The device, or devices, that options name.
+    pub fn of_device(options: &Options) -> Self {
+        Self::new(options, 1, i32::MAX, true)
     }
 
     /// It is a device.

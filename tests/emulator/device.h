@@ -73,6 +73,10 @@ inline unsigned atomicMin(unsigned *place, unsigned v) { return std::exchange(*p
 inline unsigned long long atomicMin(unsigned long long *place, unsigned long long v) {
     return std::exchange(*place, std::min(*place, v));
 }
+template <class T> inline T atomicAdd_system(T *place, T v) { return atomicAdd(place, v); }
+template <class T> inline T atomicMax_system(T *place, T v) { return atomicMax(place, v); }
+template <class T> inline T atomicMin_system(T *place, T v) { return atomicMin(place, v); }
+inline unsigned atomicInc_system(unsigned *place, unsigned most) { return atomicInc(place, most); }
 template <class T> inline T __ldcg(const T *p) { return *p; }
 template <class T> inline T __ldg(const T *p) { return *p; }
 inline long long __double_as_longlong(double v) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +59,15 @@ template <class A> Kernel kernel(const char *name, void (*function)(A)) {
 }
 #define K(name) kernel(#name, name)
 
+// Code that was loaded for one device among several, and a kernel of it.
+struct Module {
+    Share share{0, 1};
+};
+struct Function {
+    const Kernel *kernel;
+    const Module *module;
+};
+
 std::vector<Kernel> &kernels() {
     static std::vector<Kernel> all = {
 #include "kernels.inc"
@@ -67,6 +77,7 @@ std::vector<Kernel> &kernels() {
 
 struct Node {
     const Kernel *kernel;
+    const Module *module;
     dim3 grid, block;
     std::vector<char> arguments;
     std::shared_ptr<std::vector<Node>> loop;
@@ -82,6 +93,9 @@ struct Stream {
     Graph *capturing;
     Context *context;
 };
+std::set<Stream *> streams;
+// Graphs that several streams record into.
+std::set<Graph *> recording;
 // The default stream, which is null, records nothing.
 bool capturing(CUstream stream) { return stream && reinterpret_cast<Stream *>(stream)->capturing; }
 std::map<uintptr_t, std::pair<size_t, int>> memory;
@@ -137,6 +151,7 @@ void run(const Node &n) {
     }
     gridDim = n.grid;
     blockDim = n.block;
+    rrb_share = n.module->share;
     emulator::body = {n.kernel->call, n.kernel->function, n.arguments.data()};
     if (run_adversely(n)) return;
     for (unsigned b = 0; b < n.grid.x; ++b) {
@@ -247,15 +262,28 @@ CUresult cuCtxSetCurrent(CUcontext c) {
     return CUDA_SUCCESS;
 }
 CUresult cuModuleLoadData(CUmodule *m, const void *) {
-    *m = reinterpret_cast<CUmodule>(1);
+    *m = reinterpret_cast<CUmodule>(new Module);
     return CUDA_SUCCESS;
 }
-CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
+CUresult cuModuleUnload(CUmodule m) {
+    delete reinterpret_cast<Module *>(m);
+    return CUDA_SUCCESS;
+}
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *p, size_t *n, CUmodule m, const char *name) {
+    if (std::strcmp(name, "rrb_share") != 0) return CUDA_ERROR_NOT_FOUND;
+    *p = reinterpret_cast<CUdeviceptr>(&reinterpret_cast<Module *>(m)->share);
+    *n = sizeof(Share);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *s, size_t n) {
+    std::memcpy(reinterpret_cast<void *>(d), s, n);
+    return CUDA_SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
     GUARD;
     for (Kernel &k : kernels()) {
         if (k.name == name) {
-            *f = reinterpret_cast<CUfunction>(&k);
+            *f = reinterpret_cast<CUfunction>(new Function{&k, reinterpret_cast<Module *>(m)});
             return CUDA_SUCCESS;
         }
     }
@@ -265,7 +293,7 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
 CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size) {
     if (index > 0) return CUDA_ERROR_INVALID_VALUE;
     *offset = 0;
-    if (size) *size = reinterpret_cast<const Kernel *>(f)->size;
+    if (size) *size = reinterpret_cast<const Function *>(f)->kernel->size;
     return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
@@ -297,6 +325,57 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
     std::free(reinterpret_cast<void *>(p));
     return CUDA_SUCCESS;
 }
+// Addresses behind which devices have pieces of memory; all devices may read and write all of it.
+CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t alignment, CUdeviceptr, unsigned long long) {
+    GUARD;
+    void *m = std::aligned_alloc(alignment, n);
+    if (!m) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::memset(m, 0xff, n);
+    memory[reinterpret_cast<uintptr_t>(m)] = {n, 0};
+    *p = reinterpret_cast<CUdeviceptr>(m);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemAddressFree(CUdeviceptr p, size_t) {
+    GUARD;
+    memory.erase(p);
+    std::free(reinterpret_cast<void *>(p));
+    return CUDA_SUCCESS;
+}
+struct Piece {
+    size_t bytes;
+    int device;
+};
+std::map<uintptr_t, Piece> pieces;
+CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p, unsigned long long) {
+    GUARD;
+    if (used[p->location.id] + n > capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
+    used[p->location.id] += n;
+    *h = reinterpret_cast<CUmemGenericAllocationHandle>(new Piece{n, p->location.id});
+    return CUDA_SUCCESS;
+}
+CUresult cuMemMap(CUdeviceptr p, size_t, size_t, CUmemGenericAllocationHandle h, unsigned long long) {
+    GUARD;
+    pieces[p] = *reinterpret_cast<Piece *>(h);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
+    delete reinterpret_cast<Piece *>(h);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
+    GUARD;
+    for (auto at = pieces.lower_bound(p); at != pieces.end() && at->first < p + n; at = pieces.erase(at))
+        used[at->second.device] -= at->second.bytes;
+    return CUDA_SUCCESS;
+}
+CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t) { return CUDA_SUCCESS; }
+CUresult cuDeviceGetP2PAttribute(int *v, CUdevice_P2PAttribute, CUdevice, CUdevice) {
+    const char *text = std::getenv("EMULATED_LINKS");
+    *v = !text || std::atoi(text);
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize() { return CUDA_SUCCESS; }
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
     GUARD;
     *p = std::malloc(n);
@@ -350,10 +429,15 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
 }
 CUresult cuStreamCreate(CUstream *s, unsigned) {
     CONTEXT;
-    *s = reinterpret_cast<CUstream>(new Stream{nullptr, pushed.back()});
+    GUARD;
+    Stream *stream = new Stream{nullptr, pushed.back()};
+    streams.insert(stream);
+    *s = reinterpret_cast<CUstream>(stream);
     return CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy_v2(CUstream s) {
+    GUARD;
+    streams.erase(reinterpret_cast<Stream *>(s));
     delete reinterpret_cast<Stream *>(s);
     return CUDA_SUCCESS;
 }
@@ -368,9 +452,10 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     const unsigned threads = bx * by * bz;
     if (gx == 0 || gy != 1 || gz != 1 || bz != 1) return CUDA_ERROR_INVALID_VALUE;
     if (threads == 0 || threads > emulator::MOST) return CUDA_ERROR_INVALID_VALUE;
-    const Kernel *k = reinterpret_cast<const Kernel *>(f);
+    const Function *function = reinterpret_cast<const Function *>(f);
+    const Kernel *k = function->kernel;
     const char *a = static_cast<const char *>(arguments[0]);
-    Node node{k, {gx, 1, 1}, {bx, by, 1}, std::vector<char>(a, a + k->size), nullptr, 0};
+    Node node{k, function->module, {gx, 1, 1}, {bx, by, 1}, std::vector<char>(a, a + k->size), nullptr, 0};
     Stream *stream = reinterpret_cast<Stream *>(s);
     if (stream->capturing) stream->capturing->push_back(node);
     else run(node);
@@ -419,7 +504,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *h, CUgraph, CU
 CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph g, const CUgraphNode *, const CUgraphEdgeData *, size_t,
                            CUgraphNodeParams *p) {
     if (p->type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_INVALID_VALUE;
-    Node node{nullptr, {}, {}, {}, std::make_shared<Graph>(), p->conditional.handle};
+    Node node{nullptr, nullptr, {}, {}, {}, std::make_shared<Graph>(), p->conditional.handle};
     // Of this node alone: handles of two threads make their graphs at the same time.
     p->conditional.phGraph_out = new CUgraph(reinterpret_cast<CUgraph>(node.loop.get()));
     reinterpret_cast<Graph *>(g)->push_back(node);
@@ -430,9 +515,21 @@ CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *,
     reinterpret_cast<Stream *>(s)->capturing = reinterpret_cast<Graph *>(g);
     return CUDA_SUCCESS;
 }
+CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
+    GUARD;
+    Graph *graph = new Graph;
+    recording.insert(graph);
+    reinterpret_cast<Stream *>(s)->capturing = graph;
+    return CUDA_SUCCESS;
+}
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
-    *g = reinterpret_cast<CUgraph>(reinterpret_cast<Stream *>(s)->capturing);
-    reinterpret_cast<Stream *>(s)->capturing = nullptr;
+    GUARD;
+    Graph *graph = reinterpret_cast<Stream *>(s)->capturing;
+    *g = reinterpret_cast<CUgraph>(graph);
+    recording.erase(graph);
+    for (Stream *stream : streams) {
+        if (stream->capturing == graph) stream->capturing = nullptr;
+    }
     return CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, unsigned long long) {
@@ -479,23 +576,34 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
     return CUDA_SUCCESS;
 }
 using Clock = std::chrono::steady_clock;
+struct Event {
+    Clock::time_point time;
+    Graph *capturing;
+};
 CUresult cuEventCreate(CUevent *e, unsigned) {
-    *e = reinterpret_cast<CUevent>(new Clock::time_point);
+    *e = reinterpret_cast<CUevent>(new Event{});
     return CUDA_SUCCESS;
 }
-CUresult cuEventRecord(CUevent e, CUstream) {
-    *reinterpret_cast<Clock::time_point *>(e) = Clock::now();
+CUresult cuEventRecord(CUevent e, CUstream s) {
+    *reinterpret_cast<Event *>(e) = {Clock::now(), s ? reinterpret_cast<Stream *>(s)->capturing : nullptr};
+    return CUDA_SUCCESS;
+}
+// A stream that waits for one that records records too, as long as that one does.
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+    GUARD;
+    Graph *graph = reinterpret_cast<Event *>(e)->capturing;
+    if (graph && recording.count(graph)) reinterpret_cast<Stream *>(s)->capturing = graph;
     return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
-    const auto *from = reinterpret_cast<Clock::time_point *>(a), *to = reinterpret_cast<Clock::time_point *>(b);
-    *ms = std::chrono::duration<float, std::milli>(*to - *from).count();
+    const auto from = reinterpret_cast<Event *>(a)->time, to = reinterpret_cast<Event *>(b)->time;
+    *ms = std::chrono::duration<float, std::milli>(to - from).count();
     return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy_v2(CUevent e) {
-    delete reinterpret_cast<Clock::time_point *>(e);
+    delete reinterpret_cast<Event *>(e);
     return CUDA_SUCCESS;
 }
 }

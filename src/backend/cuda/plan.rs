@@ -1,14 +1,79 @@
 //! Where arrays go that share a piece of device memory.
 
-use super::launch::Address;
+use super::driver::GRANULE;
+use super::launch::{Address, Geometry, PARTS};
+use crate::error::{Result, push};
 
 /// Hands out addresses one after the other, from a base that is not known at first.
 pub struct Plan {
     pub base: Address,
     pub used: usize,
+    /// Where another device's memory begins, and which device that is, from the first address on.
+    owners: Vec<(usize, usize)>,
+}
+
+/// Where the rows of a grid's planes lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// Values from one plane to the next.
+    pub plane: usize,
+    /// The first value in a plane that each device but the first has; none where one has all.
+    starts: [usize; PARTS],
+    others: usize,
+}
+
+/// Bytes of the values of planes.
+const SIZES: [usize; 3] = [2, 4, 8];
+
+/// Bytes before a first plane, so that the second device's memory begins with its first row.
+fn before(start: usize, size: usize, used: usize) -> usize {
+    (used + start * size).next_multiple_of(GRANULE) - (used + start * size)
+}
+
+impl Rows {
+    /// Of planes of `len` values at least; `devices` have rows of a divided grid.
+    pub fn new(g: &Geometry, len: usize, devices: usize) -> Self {
+        let rows = Self { plane: len, starts: [0; PARTS], others: 0 };
+        if g.divided == 0 || devices < 2 {
+            return rows;
+        }
+        rows.divide(devices, |part| (1 + g.first_row(part)) * g.stride as usize)
+    }
+
+    /// The same of an array of the caller's, row by row.
+    pub fn natural(g: &Geometry, devices: usize) -> Self {
+        let (nx, ny) = (g.nx as usize, g.ny as usize);
+        let rows = Self { plane: nx * ny, starts: [0; PARTS], others: 0 };
+        if g.divided == 0 || devices < 2 {
+            return rows;
+        }
+        rows.divide(devices, |part| nx * (2 * g.first_row(part)).saturating_sub(g.shift_y as usize).min(ny))
+    }
+
+    /// `first`: where a part begins in a plane.
+    fn divide(mut self, devices: usize, first: impl Fn(usize) -> usize) -> Self {
+        let len = self.plane;
+        let rows = &mut self;
+        rows.others = devices - 1;
+        for (start, device) in rows.starts.iter_mut().zip(1..devices) {
+            *start = first(PARTS * device / devices);
+        }
+        // Whole granules in all formats, and no row in a granule where the next plane begins.
+        let most = GRANULE / SIZES[0];
+        rows.plane = len.next_multiple_of(most);
+        let fits = |plane: usize| SIZES.iter().all(|size| (plane - len) * size >= before(rows.starts[0], *size, 0));
+        while !fits(rows.plane) {
+            rows.plane += most;
+        }
+        self
+    }
 }
 
 impl Plan {
+    pub fn new(base: Address) -> Self {
+        Self { base, used: 0, owners: Vec::new() }
+    }
+
     /// Room for `count` values of eight bytes, on 256-byte lines.
     pub fn take(&mut self, count: usize) -> Address {
         self.bytes(8 * count)
@@ -18,5 +83,54 @@ impl Plan {
         let address = self.base + self.used as u64;
         self.used += bytes.next_multiple_of(256);
         address
+    }
+
+    /// Room for `count` planes of a grid, of values of so many bytes.
+    pub fn planes(&mut self, rows: &Rows, count: usize, size: usize) -> Result<Address> {
+        if rows.others == 0 || count == 0 {
+            return Ok(self.bytes(count * rows.plane * size));
+        }
+        self.used += before(rows.starts[0], size, self.used);
+        for plane in 0..count {
+            let first = self.used + plane * rows.plane * size;
+            for (device, start) in rows.starts[..rows.others].iter().enumerate() {
+                push(&mut self.owners, (first + start * size, device + 1), "parts of planes")?;
+            }
+            push(&mut self.owners, (first + rows.plane * size, 0), "parts of planes")?;
+        }
+        Ok(self.bytes(count * rows.plane * size))
+    }
+
+    /// The device that has most of a granule.
+    pub fn owner(&self, granule: usize) -> usize {
+        let middle = granule * GRANULE + GRANULE / 2;
+        let after = self.owners.partition_point(|(first, _)| *first <= middle);
+        if after == 0 { 0 } else { self.owners[after - 1].1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 4094 x 2048 places on three devices, in each format: no granule has rows of two, but where the third's begin.
+    #[test]
+    fn devices_have_granules_of_their_own() {
+        let g = Geometry { cx: 4094, cy: 2048, stride: 4126, divided: 1, ..Geometry::default() };
+        let len = 2050 * 4126;
+        let rows = Rows::new(&g, len, 3);
+        for size in SIZES {
+            let mut plan = Plan::new(0);
+            plan.bytes(1000);
+            let at = plan.planes(&rows, 3, size).unwrap() as usize;
+            for plane in 0..3 {
+                let first = at + plane * rows.plane * size;
+                let owner = |place: usize| plan.owner((first + place * size) / GRANULE);
+                let part = |k: usize| (1 + 16 * (k * 128 / PARTS)) * 4126;
+                assert_eq!((owner(0), owner(part(2) - 1), owner(part(2)), owner(len - 1)), (0, 0, 1, 2), "{size}");
+                let nearly = |place: usize| GRANULE / size + place;
+                assert_eq!(owner(nearly(part(5))), 2, "{size}");
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! What the backends of all families have of a device: the device itself, the stream that work goes to, and copies of
 //! arrays that are on the host; and how a call keeps the first failure of the driver.
 
-use super::driver::{Device, Module, Stream};
+use super::driver::{Device, Module, Share, Stream};
 use super::staging::Copies;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, reserve};
 use std::sync::Arc;
 
 /// A device with the kernels of a family, in use by a handle.
@@ -16,6 +16,8 @@ pub struct Session {
     family: &'static Module,
     // What lies on the device goes before it.
     pub device: Arc<Device>,
+    /// Those that have rows of divided grids beside it.
+    others: Vec<Arc<Device>>,
     /// Of the last call, in copies between host and device.
     pub seconds_transfer: f64,
 }
@@ -23,17 +25,43 @@ pub struct Session {
 impl Session {
     /// On the device with this ordinal; `threads` at most copy arrays of the host.
     pub fn open(ordinal: i64, family: &'static Module, threads: usize) -> Result<Self> {
-        let device = Device::open(ordinal, family)?;
-        let own = Stream::new(&device)?;
-        Ok(Self { own, number: 0, caller: None, copies: Copies::new(threads), family, device, seconds_transfer: 0.0 })
+        Self::open_all(&[ordinal], family, threads)
+    }
+
+    /// On several devices, the first of which has what is not divided.
+    pub fn open_all(ordinals: &[i64], family: &'static Module, threads: usize) -> Result<Self> {
+        let mut others = Vec::new();
+        reserve(&mut others, ordinals.len(), "devices")?;
+        for (place, ordinal) in ordinals.iter().enumerate() {
+            let share = Share { place: place as i32, count: ordinals.len() as i32 };
+            others.push(Device::open(*ordinal, family, share)?);
+        }
+        for device in &others {
+            others.iter().filter(|other| other.ordinal != device.ordinal).try_for_each(|other| device.reach(other))?;
+        }
+        let device = others.remove(0);
+        let own = Stream::new(&device)?.with(&others)?;
+        let (caller, copies) = (None, Copies::new(threads));
+        Ok(Self { own, number: 0, caller, copies, family, device, others, seconds_transfer: 0.0 })
+    }
+
+    /// Ordinals of all devices, in their order.
+    pub fn ordinals(&self) -> impl Iterator<Item = i32> {
+        std::iter::once(&self.device).chain(&self.others).map(|device| device.ordinal)
+    }
+
+    /// One of them at least was reset.
+    fn was_reset(&self) -> bool {
+        self.device.was_reset() || self.others.iter().any(|device| device.was_reset())
     }
 
     /// The same anew, if the program has reset the device: what was there is gone.
     pub fn after_reset(&self) -> Result<Option<Self>> {
-        if !self.device.was_reset() {
+        if !self.was_reset() {
             return Ok(None);
         }
-        let mut session = Self::open(i64::from(self.device.ordinal), self.family, self.copies.threads())?;
+        let ordinals: Vec<i64> = collected(self.ordinals().map(i64::from), "devices")?;
+        let mut session = Self::open_all(&ordinals, self.family, self.copies.threads())?;
         session.use_stream(self.number)?;
         Ok(Some(session))
     }
@@ -41,10 +69,10 @@ impl Session {
     /// Work goes to the caller's stream, or to our own (0). There is no work on a device that was reset, until it is
     /// opened again (`after_reset`).
     pub fn use_stream(&mut self, stream: usize) -> Result<()> {
-        if stream == 0 || self.device.was_reset() {
+        if stream == 0 || self.was_reset() {
             self.caller = None;
         } else if self.caller.is_none() || self.number != stream {
-            self.caller = Some(Stream::borrowed(&self.device, stream)?);
+            self.caller = Some(Stream::borrowed(&self.device, stream)?.with(&self.others)?);
         }
         self.number = stream;
         Ok(())

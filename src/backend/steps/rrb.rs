@@ -206,7 +206,7 @@ pub trait RrbBackend: Send {
     fn use_stream(&mut self, _stream: usize) -> Result<()> {
         Ok(())
     }
-    /// Other ranks have rows of the grids: of what a matrix may be made, levels alone are offered.
+    /// Other ranks or devices have rows of the grids: of what a matrix may be made, levels alone are offered.
     fn shares_grids(&self) -> bool {
         false
     }

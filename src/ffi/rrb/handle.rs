@@ -3,14 +3,14 @@
 use crate::backend;
 use crate::backend::steps::rrb::{Prediction, RrbBackend};
 use crate::comm::domain::Domain;
-use crate::error::Result;
+use crate::error::{Result, collected};
 use crate::ffi::environment;
 use crate::ffi::handle::Handle;
 use crate::ffi::ranks::Ranks;
 use crate::ffi::system::{Layout, Located, System, SystemHandle};
 use crate::ffi::watch::Words;
 use crate::grid::stencil::{StencilView, View};
-use crate::options::{Backend, Choice, Family, info, opt};
+use crate::options::{Backend, Choice, Devices, Family, info, opt};
 use crate::runtime::heap::boxed;
 use crate::solver::machine::Machine;
 use crate::solver::rrb::{MakeBackend, Rrb, idle_beside_aggregation, machine};
@@ -165,10 +165,16 @@ const BACKEND: &str = "a backend";
 /// Concrete backends are named here and nowhere else.
 #[doc(hidden)]
 pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
-    let Machine { backend, threads, device } = machine;
+    let Machine { backend, threads, device, devices } = machine;
     Ok(match backend {
         Backend::Reference => boxed(backend::reference::rrb::Reference::default(), BACKEND)?,
-        Backend::Cuda => boxed(backend::cuda::rrb::Cuda::new(device, threads)?, BACKEND)?,
+        Backend::Cuda if devices == Devices::default() => {
+            boxed(backend::cuda::rrb::Cuda::new(device, threads)?, BACKEND)?
+        }
+        Backend::Cuda => {
+            let ordinals = collected(devices.ordinals(), "devices")?;
+            boxed(backend::cuda::rrb::Cuda::on_all(&ordinals, threads)?, BACKEND)?
+        }
         Backend::Cpu | Backend::Auto => boxed(backend::cpu::rrb::Cpu::new(threads), BACKEND)?,
     })
 }

@@ -5,7 +5,7 @@ use crate::backend::steps::smoother::{Kept, PatchArrays, Pointers};
 use crate::error::{Error, Name, Place, RRB_ERR_DIMENSION, Result, collected, reserve, zeroed};
 use crate::ffi::spaces::{Extent, check_apart, elsewhere, on_device};
 use crate::grid::patches::Patch;
-use crate::options::Memory;
+use crate::options::{Devices, Memory};
 use crate::solver::machine::Core;
 use crate::solver::smoother::Smoother;
 
@@ -149,7 +149,7 @@ pub fn check_spaces(
             }
             continue;
         }
-        let there = on_device(name, address, own.into(), memory)?;
+        let there = on_device(name, address, own.into(), Devices::default(), memory)?;
         if *first.get_or_insert(there) != there {
             let allowed = "where the first patch's u is: all arrays of a call in one space".to_owned();
             return Err(elsewhere(name, space_of(address)?, allowed));

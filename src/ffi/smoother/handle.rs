@@ -311,7 +311,7 @@ const BACKEND: &str = "a backend";
 
 /// Concrete backends are named here and nowhere else in this family.
 fn make_backend(machine: Machine) -> Result<Box<dyn SmootherBackend>> {
-    let Machine { backend, threads, device } = machine;
+    let Machine { backend, threads, device, .. } = machine;
     Ok(match backend {
         Backend::Reference => boxed(backend::reference::smoother::Reference::default(), BACKEND)?,
         Backend::Cuda => boxed(backend::cuda::smoother::Cuda::new(device, threads)?, BACKEND)?,

@@ -14,7 +14,9 @@ use crate::backend::steps::pcg::ENERGY;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Setup, SparseBackend};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::options::{Backend, Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, opt};
+use crate::options::{
+    Backend, Choice, Devices, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, opt,
+};
 use crate::report::{Observer, Outcome};
 use crate::runtime::workers::Workers;
 use crate::solver::machine::{Core, Machine};
@@ -76,7 +78,7 @@ const COPY: &str = "transpose=copy";
 impl Sparse {
     /// Without anything made of the matrix.
     pub fn new(threads: usize, make: MakeBackend) -> Result<Self> {
-        let machine = Machine { backend: Backend::Cpu, threads, device: -1 };
+        let machine = Machine { backend: Backend::Cpu, threads, device: -1, devices: Devices::default() };
         Ok(Self { machine, backend: make()?, product: None, system: None })
     }
 

@@ -63,7 +63,7 @@ impl Making {
             return Err(Error::Unsupported(sentence));
         }
         let plan = |base| {
-            let mut plan = Plan { base, used: 0 };
+            let mut plan = Plan::new(base);
             let mut matrix = || Couplings {
                 first: plan.bytes(4 * (rows + 1)),
                 length: plan.bytes(4 * rows),
@@ -206,7 +206,7 @@ impl Making {
         let (lanes, slice) = if matrix.rows >= ENOUGH { (1, SLICE) } else { (LANES, 1) };
         let (real, slices) = (if cycle.launched.single { 4 } else { 8 }, n.div_ceil(slice as usize));
         let plan = |base| {
-            let mut plan = Plan { base, used: 0 };
+            let mut plan = Plan::new(base);
             let aggregate = plan.bytes(4 * n);
             let first = plan.bytes(4 * (slices + 2));
             let [excess, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
@@ -316,7 +316,7 @@ impl Making {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
         let real = if cycle.launched.single { 4 } else { 8 };
         let plan = |base| {
-            let mut plan = Plan { base, used: 0 };
+            let mut plan = Plan::new(base);
             let buffers = [0; 2].map(|_: u8| plan.bytes(8 * n * n));
             let (pivots, component) = (plan.bytes(16 * (PIVOTS * PIVOTS) as usize), plan.bytes(4 * n));
             (buffers, [pivots, component], plan.bytes(real * n * n), plan.used)

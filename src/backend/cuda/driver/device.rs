@@ -3,6 +3,7 @@
 use super::library::{HAS_KERNELS, check, driver};
 use super::module::Module;
 use crate::error::{Error, Result, push};
+use bytemuck::{Pod, Zeroable};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +18,8 @@ pub struct Device {
     id: u64,
     /// Whose kernels these are.
     family: &'static Module,
+    /// Its part of grids that several devices have rows of.
+    share: Share,
     pub(super) module: sys::CUmodule,
     /// A kernel can begin while the one before ends.
     pub(super) overlaps: bool,
@@ -25,6 +28,19 @@ pub struct Device {
     /// Bytes of its L2 cache.
     pub cache: usize,
     pub(super) functions: Vec<sys::CUfunction>,
+}
+
+/// A device's place among `count` that have rows of divided grids: kernels/rrb/divided.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Share {
+    pub place: i32,
+    pub count: i32,
+}
+
+impl Share {
+    /// All rows.
+    pub const ALL: Self = Self { place: 0, count: 1 };
 }
 
 // SAFETY: contexts, modules and functions of the driver may be used from any thread.
@@ -49,7 +65,7 @@ impl Drop for Entered {
 impl Device {
     /// The device with this ordinal, with the kernels of a family, which are loaded when the first handle asks for
     /// them. That takes a tenth of a second, so that a device once opened stays open as long as it can be used.
-    pub fn open(ordinal: i64, family: &'static Module) -> Result<Arc<Self>> {
+    pub fn open(ordinal: i64, family: &'static Module, share: Share) -> Result<Arc<Self>> {
         // Never dropped: at the end of a program the driver may be gone before us.
         static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
@@ -69,10 +85,11 @@ impl Device {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         // One that failed or was reset stays with the handles that have it, until they end.
         open.retain(|d| d.ordinal != ordinal || d.works());
-        if let Some(device) = open.iter().find(|d| d.ordinal == ordinal && std::ptr::eq(d.family, family)) {
+        let wanted = |d: &&Arc<Self>| d.ordinal == ordinal && std::ptr::eq(d.family, family) && d.share == share;
+        if let Some(device) = open.iter().find(wanted) {
             return Ok(device.clone());
         }
-        let device = Arc::new(Self::new(ordinal, family)?);
+        let device = Arc::new(Self::new(ordinal, family, share)?);
         push(&mut open, device.clone(), "the list of devices")?;
         Ok(device)
     }
@@ -88,7 +105,7 @@ impl Device {
         }
     }
 
-    pub(super) fn new(ordinal: i32, family: &'static Module) -> Result<Self> {
+    pub(super) fn new(ordinal: i32, family: &'static Module, share: Share) -> Result<Self> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver is there; the pointers outlive the calls.
         unsafe {
@@ -98,7 +115,8 @@ impl Device {
         // Releases the context from here on, whatever fails.
         let (module, functions) = (std::ptr::null_mut(), Vec::new());
         let (overlaps, processors, cache) = (false, 0, 0);
-        let mut made = Self { ordinal, device, context, id: 0, family, module, overlaps, processors, cache, functions };
+        let mut made =
+            Self { ordinal, device, context, id: 0, family, share, module, overlaps, processors, cache, functions };
         // SAFETY: retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let attribute = |wanted| {
@@ -113,8 +131,44 @@ impl Device {
         let entered = made.enter()?;
         made.module = family.load()?;
         made.functions = family.functions(made.module)?;
+        if share != Share::ALL {
+            family.set_share(made.module, share)?;
+        }
         drop(entered);
         Ok(made)
+    }
+
+    /// Waits until it has nothing to do, or cannot say so any more.
+    pub(super) fn wait(&self) {
+        if let Ok(_entered) = self.enter() {
+            // SAFETY: the context is current.
+            let _ = unsafe { sys::cuCtxSynchronize() };
+        }
+    }
+
+    /// Lets this device read and write all memory of another, or says why it cannot.
+    pub fn reach(&self, other: &Self) -> Result<()> {
+        use sys::CUdevice_P2PAttribute_enum as A;
+        for wanted in [A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED]
+        {
+            let mut offered = 0;
+            // SAFETY: both devices are there; the number outlives the call.
+            let asked = unsafe { sys::cuDeviceGetP2PAttribute(&mut offered, wanted, self.device, other.device) };
+            check(asked, "the link of two devices")?;
+            if offered == 0 {
+                return Err(Error::Unsupported(format!(
+                    "devices {} and {} have no link through which one works on the memory of the other (NVLink): \
+                     use one of them",
+                    self.ordinal, other.ordinal
+                )));
+            }
+        }
+        let _entered = self.enter()?;
+        // SAFETY: a context that is kept as long as its device is open.
+        match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
+            result => check(result, "the memory of another device"),
+        }
     }
 
     /// Whether the device has clusters of blocks.

@@ -1,4 +1,4 @@
-//! Loops that the device runs by itself.
+//! Work that is recorded: loops that the device runs by itself, and work of several devices that go in step.
 
 use super::device::Device;
 use super::launches::Launches;
@@ -8,7 +8,8 @@ use crate::error::Result;
 use cudarc::driver::sys;
 use std::sync::Arc;
 
-/// A recorded loop: a graph of one WHILE node, whose body is run again until a kernel in it clears the condition.
+/// A recorded loop: a graph of one WHILE node, whose body is run again until a kernel in it clears the condition. Or
+/// the body alone.
 pub struct Loop {
     device: Arc<Device>,
     graph: sys::CUgraph,
@@ -91,16 +92,41 @@ impl Loop {
         let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
         result?;
         check(ended, "recording a loop")?;
-        // SAFETY: a complete graph.
-        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut recorded.executable, recorded.graph, 0) };
-        check(made, "instantiating a graph")?;
+        recorded.instantiate()?;
         Ok(recorded)
+    }
+
+    /// Records what `body` launches on the stream it is given, once, on all devices of another stream.
+    pub fn record_once(like: &Stream, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
+        let devices = like.devices()?;
+        let device = &devices[0];
+        let stream = Stream::new(device)?.with(&devices[1..])?;
+        let _entered = device.enter()?;
+        let (graph, executable) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let mut recorded = Self { device: device.clone(), graph, executable, handle: 0, launches: Launches::default() };
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: a live stream.
+        check(unsafe { sys::cuStreamBeginCapture_v2(stream.stream, mode) }, "recording an iteration")?;
+        let result = body(&stream).and_then(|()| stream.alone());
+        // SAFETY: ends the capture that began above, whatever became of the body; the pointer outlives the call.
+        let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut recorded.graph) };
+        result?;
+        check(ended, "recording an iteration")?;
+        recorded.instantiate()?;
+        Ok(recorded)
+    }
+
+    fn instantiate(&mut self) -> Result<()> {
+        // SAFETY: a complete graph; the pointer outlives the call.
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut self.executable, self.graph, 0) };
+        check(made, "instantiating a graph")
     }
 
     /// Starts it.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
+        let stream = stream.alone()?;
         // SAFETY: instantiated in `record`; the arrays it names live as long as the handle.
-        check(unsafe { sys::cuGraphLaunch(self.executable, stream.stream) }, "launching a graph")
+        check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "launching a graph")
     }
 }
 

@@ -61,6 +61,19 @@ impl Device {
     }
 }
 
+/// Blocks of a launch, on each device that has rows of a divided grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    pub count: u32,
+    pub divided: bool,
+}
+
+impl From<u32> for Blocks {
+    fn from(count: u32) -> Self {
+        Self { count, divided: false }
+    }
+}
+
 /// Blocks that run at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Together {
@@ -96,17 +109,41 @@ impl Stream {
     pub(in crate::backend::cuda) unsafe fn launch<A: Argument>(
         &self,
         kernel: usize,
-        blocks: u32,
+        blocks: impl Into<Blocks>,
         block: (u32, u32),
         shared_bytes: u32,
         behind: bool,
         arguments: &A,
         name: &str,
     ) -> Result<()> {
-        let shape = [kernel as u64, blocks.into(), block.0.into(), block.1.into(), shared_bytes.into()];
+        let Blocks { count, divided } = blocks.into();
+        let shape = [kernel as u64, count.into(), block.0.into(), block.1.into(), shared_bytes.into()];
         if !self.note(&shape, arguments)? {
             return Ok(());
         }
+        let begin = |stream: &Self| {
+            // SAFETY: as the caller promised.
+            unsafe { stream.begin(kernel, (count, block, shared_bytes), behind, arguments, name) }
+        };
+        if divided {
+            return self.in_step()?.try_for_each(|stream| stream.device.enter().and_then(|_entered| begin(stream)));
+        }
+        self.alone()?;
+        begin(self)
+    }
+
+    /// Launches it on this stream's device.
+    ///
+    /// # Safety
+    /// As for `launch`.
+    unsafe fn begin<A: Argument>(
+        &self,
+        kernel: usize,
+        (blocks, block, shared_bytes): (u32, (u32, u32), u32),
+        behind: bool,
+        arguments: &A,
+        name: &str,
+    ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
         // SAFETY: all zero is a valid value of this plain structure.
@@ -132,6 +169,7 @@ impl Stream {
         arguments: &A,
         name: &str,
     ) -> Result<()> {
+        self.alone()?;
         let Together { blocks, cluster, shared, further } = together;
         let shape = [kernel as u64, blocks.into(), cluster.into(), shared.into(), further.into(), block.0.into()];
         if !self.note(&shape, arguments)? {

@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::library::{check, device_count};
 use super::stream::Stream;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, reserve};
 use bytemuck::Pod;
 use cudarc::driver::sys;
 use std::ffi::c_void;
@@ -50,6 +50,15 @@ pub fn is_page_locked(address: usize) -> bool {
     found == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }
 
+/// Whether an address on a device is of a pool, whose memory other devices cannot read unless the program says so.
+pub fn is_of_a_pool(address: usize) -> bool {
+    let mut pool: sys::CUmemoryPool = std::ptr::null_mut();
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
+    // SAFETY: the driver is there, since a device is in use; the attribute is a handle.
+    let found = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut pool).cast(), attribute, address as u64) };
+    found == sys::CUresult::CUDA_SUCCESS && !pool.is_null()
+}
+
 /// Device memory.
 pub struct Memory {
     device: Arc<Device>,
@@ -57,7 +66,18 @@ pub struct Memory {
     pub address: u64,
     /// Its length.
     pub bytes: usize,
+    /// Where several devices have the memory behind the addresses.
+    mapped: Option<Mapped>,
 }
+
+struct Mapped {
+    /// Bytes that have memory behind them.
+    bytes: usize,
+    devices: Vec<Arc<Device>>,
+}
+
+/// Memory of several devices under addresses of one after another comes in pieces of so many bytes.
+pub const GRANULE: usize = 1 << 21;
 
 impl Memory {
     /// `bytes` of zeros, for `what`.
@@ -75,17 +95,102 @@ impl Memory {
             )));
         }
         check(result, what)?;
-        let memory = Self { device: device.clone(), address, bytes };
-        stream.fill(address, 0, bytes)?;
-        // The next work may come on another stream.
-        stream.wait()?;
+        let memory = Self { device: device.clone(), address, bytes, mapped: None };
+        memory.clear(stream)?;
         Ok(memory)
     }
+
+    fn clear(&self, stream: &Stream) -> Result<()> {
+        stream.fill(self.address, 0, self.bytes)?;
+        // The next work may come on another stream.
+        stream.wait()
+    }
+
+    /// The same with each granule on the device whose place `owner(granule)` says, all devices of the stream reading
+    /// and writing all of it under the same addresses.
+    pub fn divided(stream: &Stream, bytes: usize, owner: impl Fn(usize) -> usize, what: &'static str) -> Result<Self> {
+        let devices = stream.devices()?;
+        let _entered = devices[0].enter()?;
+        let granules = bytes.div_ceil(GRANULE).max(1);
+        let mapped = Some(Mapped { bytes: 0, devices: stream.devices()? });
+        let mut memory = Self { device: devices[0].clone(), address: 0, bytes: granules * GRANULE, mapped };
+        // SAFETY: the context is current; the pointer outlives the call.
+        let reserved = unsafe { sys::cuMemAddressReserve(&mut memory.address, memory.bytes, GRANULE, 0, 0) };
+        check(reserved, what)?;
+        let mut first = 0;
+        while first < granules {
+            let place = owner(first);
+            let end = (first..granules).find(|granule| owner(*granule) != place).unwrap_or(granules);
+            memory.map(&devices[place], (end - first) * GRANULE, what)?;
+            first = end;
+        }
+        let mut access: Vec<sys::CUmemAccessDesc> = Vec::new();
+        reserve(&mut access, devices.len(), what)?;
+        access.extend(devices.iter().map(|device| sys::CUmemAccessDesc {
+            location: location(device),
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        }));
+        // SAFETY: all of these addresses have memory behind them; the list outlives the call.
+        let allowed = unsafe { sys::cuMemSetAccess(memory.address, memory.bytes, access.as_ptr(), access.len()) };
+        check(allowed, what)?;
+        memory.clear(stream)?;
+        Ok(memory)
+    }
+
+    /// Puts memory of a device behind the next addresses.
+    fn map(&mut self, device: &Device, bytes: usize, what: &str) -> Result<()> {
+        let Some(so_far) = &mut self.mapped else { return Ok(()) };
+        // SAFETY: all zero is a valid value of this plain structure.
+        let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+        properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location = location(device);
+        let mut handle = 0;
+        // SAFETY: the structure and the handle outlive the call.
+        let made = unsafe { sys::cuMemCreate(&mut handle, bytes, &properties, 0) };
+        if made == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Err(Error::Memory(format!(
+                "no device memory for {bytes} bytes of {what} on device {}",
+                device.ordinal
+            )));
+        }
+        check(made, what)?;
+        // SAFETY: these addresses are reserved, and nothing is behind them; memory that is mapped keeps itself.
+        let mapped = unsafe {
+            let mapped = sys::cuMemMap(self.address + so_far.bytes as u64, bytes, 0, handle, 0);
+            let _ = sys::cuMemRelease(handle);
+            mapped
+        };
+        check(mapped, what)?;
+        so_far.bytes += bytes;
+        Ok(())
+    }
+}
+
+fn location(device: &Device) -> sys::CUmemLocation {
+    // SAFETY: all zero is a valid value of this plain structure.
+    let mut location: sys::CUmemLocation = unsafe { std::mem::zeroed() };
+    location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    location.id = device.ordinal;
+    location
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
+            if let Some(mapped) = &self.mapped {
+                // As cuMemFree does: whatever became of a call, nothing uses it any more.
+                mapped.devices.iter().for_each(|device| device.wait());
+                // SAFETY: reserved and mapped by us, as far as they are.
+                unsafe {
+                    if mapped.bytes > 0 {
+                        let _ = sys::cuMemUnmap(self.address, mapped.bytes);
+                    }
+                    if self.address != 0 {
+                        let _ = sys::cuMemAddressFree(self.address, self.bytes);
+                    }
+                }
+                return;
+            }
             // SAFETY: allocated by us; the driver waits for work that uses it.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }

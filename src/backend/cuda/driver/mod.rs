@@ -15,11 +15,11 @@ mod module;
 mod stream;
 mod transfers;
 
-pub use device::Device;
+pub use device::{Device, Share};
 pub use graph::Loop;
-pub use kernels::Together;
+pub use kernels::{Blocks, Together};
 pub use library::{HAS_KERNELS, device_count};
-pub use memory::{Locked, Memory, Pinned, Space, is_page_locked, space_of};
+pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_of_a_pool, is_page_locked, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module};
 pub use stream::{Event, Stream, Watch};
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     #[ignore = "needs a device, or an emulated one"]
     fn a_device_stays_open() {
-        let open = || Device::open(0, &launch::RRB).unwrap();
+        let open = || Device::open(0, &launch::RRB, Share::ALL).unwrap();
         let first = open();
         let address = Arc::as_ptr(&first);
         drop(first);
@@ -52,7 +52,7 @@ mod tests {
             shared: &[],
             kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
         };
-        let Err(Error::Internal(sentence)) = Device::new(0, &WRONG) else {
+        let Err(Error::Internal(sentence)) = Device::new(0, &WRONG, Share::ALL) else {
             panic!("the sizes are not compared");
         };
         assert!(sentence.contains("kernel rrb_store_f64 takes a structure of"), "{sentence}");

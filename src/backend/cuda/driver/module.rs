@@ -1,5 +1,6 @@
 //! The kernels of a family, as they are compiled into the library: their names, and what each takes.
 
+use super::device::Share;
 use super::library::check;
 use crate::error::{Error, Result, reserve};
 use bytemuck::{AnyBitPattern, Pod};
@@ -66,6 +67,18 @@ impl Module {
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
         check(unsafe { sys::cuModuleLoadData(&mut module, self.image.as_ptr().cast()) }, "loading the kernels")?;
         Ok(module)
+    }
+
+    /// Tells the kernels of a module of the current context which device they run on.
+    pub(super) fn set_share(&self, module: sys::CUmodule, share: Share) -> Result<()> {
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: a loaded module, a name that ends with NUL; the numbers outlive the call.
+        let found = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, module, c"rrb_share".as_ptr()) };
+        check(found, "the share of a device")?;
+        assert_eq!(bytes, size_of::<Share>(), "kernels and library differ");
+        // SAFETY: the module has room for it, as just checked, and the copy is done when the call is.
+        let sent = unsafe { sys::cuMemcpyHtoD_v2(address, std::ptr::from_ref(&share).cast(), bytes) };
+        check(sent, "the share of a device")
     }
 
     /// The kernels of the loaded module, in the order of their numbers.

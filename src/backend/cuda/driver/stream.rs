@@ -1,11 +1,11 @@
-//! Streams, and moments in their work.
+//! Streams, and moments in their work; streams of several devices that go in step.
 
 use super::device::Device;
 use super::launches::Launches;
 use super::library::check;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, reserve};
 use cudarc::driver::sys;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// A stream: ours, or borrowed from the caller.
@@ -15,6 +15,19 @@ pub struct Stream {
     owned: bool,
     /// Notes what is launched.
     pub(super) notes: RefCell<Option<Launches>>,
+    /// Of the other devices that have rows of divided grids. Each kernel over these begins, on all, when the one before
+    /// has ended on all; everything else is work of this device alone.
+    mates: Vec<Mate>,
+    /// What this stream has done that others wait for.
+    done: Option<Event>,
+    /// The last work was that of all.
+    together: Cell<bool>,
+}
+
+/// The stream of another device.
+struct Mate {
+    stream: Stream,
+    done: Event,
 }
 
 // SAFETY: streams may be used from any thread, one at a time, as handles are.
@@ -28,7 +41,67 @@ impl Stream {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; the pointer outlives the call.
         check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "a stream")?;
-        Ok(Self { device: device.clone(), stream, owned: true, notes: RefCell::new(None) })
+        Ok(Self::of(device, stream, true))
+    }
+
+    fn of(device: &Arc<Device>, stream: sys::CUstream, owned: bool) -> Self {
+        let (notes, together) = (RefCell::new(None), Cell::new(false));
+        Self { device: device.clone(), stream, owned, notes, mates: Vec::new(), done: None, together }
+    }
+
+    /// The same with streams of other devices beside it.
+    pub fn with(mut self, others: &[Arc<Device>]) -> Result<Self> {
+        reserve(&mut self.mates, others.len(), "streams")?;
+        for device in others {
+            self.mates.push(Mate { stream: Self::new(device)?, done: Event::new(device)? });
+        }
+        if !others.is_empty() {
+            self.done = Some(Event::new(&self.device)?);
+        }
+        Ok(self)
+    }
+
+    /// All devices, this stream's first.
+    pub fn devices(&self) -> Result<Vec<Arc<Device>>> {
+        let mates = self.mates.iter().map(|mate| mate.stream.device.clone());
+        collected(std::iter::once(self.device.clone()).chain(mates), "devices")
+    }
+
+    /// The stream, for work of this device alone: after that of all.
+    pub(super) fn alone(&self) -> Result<sys::CUstream> {
+        if self.together.replace(false) {
+            for mate in &self.mates {
+                mate.done.note(&mate.stream)?;
+                self.after(&mate.done)?;
+            }
+        }
+        Ok(self.stream)
+    }
+
+    /// The streams of all devices, for work of all: after that of all, and of this one alone.
+    pub(super) fn in_step(&self) -> Result<impl Iterator<Item = &Self>> {
+        if let Some(done) = &self.done {
+            let together = self.together.replace(true);
+            done.note_on(self.stream)?;
+            if together {
+                self.mates.iter().try_for_each(|mate| mate.done.note(&mate.stream))?;
+            }
+            for (n, mate) in self.mates.iter().enumerate() {
+                mate.stream.after(done)?;
+                if together {
+                    self.after(&mate.done)?;
+                    let others = self.mates.iter().enumerate().filter(|(other, _)| *other != n);
+                    others.map(|(_, other)| &other.done).try_for_each(|done| mate.stream.after(done))?;
+                }
+            }
+        }
+        Ok(std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream)))
+    }
+
+    /// What follows on this stream waits for a moment in another's work.
+    fn after(&self, moment: &Event) -> Result<()> {
+        // SAFETY: a live stream and event.
+        check(unsafe { sys::cuStreamWaitEvent(self.stream, moment.event, 0) }, "an event")
     }
 
     /// The caller's.
@@ -44,7 +117,7 @@ impl Stream {
                 device.ordinal
             )));
         }
-        Ok(Self { device: device.clone(), stream, owned: false, notes: RefCell::new(None) })
+        Ok(Self::of(device, stream, false))
     }
 
     /// The device.
@@ -62,8 +135,9 @@ impl Stream {
 
     /// Waits until all work is done.
     pub fn wait(&self) -> Result<()> {
+        let stream = self.alone()?;
         // SAFETY: a live stream.
-        check(unsafe { sys::cuStreamSynchronize(self.stream) }, "the device's work")
+        check(unsafe { sys::cuStreamSynchronize(stream) }, "the device's work")
     }
 }
 
@@ -105,8 +179,12 @@ impl Event {
 
     /// It comes after what is queued now.
     pub fn note(&self, stream: &Stream) -> Result<()> {
+        self.note_on(stream.alone()?)
+    }
+
+    fn note_on(&self, stream: sys::CUstream) -> Result<()> {
         // SAFETY: a live event and stream.
-        check(unsafe { sys::cuEventRecord(self.event, stream.stream) }, "an event")
+        check(unsafe { sys::cuEventRecord(self.event, stream) }, "an event")
     }
 
     /// Whether it has come.

@@ -27,12 +27,16 @@ pub static DPCG: Module = Module {
     kernels: &[dpcg::PLAIN, dpcg::REAL],
 };
 /// The kernels of `rrb`.
-pub static RRB: Module = Module {
+pub static RRB: Module = ON_ONE;
+const ON_ONE: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
     family: "rrb",
     shared: &[aggregation::PLAIN, aggregation::REAL],
     kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
 };
+/// The same for grids whose rows several devices have: kernels/rrb/divided.cuh.
+pub static RRB_DIVIDED: Module =
+    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")), ..ON_ONE };
 /// The kernels of `smoother`.
 pub static SMOOTHER: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")),

@@ -11,7 +11,7 @@ impl Source {
     /// Components of two nodes or more, if none of them is singular. `spare`: memory of four planes that hold nothing
     /// now, and hold zeros afterwards; 0: there is none.
     pub fn count_regular(&mut self, stream: &Stream, spare: Address) -> Result<Option<usize>> {
-        let values = 4 * self.layout.len();
+        let values = 4 * self.g.plane as usize;
         // Nodes are numbered with 32 bits.
         if u32::try_from(values).is_err() {
             return Ok(None);
@@ -22,7 +22,8 @@ impl Source {
         };
         let parent = own.as_ref().map_or(spare, |m| m.address);
         let arguments = ComponentArgs {
-            g: self.g,
+            // Labels go from row to row: one device does it.
+            g: self.g.whole(),
             m: self.m,
             excess: self.excess,
             parent,

@@ -4,7 +4,7 @@ use super::packed::{Packed, Remainder};
 use super::program::Part;
 use super::schedule::beside;
 use super::setup::place_in;
-use super::source::geometry;
+use super::source::Division;
 use crate::backend::cuda::driver::{Stream, Together};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
@@ -84,7 +84,8 @@ impl Packed {
     fn rest_args(&self) -> Rest {
         let narrow = self.short() && !self.wide_remainder;
         let inverse = if narrow { self.rest.lines.narrow } else { self.rest.lines.inverse };
-        let (g, n) = (geometry(&self.rest_layout), self.rest_grid.nodes() as i32);
+        let g = Division::NONE.geometry(&self.rest_layout).0;
+        let n = self.rest_grid.nodes() as i32;
         Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
     }
 

@@ -8,7 +8,7 @@ use super::packed::{Packed, Recorded, Remainder};
 use super::program::Part;
 use super::run::{Ended, PATIENCE, Run, Stage, Way};
 use super::source::Source;
-use crate::backend::cuda::driver::{Device, Loop};
+use crate::backend::cuda::driver::{Loop, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{EndArgs, How, RING, Scalars, Step, code};
 use crate::backend::cuda::looped::{
@@ -18,13 +18,18 @@ use crate::backend::steps::cycle::Cycle;
 use crate::backend::steps::pcg::{Course, LoopEnd, LoopEnding, LoopTest};
 use crate::error::{Result, reserve};
 use std::mem::offset_of;
-use std::sync::Arc;
 
 /// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve
 /// takes as many iterations as the last ones; the first where nothing is known. Few are to be expected where M ends
 /// early.
 const BODIES: [usize; 4] = [4, 5, 6, 7];
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
+
+/// The same of several devices, which no WHILE node goes round for: the host launches some of each.
+const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
+
+/// Iterations of several devices that are launched beyond what is expected, before the host looks.
+const AHEAD: usize = 2;
 
 /// A loop pauses where a body of the plain steps ends: those after a pause spend q.
 const _: () =
@@ -40,17 +45,19 @@ fn lost(body: usize, iterations: usize) -> usize {
 impl Packed {
     /// Records the loop, with bodies of several lengths, where it is not recorded yet. Arrays keep their places from
     /// one factorization to the next.
-    pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
+    pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.remainder, Remainder::Host(_)) || self.recorded.as_ref().is_some_and(|r| r.fused == fused) {
             return Ok(());
         }
         self.recorded = None;
-        if self.programs.whole(self) || without_graphs() {
-            self.recorded = Some(Recorded { graphs: Vec::new(), fused });
+        let several = self.shape.source.division.devices > 1;
+        if self.programs.whole(self) || without_graphs() || (several && !fused) {
+            self.recorded = Some(Recorded { graphs: Vec::new(), several, fused });
             return Ok(());
         }
         let bodies = match (fused, self.ends_early()) {
+            _ if several => &BODIES_OF_SEVERAL[..],
             (false, _) => &BODIES[..1],
             (true, true) => &BODIES_SHORT[..],
             (true, false) => &BODIES[..],
@@ -58,7 +65,14 @@ impl Packed {
         let mut graphs = Vec::new();
         reserve(&mut graphs, bodies.len(), "recorded loops")?;
         for body in bodies {
-            let graph = Loop::record(device, None, |stream, conditional| {
+            if several {
+                let iterations = |stream: &Stream| {
+                    (0..*body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], 0))
+                };
+                graphs.push((*body, Loop::record_once(stream, iterations)?));
+                continue;
+            }
+            let graph = Loop::record(stream.device(), None, |stream, conditional| {
                 if fused {
                     (0..*body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
                 } else {
@@ -67,7 +81,7 @@ impl Packed {
             })?;
             graphs.push((*body, graph));
         }
-        self.recorded = Some(Recorded { graphs, fused });
+        self.recorded = Some(Recorded { graphs, several, fused });
         Ok(())
     }
 
@@ -75,7 +89,8 @@ impl Packed {
     fn best_graph(&self, most: usize) -> Option<&Loop> {
         let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
         let lost = |body: usize| known.clone().map(|taken| lost(body, taken)).sum::<usize>();
-        self.recorded.as_ref()?.graphs.iter().min_by_key(|(body, _)| lost(*body)).map(|(_, graph)| graph)
+        let recorded = self.recorded.as_ref().filter(|recorded| !recorded.several)?;
+        recorded.graphs.iter().min_by_key(|(body, _)| lost(*body)).map(|(_, graph)| graph)
     }
 }
 
@@ -118,6 +133,9 @@ impl Run<'_> {
         if let Some(graph) = self.k.best_graph(lag) {
             return graph.launch(self.stream);
         }
+        if self.k.recorded.as_ref().is_some_and(|recorded| recorded.several && !recorded.graphs.is_empty()) {
+            return self.launch_iterations(lag);
+        }
         let whole = self.k.programs.whole(self.k);
         loop {
             if self.k.fused() {
@@ -128,6 +146,22 @@ impl Run<'_> {
             if whole || self.fetch()?.code != code::RUNNING {
                 return Ok(());
             }
+        }
+    }
+
+    /// Iterations of several devices, as many at once as the last solve took: those that find the loop over take less
+    /// time than waiting for each to know.
+    fn launch_iterations(&mut self, most: usize) -> Result<()> {
+        let mut ahead = self.k.taken[0].clamp(1, most);
+        loop {
+            for (body, graph) in self.k.recorded.iter().flat_map(|recorded| &recorded.graphs) {
+                (0..ahead / body).try_for_each(|_| graph.launch(self.stream))?;
+                ahead %= body;
+            }
+            if self.fetch()?.code != code::RUNNING {
+                return Ok(());
+            }
+            ahead = AHEAD;
         }
     }
 

@@ -24,7 +24,7 @@ mod textbook;
 
 use super::launch;
 use super::session::Session;
-use crate::backend::cuda::driver::{self, Stream};
+use crate::backend::cuda::driver::Stream;
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::rrb::{Aggregation, CostOfAggregation, Look, RrbBackend, Setup};
@@ -37,10 +37,10 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use aggregated::{Aggregated, cost_on};
-use packed::{Packed, Shape, staging_bytes};
+use packed::{Packed, Shape};
 use run::Run;
 use setup::Fetched;
-use source::{Source, SourceShape};
+use source::{Division, Source, SourceShape, Staging};
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -50,10 +50,11 @@ pub struct Cuda {
     // Dropped in this order: what lies on the device before the device.
     solver: Solver,
     source: Option<Source>,
-    staging: Option<driver::Memory>,
+    staging: Option<Staging>,
     /// Scale of b in the last solve.
     expected: Option<f64>,
     session: Session,
+    division: Division,
 }
 
 enum Solver {
@@ -68,11 +69,17 @@ enum Solver {
 impl Cuda {
     /// On the device with this ordinal; `threads` at most copy arrays of the host.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
-        Ok(Self::with(Session::open(ordinal, &launch::RRB, threads)?))
+        Ok(Self::with(Session::open(ordinal, &launch::RRB, threads)?, Division::NONE))
     }
 
-    fn with(session: Session) -> Self {
-        Self { solver: Solver::Empty, source: None, staging: None, expected: None, session }
+    /// On several devices, or one, which have the rows of large grids: the same numbers on any number of them. The
+    /// first one has small grids, and what of the caller is on the host.
+    pub fn on_all(ordinals: &[i64], threads: usize) -> Result<Self> {
+        Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
+    }
+
+    fn with(session: Session, division: Division) -> Self {
+        Self { solver: Solver::Empty, source: None, staging: None, expected: None, session, division }
     }
 }
 
@@ -83,10 +90,10 @@ impl RrbBackend for Cuda {
 
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
         if let Some(session) = self.session.after_reset()? {
-            *self = Self::with(session);
+            *self = Self::with(session, self.division);
         }
         let _entered = self.session.device.clone().enter()?;
-        let shape = SourceShape::new(a, look.block);
+        let shape = SourceShape::new(a, look.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // Their memory first.
             self.solver = Solver::Empty;
@@ -99,17 +106,27 @@ impl RrbBackend for Cuda {
             if let Solver::Packed(packed) = &mut self.solver {
                 self.staging = packed.staging.take();
             }
-            if self.staging.is_none() {
-                let bytes = staging_bytes(a.grid);
-                let what = "arrays that are on the host";
-                self.staging = Some(driver::Memory::zeroed(&self.session.device, self.session.stream(), bytes, what)?);
+            if let (None, Some(source)) = (&self.staging, &self.source) {
+                self.staging = Some(Staging::new(self.session.stream(), &self.division, &source.g)?);
             }
         }
         // Vectors of a factorization that goes.
         let spare = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
         let source = self.source.as_mut().ok_or_else(no_source)?;
         let (stream, copies, _) = self.session.parts();
-        source.examine(stream, a, look, (self.staging.as_ref(), copies), spare, inspection)
+        source.examine(
+            stream,
+            a,
+            look,
+            (self.staging.as_ref().map(|staging| &staging.memory), copies),
+            spare,
+            inspection,
+        )
+    }
+
+    /// With devices that do, or one that does as they do.
+    fn shares_grids(&self) -> bool {
+        self.division.devices > 0
     }
 
     fn anisotropy(&self, _a: &StencilView, _zero_row_sum: f64) -> f64 {
@@ -144,7 +161,7 @@ impl RrbBackend for Cuda {
             return Ok(());
         }
         let source = self.source.as_mut().ok_or_else(no_source)?;
-        let shape = Shape::new(a, setup);
+        let shape = Shape::new(a, setup, self.division);
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape == shape => packed,
             other => {
@@ -157,7 +174,7 @@ impl RrbBackend for Cuda {
             packed.staging = self.staging.take();
         }
         packed.factorize(stream, source, a, setup, components)?;
-        packed.record(&self.session.device, source)?;
+        packed.record(stream, source)?;
         self.solver = Solver::Packed(packed);
         Ok(())
     }
@@ -214,7 +231,7 @@ impl RrbBackend for Cuda {
 
     fn device_bytes(&self) -> usize {
         self.source.as_ref().map_or(0, |s| s.memory.bytes)
-            + self.staging.as_ref().map_or(0, |s| s.bytes)
+            + self.staging.as_ref().map_or(0, |s| s.memory.bytes)
             + if let Solver::Packed(packed) = &self.solver { packed.bytes() } else { 0 }
     }
 

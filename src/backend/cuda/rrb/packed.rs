@@ -5,7 +5,7 @@
 use super::aggregated::Aggregated;
 use super::program::Programs;
 use super::projection::Projection;
-use super::source::{Source, SourceShape, geometry};
+use super::source::{Division, Source, SourceShape, Staging};
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::cuda::driver::{Event, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;
@@ -43,9 +43,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn new(a: &StencilView, setup: &Setup) -> Self {
+    pub fn new(a: &StencilView, setup: &Setup, division: Division) -> Self {
         Self {
-            source: SourceShape::new(a, setup.block),
+            source: SourceShape::new(a, setup.block, division),
             levels: setup.levels,
             schur: setup.on_schur_complement(a),
             fusion: setup.fused,
@@ -84,7 +84,11 @@ impl Shape {
         let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
         let once = (4 + 4 + 2) * 8 + 2 * 8;
         let places = source.layout.len();
-        self.schur && places * again <= cache && cache / 2 < places * (again + once)
+        // Lines of other devices are not in this cache.
+        self.source.division == Division::NONE
+            && self.schur
+            && places * again <= cache
+            && cache / 2 < places * (again + once)
     }
 
     /// Bytes of what sweeps compute in, and of what they read.
@@ -182,7 +186,7 @@ pub struct Packed {
     /// Iterations that the last loops took, the latest first.
     pub taken: [usize; 4],
     /// b and x of the caller, row by row, where they are on the host.
-    pub staging: Option<Memory>,
+    pub staging: Option<Staging>,
     pub watch: Watch,
     /// Of one run, where somebody asked for them.
     pub grid_seconds: Vec<[f64; 2]>,
@@ -197,6 +201,8 @@ pub struct Recorded {
     /// Graphs, and how many iterations the body of each has; none where one kernel is the whole loop, or the host goes
     /// round.
     pub graphs: Vec<(usize, Loop)>,
+    /// They are of several devices, and do not go round by themselves.
+    pub several: bool,
     /// Of the fused stages.
     pub fused: bool,
 }
@@ -215,7 +221,7 @@ struct Places {
     barrier: Address,
     ops: Address,
     scalars: Address,
-    used: usize,
+    plan: Plan,
 }
 
 /// Planes of 1 / d on a grid: of b2 too where M may end there.
@@ -224,22 +230,22 @@ fn pivots(shape: &Shape, number: usize) -> usize {
 }
 
 /// Bytes of what only the factorization of a short format needs.
-fn transient_bytes(shape: &Shape) -> usize {
+fn transient_bytes(shape: &Shape) -> Result<usize> {
     if !shape.short() {
-        return 0;
+        return Ok(0);
     }
-    let mut plan = Plan { base: 0, used: 0 };
+    let mut plan = Plan::new(0);
     for (number, grid) in shape.source.grid.chain().take(shape.grids()).enumerate() {
-        let len = Layout::new(grid, shape.source.block).len();
+        let (_, rows) = shape.source.division.geometry(&Layout::new(grid, shape.source.block));
         let corners = number > 0 || shape.source.nine_points;
         if number > 0 || !shape.schur {
             for planes in [pivots(shape, number), 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4]
             {
-                plan.take(planes * len);
+                plan.planes(&rows, planes, 8)?;
             }
         }
     }
-    plan.used
+    Ok(plan.used)
 }
 
 /// For errors.
@@ -259,14 +265,15 @@ impl Plans<'_> {
     /// Bytes before black planes, which keep the numbers of their planes where there are no others: the address of
     /// their array is that of planes that are not there.
     fn before(&self, size: usize) -> u64 {
-        if self.shape.schur { (size * 2 * self.source.layout.len()) as u64 } else { 0 }
+        if self.shape.schur { size as u64 * 2 * self.source.g.plane as u64 } else { 0 }
     }
 
     /// Grid number `number`, whose sections begin with `sections`. `other_p`: black planes that the first grid of S1
     /// has for z of the plain steps, and for the other p of the fused ones.
     fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
         let (shape, source) = (self.shape, self.source);
-        let ((real, stored), len, g) = (shape.sizes(), layout.len(), geometry(&layout));
+        let ((real, stored), (g, rows)) = (shape.sizes(), shape.source.division.geometry(&layout));
+        let rows = &rows;
         let (first, short) = (number == 0, shape.short());
         let (tiles, patches) = g.tiles_and_patches();
         let (same, uniform) = match first {
@@ -278,12 +285,12 @@ impl Plans<'_> {
         let setup = if short && own { &mut self.transient } else { &mut self.stays };
         let mut k = Grid {
             g,
-            h: setup.take(pivots(shape, number) * len),
-            s: if own { setup.take(8 * len) } else { source.m.straight },
-            d: setup.take(4 * len),
-            excess: if first { source.excess } else { setup.take(4 * len) },
-            corners: if !first || source.shape.nine_points { setup.take(4 * len) } else { 0 },
-            far: setup.take(4 * len),
+            h: setup.planes(rows, pivots(shape, number), 8)?,
+            s: if own { setup.planes(rows, 8, 8)? } else { source.m.straight },
+            d: setup.planes(rows, 4, 8)?,
+            excess: if first { source.excess } else { setup.planes(rows, 4, 8)? },
+            corners: if !first || source.shape.nine_points { setup.planes(rows, 4, 8)? } else { 0 },
+            far: setup.planes(rows, 4, 8)?,
             ..Grid::default()
         };
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
@@ -292,32 +299,35 @@ impl Plans<'_> {
             let before = self.before(real);
             let plan = &mut self.stays;
             k.short_h = match own {
-                true => plan.bytes(pivots(shape, number) * len * real),
-                false => plan.bytes(len * real).wrapping_sub(before),
+                true => plan.planes(rows, pivots(shape, number), real)?,
+                false => plan.planes(rows, 1, real)?.wrapping_sub(before),
             };
-            k.short_s = if own { plan.bytes(8 * len * stored) } else { 0 };
-            k.short_d = plan.bytes(4 * len * stored);
+            k.short_s = if own { plan.planes(rows, 8, stored)? } else { 0 };
+            k.short_d = plan.planes(rows, 4, stored)?;
             (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
         }
         let mut vectors = Vec::new();
         reserve(&mut vectors, MOST_VECTORS, LEVELS)?;
         let before = self.before(real);
         let plan = &mut self.stays;
-        let mut vector = |planes: usize| {
-            let bytes = planes * len * real;
-            let address = plan.bytes(bytes);
-            vectors.push((address, bytes));
-            address
+        let mut vector = |planes: usize, size: usize| {
+            let address = plan.planes(rows, planes, size)?;
+            vectors.push((address, planes * rows.plane * size));
+            Ok(address)
         };
         if own {
-            (sweep.z, sweep.y) = (vector(4), vector(1));
+            (sweep.z, sweep.y) = (vector(4, real)?, vector(1, real)?);
         } else {
-            *other_p = vector(2 * 8 / real);
+            *other_p = vector(2, 8)?;
             sweep.z = other_p.wrapping_sub(before);
         }
         if sections[1..].contains(&number) {
-            [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| vector(4));
-            [k.kept_excess, k.kept_corners, k.kept_black] = [0; 3].map(|_: u8| plan.bytes(4 * len * stored));
+            for place in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
+                *place = vector(4, real)?;
+            }
+            for place in [&mut k.kept_excess, &mut k.kept_corners, &mut k.kept_black] {
+                *place = plan.planes(rows, 4, stored)?;
+            }
             (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
         }
         Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, same, uniform, vectors })
@@ -367,23 +377,23 @@ fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &RemainderPlaces)
         let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
         grids[number].sweep.kept = match grids.get(number + 1) {
             Some(next) => Kept { g: next.k.g, to: next.sweep.z, from: next.sweep.z, nx, ny },
-            None => Kept { g: geometry(rest_layout), to: rest.r, from: rest.z, nx, ny },
+            None => Kept { g: Division::NONE.geometry(rest_layout).0, to: rest.r, from: rest.z, nx, ny },
         };
     }
 }
 
 fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
-    let mut plan = Plan { base, used: 0 };
-    let plane = source.layout.len();
+    let mut plan = Plan::new(base);
+    let rows = &shape.source.division.geometry(&source.layout).1;
     let planes = if shape.schur { 2 } else { 4 };
-    let (b, x) = (plan.take(4 * plane), plan.take(4 * plane));
+    let (b, x) = (plan.planes(rows, 4, 8)?, plan.planes(rows, 4, 8)?);
     // r on S1: b1, b2, and the other b1, which the fused way down writes.
-    let r = plan.take((planes + usize::from(shape.schur)) * plane);
-    let [p, q] = [0; 2].map(|_: u8| plan.take(planes * plane));
-    let vector_bytes = plan.used;
+    let r = plan.planes(rows, planes + usize::from(shape.schur), 8)?;
+    let (p, q) = (plan.planes(rows, planes, 8)?, plan.planes(rows, planes, 8)?);
+    let vector_bytes = plan.used - (b - base) as usize;
     // What sweeps in short formats do not read is needed while the vectors are not.
-    plan.used = plan.used.max(transient_bytes(shape));
-    let mut plans = Plans { stays: plan, transient: Plan { base, used: 0 }, shape, source };
+    plan.used = plan.used.max(transient_bytes(shape)?);
+    let mut plans = Plans { stays: plan, transient: Plan::new(base), shape, source };
     let (sections, mut other_p) = (shape.sections()?, 0);
     let (mut grids, rest_grid) = plans.levels(&sections, &mut other_p)?;
     let rest_layout = Layout::new(rest_grid, source.shape.block);
@@ -392,12 +402,14 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     let before = plans.before(8);
     let Plans { stays: mut plan, transient, .. } = plans;
     let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle)?;
-    let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
-    let (fused_norm_partial, barrier) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
-    let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
-    let center = if shape.schur { plan.take(2 * plane) } else { 0 };
+    let parts = grids.iter().map(|level| level.k.g.parts() - 1).sum::<usize>() + source.g.parts();
+    let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho + (parts - 1) * MOST_BLOCKS as usize));
+    let sums = source.g.parts() * MOST_BLOCKS as usize;
+    let (fused_norm_partial, barrier) = (plan.take(sums), plan.bytes(16));
+    let (partial, norm_partial) = (plan.take(sums), plan.take(sums));
+    let center = if shape.schur { plan.planes(rows, 2, 8)? } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
-    let own = 8 * plane as u64;
+    let own = 8 * rows.plane as u64;
     let black = |v: Address| [v + 2 * own, v + 3 * own];
     let mut first = SchurArrays::default();
     if shape.schur {
@@ -431,7 +443,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
         barrier,
         ops,
         scalars,
-        used: plan.used,
+        plan,
     })
 }
 
@@ -439,7 +451,7 @@ impl Packed {
     pub fn new(stream: &Stream, shape: Shape, source: &Source) -> Result<Self> {
         let device = stream.device();
         // Sweeps count with 32 bits.
-        if 8 * source.layout.len() > i32::MAX as usize {
+        if 8 * source.g.plane > i64::from(i32::MAX) {
             return Err(Error::Unsupported(format!(
                 "{} x {} points are more than backend=cuda takes (about 1e9)",
                 shape.source.grid.nx, shape.source.grid.ny
@@ -462,8 +474,8 @@ impl Packed {
             (true, _) => Remainder::InverseFromHost(on_host()?),
             (false, _) => Remainder::Host(on_host()?),
         };
-        let bytes = place(0, &shape, source, &remainder)?.used;
-        let memory = Memory::zeroed(device, stream, bytes, "the levels and vectors")?;
+        let plan = place(0, &shape, source, &remainder)?.plan;
+        let memory = shape.source.division.memory(stream, &plan, "the levels and vectors")?;
         let places = place(memory.address, &shape, source, &remainder)?;
         let [b, x, r, p, q] = places.vectors;
         let scalars = Pinned::new(device, Scalars::start())?;
@@ -544,12 +556,11 @@ impl Packed {
     }
 
     /// Room for both arrays of a caller that has them on the host.
-    pub fn stage(&mut self, stream: &Stream) -> Result<Address> {
-        let bytes = staging_bytes(self.shape.source.grid);
+    pub fn stage(&mut self, stream: &Stream, source: &Source) -> Result<[Address; 2]> {
         if self.staging.is_none() {
-            self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
+            self.staging = Some(Staging::new(stream, &self.shape.source.division, &source.g)?);
         }
-        Ok(self.staging.as_ref().map_or(0, |s| s.address))
+        Ok(self.staging.as_ref().map_or([0; 2], |s| s.arrays))
     }
 
     /// After a run that met numbers too large: padding too, where 0 * inf would stay for good.
@@ -604,7 +615,7 @@ impl Packed {
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
         let of_cycle = self.aggregated.as_ref().map_or(0, Aggregated::bytes);
-        self.memory.bytes + self.staging.as_ref().map_or(0, |s| s.bytes) + self.projection.bytes() + of_cycle
+        self.memory.bytes + self.staging.as_ref().map_or(0, |s| s.memory.bytes) + self.projection.bytes() + of_cycle
     }
 
     /// Bytes of host memory.
@@ -614,9 +625,4 @@ impl Packed {
             Remainder::InverseFromHost(natural) | Remainder::Host(natural) => natural.bytes(),
         }
     }
-}
-
-/// Room for b and x, and for a row of every array of a matrix.
-pub fn staging_bytes(grid: levels::Grid) -> usize {
-    (16 * grid.nodes()).max(40 * grid.nx)
 }

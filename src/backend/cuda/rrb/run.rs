@@ -143,10 +143,11 @@ impl<'a> Run<'a> {
         copies: &'a mut Copies,
     ) -> Result<Self> {
         let grid = k.shape.source.grid;
-        let staging = if arrays.device_input != 0 && arrays.device_output != 0 { 0 } else { k.stage(stream)? };
+        let on_device = arrays.device_input != 0 && arrays.device_output != 0;
+        let staging = if on_device { [0; 2] } else { k.stage(stream, source)? };
         let place = |device: u64, staged: Address| if device != 0 { (device, arrays.ld) } else { (staged, grid.nx) };
-        let input = place(arrays.device_input, staging);
-        let output = place(arrays.device_output, staging + 8 * grid.nodes() as u64);
+        let input = place(arrays.device_input, staging[0]);
+        let output = place(arrays.device_output, staging[1]);
         k.grid_seconds.clear();
         Ok(Self {
             way: if k.recorded.is_some() { Way::Loop } else { Way::Textbook },
@@ -303,7 +304,7 @@ impl PcgSteps for Run<'_> {
         let mut p = self.k.p;
         if self.k.fused() {
             // Of the two that are written in turn the last one; black planes are the third and the fourth.
-            let plane = 8 * self.k.grids[0].layout.len() as u64;
+            let plane = 8 * self.k.grids[0].k.g.plane as u64;
             p = self.k.first.p[0][self.k.scalars.direction as usize].wrapping_sub(2 * plane);
         }
         if self.started().is_some() {
@@ -530,7 +531,7 @@ impl SolveSteps for Run<'_> {
         self.step(|s| {
             s.k.set_programs(s.stream, &Recursion::V)?;
             s.k.recorded = None;
-            s.k.record(s.stream.device(), s.source)
+            s.k.record(s.stream, s.source)
         });
         true
     }

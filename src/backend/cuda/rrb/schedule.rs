@@ -2,9 +2,9 @@
 
 use super::packed::{Packed, Remainder};
 use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
-use crate::backend::cuda::driver::{Device, Together};
+use crate::backend::cuda::driver::{Blocks, Device, Together};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
+use crate::backend::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
 use crate::backend::steps::cycle::Recursion;
 use crate::error::{Result, extend};
 
@@ -77,7 +77,8 @@ impl Programs {
         }
         let mut cluster_grids = ClusterGrids::default();
         let base_with = |blocks: u32| {
-            let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
+            let small = |g: &Geometry| g.divided == 0 && g.blocks().count <= blocks;
+            let fits = |q: &usize| small(&k.grids[*q].k.g) && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
         // Where M ends early few grids are left for one: it does not pay.
@@ -111,7 +112,7 @@ impl Programs {
         } else {
             (k.rest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
         };
-        let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
+        let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks().count);
         let largest = match cluster_grids.members {
             0 => tiles,
             _ if base == 0 => tiles,
@@ -136,8 +137,9 @@ impl Programs {
             programs.update_beside(k, &mut ops[programs.iteration.clone()]);
         }
         let iteration = &ops[programs.iteration.clone()];
-        if programs.whole(k) || !iteration.iter().any(|op| programs.joins(k, op)) {
-            // Where there are no small grids to be beside of, x comes with the way up.
+        let divided = k.first.g.divided != 0;
+        if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
+            // Where there are no small grids to be beside of, or x is of other devices too, x comes with the way up.
             programs.together.further = 0;
         }
         let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
@@ -153,7 +155,7 @@ impl Programs {
                 if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
                     last.flags |= if joined > 0 { flag::PART } else { 0 };
                     last.partial = programs.rho_count as i32;
-                    programs.rho_count += if joined > 0 { together.blocks } else { k.blocks_of(last) } as usize;
+                    programs.rho_count += if joined > 0 { together.blocks as usize } else { k.parts_of(last) };
                 }
                 n += joined.max(1);
             }
@@ -176,7 +178,7 @@ impl Programs {
         };
         let cluster = |op: &Op| {
             let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
-            self.together.cluster > 1 && !first && k.blocks_of(op) <= self.together.cluster
+            self.together.cluster > 1 && !first && k.blocks_of(op).count <= self.together.cluster
         };
         for n in 0..ops.len() {
             let next = ops.get(n + 1).copied();
@@ -213,7 +215,8 @@ impl Programs {
     /// first of them does it while the others do the step. Then its end can be foreseen on the way down too.
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
-        let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op);
+        let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.divided != 0);
+        let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op) && !divided(op);
         if apart(&ops[update], kind::REMAINDER) {
             return;
         }
@@ -244,9 +247,9 @@ impl Programs {
             }
     }
 
-    /// Blocks whose parts of <r, r> there are.
-    pub fn norm_count(&self, k: &Packed) -> u32 {
-        if self.whole(k) { self.together.blocks } else { k.first_blocks() }
+    /// Parts of <r, r> that there are.
+    pub fn norm_count(&self, k: &Packed) -> usize {
+        if self.whole(k) { self.together.blocks as usize } else { k.first_blocks().count as usize * k.first.g.parts() }
     }
 }
 
@@ -257,13 +260,19 @@ pub fn beside(op: &Op) -> i32 {
 
 impl Packed {
     /// Of the passes over the first grid.
-    pub fn first_blocks(&self) -> u32 {
+    pub fn first_blocks(&self) -> Blocks {
         self.first.g.first_blocks(self.first.g.big_rows())
     }
 
-    pub fn blocks_of(&self, op: &Op) -> u32 {
+    /// Parts of a sum of a step.
+    fn parts_of(&self, op: &Op) -> usize {
+        let parts = if op.kind == kind::REMAINDER { 1 } else { self.grids[op.grid as usize].k.g.parts() };
+        self.blocks_of(op).count as usize * parts
+    }
+
+    pub fn blocks_of(&self, op: &Op) -> Blocks {
         match op.kind {
-            kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
+            kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()).into(),
             kind::DESCEND | kind::ASCEND => {
                 launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
             }

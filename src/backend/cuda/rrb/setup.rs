@@ -402,7 +402,7 @@ impl Packed {
         }
         self.make_aggregated(stream, source)?;
         self.recorded = None;
-        self.record(stream.device(), source)
+        self.record(stream, source)
     }
 
     /// The odd level of the first grid, which leaves S1.
@@ -591,7 +591,7 @@ impl Packed {
         let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
         if let Some(at) = self.grids.get((level - 1) / 2) {
             let (colour, place) = at.place_of(i, j);
-            let entry = 8 * (colour as usize * at.layout.len() + place) as u64;
+            let entry = 8 * (colour as usize * at.k.g.plane as usize + place) as u64;
             stream.fetch(&mut d, at.k.h + entry)?;
             stream.fetch(&mut center, at.k.excess + entry)?;
             stream.wait()?;

@@ -1,15 +1,54 @@
 //! A as the device keeps it.
 
 use crate::backend::cuda::driver::{Memory, Pinned, Stream};
-use crate::backend::cuda::launch::{Address, Findings, Geometry, Matrix};
-use crate::backend::cuda::plan::Plan;
+use crate::backend::cuda::launch::{Address, Findings, Geometry, MOST_BLOCKS, Matrix};
+use crate::backend::cuda::plan::{Plan, Rows};
 use crate::error::Result;
 use crate::grid::layout::Layout;
 use crate::grid::levels;
 use crate::grid::stencil::StencilView;
 
-/// The layout as the kernels take it.
-pub fn geometry(layout: &Layout) -> Geometry {
+/// Tiles of a grid from which on its rows are divided: below, that costs as much as it gains.
+const DIVIDED_FROM: usize = 2 * MOST_BLOCKS as usize;
+
+/// Who has the rows of large grids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Devices; 0: grids are not divided.
+    pub devices: usize,
+    /// Tiles from which on they are.
+    pub from: usize,
+}
+
+impl Division {
+    pub const NONE: Self = Self { devices: 0, from: 0 };
+
+    /// `RRBSOLVER_CUDA_DIVIDE=all` in the environment: all grids, however small, for tests.
+    pub fn among(devices: usize) -> Self {
+        let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
+        Self { devices, from: if all { 0 } else { DIVIDED_FROM } }
+    }
+
+    /// A grid as the kernels take it, and where its rows lie.
+    pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
+        let mut g = geometry(layout);
+        g.divided = i32::from(self.devices > 0 && g.tiles_and_patches().0 >= self.from);
+        let rows = Rows::new(&g, layout.len(), self.devices);
+        g.plane = rows.plane as i64;
+        (g, rows)
+    }
+
+    /// Memory for what was planned from address 0 on.
+    pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
+        if self.devices > 1 {
+            Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
+        } else {
+            Memory::zeroed(stream.device(), stream, plan.used, what)
+        }
+    }
+}
+
+fn geometry(layout: &Layout) -> Geometry {
     Geometry {
         nx: layout.grid.nx as i32,
         ny: layout.grid.ny as i32,
@@ -21,6 +60,31 @@ pub fn geometry(layout: &Layout) -> Geometry {
         block: layout.block as i32,
         plane: layout.len() as i64,
         uniform: 0,
+        divided: 0,
+        unused: 0,
+    }
+}
+
+/// Room for b and x of a caller who has them on the host, row by row.
+pub struct Staging {
+    pub memory: Memory,
+    /// Of b, and of x.
+    pub arrays: [Address; 2],
+}
+
+impl Staging {
+    pub fn new(stream: &Stream, division: &Division, g: &Geometry) -> Result<Self> {
+        let rows = Rows::natural(g, division.devices);
+        let place = |base| {
+            let mut plan = Plan::new(base);
+            let arrays = [plan.planes(&rows, 1, 8)?, plan.planes(&rows, 1, 8)?];
+            // A row of every array of a matrix goes there too.
+            plan.used = plan.used.max(40 * g.nx as usize);
+            Ok((plan, arrays))
+        };
+        let memory = division.memory(stream, &place(0)?.0, "arrays that are on the host")?;
+        let arrays = place(memory.address)?.1;
+        Ok(Self { memory, arrays })
     }
 }
 
@@ -30,11 +94,12 @@ pub struct SourceShape {
     pub grid: levels::Grid,
     pub block: usize,
     pub nine_points: bool,
+    pub division: Division,
 }
 
 impl SourceShape {
-    pub fn new(a: &StencilView, block: usize) -> Self {
-        Self { grid: a.grid, block, nine_points: a.corners.is_some() }
+    pub fn new(a: &StencilView, block: usize, division: Division) -> Self {
+        Self { grid: a.grid, block, nine_points: a.corners.is_some(), division }
     }
 }
 
@@ -58,23 +123,22 @@ pub struct Source {
 impl Source {
     pub fn new(stream: &Stream, shape: SourceShape) -> Result<Self> {
         let layout = Layout::new(shape.grid, shape.block);
-        let (plane, g) = (layout.len(), geometry(&layout));
+        let (g, rows) = shape.division.geometry(&layout);
         let (tiles, patches) = g.tiles_and_patches();
         let place = |base| {
-            let mut plan = Plan { base, used: 0 };
+            let mut plan = Plan::new(base);
             let m = Matrix {
-                center: plan.take(4 * plane),
-                straight: plan.take(8 * plane),
-                red: if shape.nine_points { plan.take(4 * plane) } else { 0 },
-                black: if shape.nine_points { plan.take(4 * plane) } else { 0 },
+                center: plan.planes(&rows, 4, 8)?,
+                straight: plan.planes(&rows, 8, 8)?,
+                red: if shape.nine_points { plan.planes(&rows, 4, 8)? } else { 0 },
+                black: if shape.nine_points { plan.planes(&rows, 4, 8)? } else { 0 },
             };
-            let (excess, findings) = (plan.take(4 * plane), plan.take(size_of::<Findings>() / 8));
-            (m, excess, findings, plan.bytes(tiles), plan.bytes(patches), plan.used)
+            let (excess, findings) = (plan.planes(&rows, 4, 8)?, plan.take(size_of::<Findings>() / 8));
+            Ok((m, excess, findings, plan.bytes(tiles), plan.bytes(patches), plan))
         };
-        let device = stream.device();
-        let memory = Memory::zeroed(device, stream, place(0).5, "the matrix")?;
-        let (m, excess, findings_at, uniform, same, _) = place(memory.address);
-        let findings = Pinned::new(device, Findings::NONE)?;
+        let memory = shape.division.memory(stream, &place(0)?.5, "the matrix")?;
+        let (m, excess, findings_at, uniform, same, _) = place(memory.address)?;
+        let findings = Pinned::new(stream.device(), Findings::NONE)?;
         Ok(Self { shape, layout, g, m, excess, same, uniform, summed: false, findings_at, findings, memory })
     }
 }

@@ -164,12 +164,11 @@ impl Run<'_> {
     /// Zeros in four planes, their padding too, which sums go over: iterations that grow without bound leave something
     /// there.
     pub fn fill(&self, planes: Address) -> Result<()> {
-        self.stream.fill(planes, 0, 32 * self.source.layout.len())
+        self.stream.fill(planes, 0, 32 * self.source.g.plane as usize)
     }
 
     pub fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
-        let rows = self.source.g.ny;
-        TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, first_row: 0, rows, scale, guard: 0 }
+        TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, scale, guard: 0 }
     }
 
     /// Copies what is on the host to its place on the device; whether there was any. `watch` has the time.

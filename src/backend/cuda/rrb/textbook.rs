@@ -53,7 +53,7 @@ impl Packed {
     pub fn dot_z(&self, stream: &Stream, how: How, to: usize) -> Result<()> {
         let arguments = DotArgs {
             norm_partial: self.norm_partial,
-            norm_count: self.grids[0].k.g.blocks() as i32,
+            norm_count: (self.grids[0].k.g.blocks().count as usize * self.grids[0].k.g.parts()) as i32,
             how: how as i32,
             factor: self.unit.recip(),
             ..self.dot_args(self.r, self.z(), self.system(), to)
@@ -88,7 +88,7 @@ impl Packed {
         if self.aggregated.is_some() {
             return self.cycle_of_aggregation(stream);
         }
-        let plane = 8 * self.grids[0].layout.len() as u64;
+        let plane = 8 * self.grids[0].k.g.plane as u64;
         let (z, short) = (self.z(), self.short());
         let mut input = self.r;
         if !self.shape.schur {

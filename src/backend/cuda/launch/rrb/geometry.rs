@@ -1,6 +1,6 @@
 //! Grids as kernels see them.
 
-use crate::backend::cuda::driver::Argument;
+use crate::backend::cuda::driver::{Argument, Blocks};
 use crate::backend::cuda::launch::{Address, TILE};
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
@@ -24,7 +24,14 @@ pub struct Geometry {
     /// A byte for each tile: 1 where one row of each colour stands for those of all its places, and of those around it.
     /// 0: not used.
     pub uniform: Address,
+    /// 1: several devices, or one in their place, have rows of it (kernels/rrb/divided.cuh).
+    pub divided: i32,
+    pub unused: i32,
 }
+
+/// Parts of a divided grid, and rows at multiples of which they begin: kernels/rrb/divided.cuh.
+pub const PARTS: usize = 8;
+const PART_ROWS: usize = 16;
 
 impl Geometry {
     /// Tiles, and patches of kernels/rrb/uniform.cuh.
@@ -36,8 +43,34 @@ impl Geometry {
     }
 
     /// Blocks of a launch over the compute area.
-    pub fn blocks(&self) -> u32 {
-        tiles(self.cx as usize, self.cy as usize)
+    pub fn blocks(&self) -> Blocks {
+        self.on_all(tiles(self.cx as usize, self.cy as usize))
+    }
+
+    /// The same over the caller's rows.
+    pub fn blocks_by_rows(&self) -> Blocks {
+        self.on_all(tiles(self.nx as usize, self.ny as usize))
+    }
+
+    /// So many blocks, on each device that has rows.
+    pub fn on_all(&self, count: u32) -> Blocks {
+        Blocks { count, divided: self.divided != 0 }
+    }
+
+    /// Parts of its sums: a number from each block of a launch for each.
+    pub fn parts(&self) -> usize {
+        if self.divided != 0 { PARTS } else { 1 }
+    }
+
+    /// First row of a part.
+    pub fn first_row(&self, part: usize) -> usize {
+        let rows = self.cy as usize;
+        (part * rows.div_ceil(PART_ROWS) / PARTS * PART_ROWS).min(rows)
+    }
+
+    /// For what one device does with it.
+    pub fn whole(self) -> Self {
+        Self { divided: 0, ..self }
     }
 
     /// Tiles of so many rows.
@@ -48,6 +81,9 @@ impl Geometry {
     /// Rows of a tile where what lies around it is computed twice (kernels/rrb/fused.cuh): those with which most blocks
     /// are at work most of the time. Where each has many tiles, the first are as good as others.
     pub fn big_rows(&self) -> i32 {
+        if self.divided != 0 {
+            return BIG_ROWS[0];
+        }
         let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
         let time = |rows: i32| rounds(rows) * (rows as usize + 2);
         let best = BIG_ROWS.into_iter().min_by_key(|rows| time(*rows)).unwrap_or(BIG_ROWS[0]);
@@ -62,8 +98,8 @@ impl Geometry {
     }
 
     /// Blocks that go over tiles of so many rows.
-    pub fn first_blocks(&self, rows: i32) -> u32 {
-        self.big_tiles(rows).clamp(1, MOST_BLOCKS as usize) as u32
+    pub fn first_blocks(&self, rows: i32) -> Blocks {
+        self.on_all(self.big_tiles(rows).clamp(1, MOST_BLOCKS as usize) as u32)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::aggregation::COUNT;
 use super::declare::{THREADS, TILE};
-use crate::backend::cuda::driver::{Device, Kernel, Stream, Together};
+use crate::backend::cuda::driver::{Blocks, Device, Kernel, Stream, Together};
 use crate::backend::storage::Storage;
 use crate::error::Result;
 use crate::grid::anisotropy::{WINDOW, WINDOWS};
@@ -76,9 +76,9 @@ plain_kernels! {
     /// Largest magnitudes of the caller's arrays.
     Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
     /// The caller's array to the colours.
-    Load load(TransferArgs) = "rrb_load_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
+    Load load(TransferArgs) = "rrb_load_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
     /// And back.
-    Store store(TransferArgs) = "rrb_store_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
+    Store store(TransferArgs) = "rrb_store_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
     /// max |v|.
     Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
     /// <a, b>, both in f64, or b in f32.
@@ -117,7 +117,7 @@ plain_kernels! {
     FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
     /// The caller's x, where the solve ends here.
-    Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
+    Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
     /// The scalars to the host.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
     /// The loop's test, after a start.
@@ -179,9 +179,9 @@ pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
 
 /// Blocks of a sweep: no more than 132 multiprocessors run at once, three each in f64 and four else, so that none
 /// waits until others end.
-pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> u32 {
+pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> Blocks {
     let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
-    (g.blocks() + beside as u32).min(most)
+    g.on_all((g.blocks().count + beside as u32).min(most))
 }
 
 /// Blocks that x += alpha p gives one piece to each warp: kernels/rrb/fused.cuh, `advance_x`.
@@ -190,8 +190,8 @@ pub fn blocks_of_x(g: &Geometry) -> u32 {
 }
 
 /// Blocks of a start, and of an end: three to a multiprocessor.
-fn end_blocks(g: &Geometry) -> u32 {
-    g.blocks().min(MOST_BLOCKS / 4 * 3)
+fn end_blocks(g: &Geometry) -> Blocks {
+    g.on_all(g.blocks().count.min(MOST_BLOCKS / 4 * 3))
 }
 
 /// Blocks of the remainder's product, each with one sum.

@@ -88,7 +88,7 @@ structures! {
         partial: Address
     }
     TransferArgs {
-        g: Geometry, colours: Address, natural: Address, ld: i64, first_row: i32, rows: i32, scale: f64,
+        g: Geometry, colours: Address, natural: Address, ld: i64, scale: f64,
         guard: Address
     }
     LargestArgs { g: Geometry, v: Address, scalars: Address }

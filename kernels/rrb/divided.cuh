@@ -1,0 +1,121 @@
+// Grids whose rows are divided among devices (docs/kernels.md): each runs the same kernels on rows of its own, in
+// memory that all see under the same addresses, and the host lets none begin before the kernel before has ended on all.
+//
+// Rows are in PARTS parts on any number of devices, one included. A part's sums are its own: the blocks' in a fixed
+// order, then those of the parts, by the last block of all devices. So they have the same bits on any number of them.
+#pragma once
+
+// This device's place among `count`, which the host writes into the module that it loads for it.
+struct Share {
+    int place, count;
+};
+#ifdef RRB_EMULATED
+inline Share rrb_share{0, 1};
+inline void __threadfence_system() {}
+#else
+extern "C" __constant__ Share rrb_share;
+__constant__ Share rrb_share = {0, 1};
+#endif
+
+#if defined(RRB_DIVIDED) || defined(RRB_EMULATED)
+__device__ inline bool is_divided(const Geometry &g) { return g.divided; }
+#else
+// Kernels of one device do not ask.
+__device__ inline bool is_divided(const Geometry &) { return false; }
+#endif
+
+constexpr int PARTS = 8;
+// Parts begin at multiples of so many rows, where tiles of all heights of divided grids do.
+constexpr int PART_ROWS = 16;
+
+// Tiles first .. end of a grid, row by row.
+struct Tiles {
+    int first, end, across;
+};
+
+__device__ inline int parts_of(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
+
+// First row of a part.
+__device__ inline int first_row(const Geometry &g, int part) {
+    const int pieces = (g.cy + PART_ROWS - 1) / PART_ROWS;
+    return min(part * pieces / PARTS * PART_ROWS, g.cy);
+}
+
+// Tiles of so many rows of the whole grid.
+__device__ inline Tiles all_tiles(const Geometry &g, int rows) {
+    const int across = (g.cx + TILE_X - 1) / TILE_X;
+    return {0, across * ((g.cy + rows - 1) / rows), across};
+}
+
+// Calls f(part, its tiles of so many rows) for the parts of this device; for the whole where a grid is not divided.
+template <class F> __device__ inline void over_parts(const Geometry &g, int rows, F f) {
+    int part = 0, end = 1;
+    if (is_divided(g)) {
+        part = PARTS * rrb_share.place / rrb_share.count;
+        end = PARTS * (rrb_share.place + 1) / rrb_share.count;
+    }
+    for (; part < end; ++part) {
+        Tiles tiles = all_tiles(g, rows);
+        if (is_divided(g)) {
+            tiles.first = tiles.across * (first_row(g, part) / rows);
+            tiles.end = tiles.across * ((first_row(g, part + 1) + rows - 1) / rows);
+        }
+        f(part, tiles);
+    }
+}
+
+// Calls f(i, row) for the nodes of the caller's rows that this device has: those of its places.
+template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
+    if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
+    const auto first = [&](int place) {
+        const int row = first_row(g, PARTS * place / rrb_share.count);
+        return min(max(2 * row - g.shift_y, 0), g.ny);
+    };
+    over_rows(g.nx, first(rrb_share.place), first(rrb_share.place + 1), f);
+}
+
+// A block has the tiles whose numbers leave its place over, divided by the size of its team: the first, and the last,
+// from which it goes back; beyond the others where it has none.
+__device__ inline int first_tile(const Tiles &tiles, Team team) {
+    if (!team.is_mine()) return tiles.end;
+    if (tiles.first == 0) return team.place();
+    const int over = tiles.first % team.size(), place = team.place();
+    return tiles.first - over + place + (place < over ? team.size() : 0);
+}
+__device__ inline int last_tile(const Tiles &tiles, Team team) {
+    const int first = first_tile(tiles, team);
+    return first < tiles.end ? first + quotient(tiles.end - 1 - first, team.size()) * team.size() : tiles.first - 1;
+}
+
+// The end of a part: the sum of this block's threads to its place, and zero for the next part.
+__device__ inline void note_part(double *partial, int part, double &sum) {
+    const double all = block_sum(sum);
+    if (thread_of_block() == 0) partial[part * gridDim.x + blockIdx.x] = all;
+    sum = 0.0;
+}
+
+// `last_block` of a launch over a grid, on all its devices.
+__device__ inline bool last_block_over(const Geometry &g, unsigned *ticket) {
+    const int count = is_divided(g) ? rrb_share.count : 1;
+    if (count == 1) return last_block(ticket);
+    __shared__ bool last;
+    __threadfence_system();
+    __syncthreads();
+    if (thread_of_block() == 0) last = atomicInc_system(ticket, count * gridDim.x - 1) == count * gridDim.x - 1;
+    __syncthreads();
+    if (last) __threadfence_system();
+    return last;
+}
+
+// The sum of what blocks and parts of a launch over a grid have noted, by one block.
+__device__ inline double sum_over(const Geometry &g, const double *partial) {
+    return sum_of(partial, parts_of(g) * gridDim.x);
+}
+
+// The same by the last one, a thread of which calls then(sum).
+template <class Then>
+__device__ inline void sum_parts(const Geometry &g, const double *partial, unsigned *ticket, Then then) {
+    if (!last_block_over(g, ticket)) return;
+    const double sum = sum_over(g, partial);
+    if (thread_of_block() == 0) then(sum);
+}

@@ -1,0 +1,180 @@
+//! `devices=`: several devices that share the rows of large grids give the bits of one that stands for them. Grids that
+//! are divided have half a million places and more; with RRBSOLVER_CUDA_DIVIDE=all, for emulated devices
+//! (EMULATED_DEVICES=3), all are, and sizes are small.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/device.rs"]
+mod device;
+
+use common::problems::{Stencil, neumann_var, poisson, random_m_matrix, random_rhs};
+use common::{Solver, bits, devices, key, max_abs, max_difference, norm2, status};
+
+/// Lists of devices, as far as there are such.
+fn lists() -> Vec<&'static str> {
+    let lists = [(1, "0"), (2, "0+1"), (2, "1+0"), (3, "0+1+2"), (4, "3+1+2+0"), (8, "0+1+2+3+4+5+6+7")];
+    lists.into_iter().filter(|(count, _)| *count <= devices()).map(|(_, list)| list).collect()
+}
+
+/// The smallest grids that are divided, and some that leave parts of their rows empty.
+const SIZES: [(usize, usize); 3] = [(1501, 1450), (70_000, 33), (65, 36_000)];
+const SMALL_SIZES: [(usize, usize); 7] = [(301, 203), (37, 53), (200, 1), (1, 130), (64, 64), (5, 700), (260, 33)];
+
+fn sizes() -> &'static [(usize, usize)] {
+    if std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some() { &SMALL_SIZES } else { &SIZES }
+}
+
+/// Solves twice, the second time from the solution with some of it changed: x of both, histories, iterations.
+fn solved(a: &Stencil, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>, Vec<usize>) {
+    let solver = Solver::of(a, options);
+    let (mut x, status) = solver.solve_from_zero(b);
+    assert!(status >= 0, "{options}: {status}");
+    let (mut all, mut history, mut iterations) = (bits(&x), bits(&solver.history()), vec![solver.iterations()]);
+    x.iter_mut().step_by(7).for_each(|x| *x = 0.5 - *x);
+    solver.solve(b, &mut x).expect("the second solve");
+    all.extend(bits(&x));
+    history.extend(bits(&solver.history()));
+    iterations.push(solver.iterations());
+    (all, history, iterations)
+}
+
+fn same_bits_in(a: &Stencil, options: &str) {
+    let b = random_rhs(a.len(), 3);
+    let of = |list: &str| solved(a, &b, &format!("backend=cuda devices={list} {options}"));
+    let one = of("0");
+    for list in &lists()[1..] {
+        let several = of(list);
+        assert_eq!(several.2, one.2, "{options}, {list}: iterations");
+        assert!(several.1 == one.1, "{options}, {list}: another history");
+        assert!(several.0 == one.0, "{options}, {list}: another x");
+    }
+    // Another order of sums alone.
+    let plain = solved(a, &b, &format!("backend=cuda {options}"));
+    assert!(plain.2[0].abs_diff(one.2[0]) <= 1, "{options}: {:?} and {:?} iterations", plain.2, one.2);
+}
+
+fn same_bits() {
+    for &(nx, ny) in sizes() {
+        let a = random_m_matrix(nx, ny, false, 7);
+        for options in ["precision=f64 cycle=v", "precision=bf16 cycle=amli"] {
+            same_bits_in(&a, options);
+        }
+    }
+}
+
+fn same_bits_in_all_ways() {
+    let (nx, ny) = sizes()[0];
+    let mut land = random_m_matrix(nx, ny, false, 9);
+    for p in (0..nx * ny).filter(|p| (p / 50) % 13 == 0 || p / nx > ny / 3 && p / nx < ny / 2) {
+        land.decouple(p % nx, p / nx, 1.0);
+    }
+    for options in ["precision=f32 cycle=v", "precision=f64 cycle=amli", "", "precision=f64 norm=preconditioned"] {
+        same_bits_in(&land, options);
+    }
+    same_bits_in(&poisson(nx, ny), "precision=bf16 cycle=v");
+}
+
+/// Textbook steps: what is singular, and fusion=off.
+fn same_bits_in_single_steps() {
+    let (nx, ny) = sizes()[0];
+    same_bits_in(&neumann_var(nx, ny), "precision=f64 cycle=v");
+    same_bits_in(&random_m_matrix(nx, ny, false, 5), "precision=bf16 cycle=amli fusion=off");
+}
+
+fn applied_and_multiplied() {
+    let (nx, ny) = sizes()[0];
+    let a = random_m_matrix(nx, ny, false, 7);
+    let b = random_rhs(a.len(), 3);
+    let of = |options: &str| {
+        let solver = Solver::of(&a, &format!("backend=cuda precision=f64 cycle=v {options}"));
+        (solver.apply(&b), solver.multiply(&b))
+    };
+    let one = of("");
+    for list in lists() {
+        let several = of(&format!("devices={list}"));
+        assert!(bits(&several.0) == bits(&one.0), "{list}: z");
+        assert!(bits(&several.1) == bits(&one.1), "{list}: A x");
+    }
+}
+
+/// Aggregation is made by the first device, wherever the matrix lies.
+fn aggregation_on_divided_memory() {
+    let (nx, ny) = sizes()[0];
+    let a = random_m_matrix(nx, ny, false, 7);
+    let list = lists().pop().expect("a device");
+    let solver = Solver::of(&a, &format!("backend=cuda devices={list} cycle=aggregation"));
+    let (b, one) = (random_rhs(a.len(), 3), Solver::of(&a, "backend=cuda cycle=aggregation"));
+    let ((x, _), (y, _)) = (solver.solve_from_zero(&b), one.solve_from_zero(&b));
+    let difference = max_difference(&x, &y) / max_abs(&y);
+    assert!(difference <= 1e-9, "{difference:e}");
+}
+
+/// Matrices of another kind one after another, and a bad one between: the handle goes on.
+fn factorized_again() {
+    let (nx, ny) = sizes()[0];
+    let list = lists().pop().expect("a device");
+    let solver = Solver::new(nx, ny, &format!("backend=cuda devices={list} precision=f64 cycle=v"));
+    let (good, b) = (random_m_matrix(nx, ny, false, 7), random_rhs(nx * ny, 3));
+    let mut bad = good.clone();
+    let p = nx * (ny - 3) + 17;
+    bad.center[p] = -1.0;
+    solver.factorize(&poisson(nx, ny)).expect("Poisson's");
+    let failure = solver.factorize(&bad).expect_err("a center below zero");
+    assert_eq!(failure.status, status::MATRIX, "{}", failure.sentence);
+    assert!(failure.sentence.contains(&format!("({}, {})", 17, ny - 3)), "{}", failure.sentence);
+    solver.factorize(&good).expect("the good one");
+    let (x, _) = solver.solve_from_zero(&b);
+    let fresh = Solver::of(&good, &format!("backend=cuda devices=0 precision=f64 cycle=v"));
+    assert!(bits(&x) == bits(&fresh.solve_from_zero(&b).0));
+    let mut wrong = b.clone();
+    wrong[p] = f64::NAN;
+    let failure = solver.solve(&wrong, &mut vec![0.0; nx * ny]).expect_err("NaN");
+    assert!(failure.sentence.contains("rhs") || failure.sentence.contains('b'), "{}", failure.sentence);
+    let (x, _) = solver.solve_from_zero(&b);
+    assert!(bits(&x) == bits(&fresh.solve_from_zero(&b).0));
+    assert!(solver.real(key::INFO_BYTES_DEVICE) > 0.0 && norm2(&x) > 0.0);
+}
+
+/// Small grids are the first device's alone.
+fn small_grids() {
+    for (nx, ny) in [(1, 1), (2, 5), (17, 64), (65, 1), (301, 203)] {
+        let (a, b) = (random_m_matrix(nx, ny, false, 7), random_rhs(nx * ny, 3));
+        let of = |options: &str| Solver::of(&a, &format!("backend=cuda precision=f64 {options}")).solve_from_zero(&b);
+        let one = of("");
+        for list in lists() {
+            let several = of(&format!("devices={list} cycle=auto"));
+            assert_eq!(several.1, one.1);
+            assert!(max_difference(&several.0, &one.0) <= 1e-9 * max_abs(&one.0), "{nx} x {ny}, {list}");
+        }
+    }
+}
+
+fn what_is_refused() {
+    let solver = Solver::new(40, 40, "");
+    for wrong in ["devices=0+0", "devices=", "devices=0+", "devices=-1", "devices=0+1+2+3+4+5+6+7+8", "devices=a"] {
+        let failure = solver.options(wrong).expect_err(wrong);
+        assert_eq!(failure.status, status::OPTION, "{wrong}: {}", failure.sentence);
+        assert!(
+            wrong == "devices=" || failure.sentence.contains("up to 8 different CUDA ordinals"),
+            "{wrong}: {}",
+            failure.sentence
+        );
+    }
+    solver.options("backend=cuda devices=0+200").expect("a list");
+    let failure = solver.factorize(&poisson(40, 40)).expect_err("a device that is not there");
+    assert_eq!(failure.status, status::NO_DEVICE, "{}", failure.sentence);
+    assert!(failure.sentence.contains("200"), "{}", failure.sentence);
+    solver.options("devices=none").expect("none");
+    solver.factorize(&poisson(40, 40)).expect("one device");
+}
+
+device::device_tests! { devices();
+    what_is_refused
+    small_grids
+    applied_and_multiplied
+    factorized_again
+    same_bits
+    same_bits_in_all_ways
+    same_bits_in_single_steps
+    aggregation_on_divided_memory
+}
