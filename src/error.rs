@@ -57,7 +57,7 @@ statuses! {
     RRB_ERR_DEVICE = -41, "the CUDA driver reported an error";
     RRB_ERR_IO = -50, "a file could not be read or written";
     RRB_ERR_PARSE = -51, "a file or text could not be understood";
-    RRB_ERR_COMMUNICATION = -60, "a rank is missing or late; x is undefined, and all that is left is destroy";
+    RRB_ERR_COMMUNICATION = -60, "a rank is missing or late; x is as given, and all that is left is destroy";
     RRB_ERR_INTERNAL = -99, "a defect of this library";
 }
 

@@ -109,7 +109,9 @@ static int32_t release(void *context, void *opaque) {
     }
     leave(p->of);
     free(p->request);
-    free(p->counts);
+    if (!(p->started && p->kind == ALLGATHER)) {
+        free(p->counts); /* else MPI reads them still */
+    }
     free(p);
     return code;
 }

@@ -33,7 +33,7 @@ struct Standing {
     uint64_t largest, largest_guess;
     uint64_t not_finite; // complement of the first place; 0: none
     unsigned ticket;
-    unsigned unused;
+    unsigned lost; // devices that share a grid have not met (kernels/rrb/divided.cuh)
 };
 struct Scalars : Standing {
     Step ring[RING];

@@ -17,12 +17,13 @@ extern "C" __constant__ Share rrb_share;
 __constant__ Share rrb_share = {0, 1};
 #endif
 
-#if defined(RRB_DIVIDED) || defined(RRB_EMULATED)
-__device__ inline bool is_divided(const Geometry &g) { return g.divided; }
-#else
 // Kernels of one device do not ask.
-__device__ inline bool is_divided(const Geometry &) { return false; }
+#if defined(RRB_DIVIDED) || defined(RRB_EMULATED)
+constexpr bool MAY_BE_DIVIDED = true;
+#else
+constexpr bool MAY_BE_DIVIDED = false;
 #endif
+__device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.divided; }
 
 constexpr int PARTS = 8;
 // Parts begin at multiples of so many rows, where tiles of all heights of divided grids do.
@@ -49,6 +50,7 @@ __device__ inline Tiles all_tiles(const Geometry &g, int rows) {
 
 // Calls f(part, its tiles of so many rows) for the parts of this device; for the whole where a grid is not divided.
 template <class F> __device__ inline void over_parts(const Geometry &g, int rows, F f) {
+    if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;
     if (is_divided(g)) {
         part = PARTS * rrb_share.place / rrb_share.count;
@@ -118,4 +120,44 @@ __device__ inline void sum_parts(const Geometry &g, const double *partial, unsig
     if (!last_block_over(g, ticket)) return;
     const double sum = sum_over(g, partial);
     if (thread_of_block() == 0) then(sum);
+}
+
+struct MeetArgs {
+    uint64_t *slots; // of the first device; those of the next are a granule of its memory further on
+    Scalars *scalars;
+};
+
+// Words from one device's slots to the next one's: GRANULE of src/backend/cuda/driver/memory.rs. Nanoseconds that one
+// waits for the others at most.
+constexpr int64_t SLOTS_APART = (1 << 21) / sizeof(uint64_t);
+constexpr uint64_t MEETS_WITHIN = 10000000000ull;
+
+// All devices come here before any goes on; then each sees what the others have written before. A slot for each device
+// has how often it has come, and the last one how often this device has. By one warp of each. An emulated device does
+// one launch after the other, in their order.
+extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
+#ifndef RRB_EMULATED
+    const int t = threadIdx.x, place = rrb_share.place;
+    uint64_t *own = a.slots + place * SLOTS_APART;
+    const uint64_t turn = own[PARTS] + 1;
+    // Once one was missed nobody waits any more.
+    bool waits = !a.scalars->lost;
+    if (t < rrb_share.count) {
+        uint64_t *theirs = a.slots + t * SLOTS_APART + place;
+        __threadfence_system();
+        asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(theirs), "l"(turn) : "memory");
+        const uint64_t begun = nanoseconds();
+        while (waits) {
+            uint64_t there;
+            asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(there) : "l"(own + t) : "memory");
+            waits = there < turn;
+            if (waits && nanoseconds() - begun > MEETS_WITHIN) {
+                a.scalars->lost = 1;
+                waits = false;
+            }
+        }
+    }
+    __syncwarp();
+    if (t == 0) own[PARTS] = turn;
+#endif
 }

@@ -18,7 +18,8 @@ use core::ffi::c_void;
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vtable::{rrbsolver_comm, rrbsolver_message};
 
@@ -29,7 +30,7 @@ const MESSAGES: &str = "messages between ranks";
 pub struct Comm {
     table: rrbsolver_comm,
     /// The others are lost.
-    lost: AtomicBool,
+    lost: OnceLock<String>,
     /// Nanoseconds that it waits for the others; 0: for ever.
     timeout: AtomicU64,
     messages: AtomicU64,
@@ -72,7 +73,7 @@ impl Comm {
         }
         let comm = Self {
             table: *table,
-            lost: AtomicBool::new(false),
+            lost: OnceLock::new(),
             timeout: AtomicU64::new(0),
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -92,7 +93,8 @@ impl Comm {
 
     /// Seconds that it waits for the others at most; 0: for ever.
     pub fn set_timeout(&self, seconds: f64) {
-        self.timeout.store(Duration::from_secs_f64(seconds).as_nanos() as u64, Ordering::Relaxed);
+        let nanoseconds = Duration::from_secs_f64(seconds).as_nanos() as u64;
+        self.timeout.store(nanoseconds.max(u64::from(seconds > 0.0)), Ordering::Relaxed);
     }
 
     /// Messages and bytes that this rank has sent to others, collective calls counted as one message each.
@@ -100,18 +102,13 @@ impl Comm {
         [self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed)]
     }
 
-    /// An error where the others are lost.
+    /// An error where the others are lost: how that came.
     pub fn check(&self) -> Result<()> {
-        if self.lost.load(Ordering::Relaxed) {
-            let sentence = "this handle has lost the other ranks in an earlier call: all that is left is to destroy it";
-            return Err(Error::Communication(sentence.to_owned()));
-        }
-        Ok(())
+        self.lost.get().map_or(Ok(()), |sentence| Err(lost(sentence)))
     }
 
     fn lose(&self, sentence: String) -> Error {
-        self.lost.store(true, Ordering::Relaxed);
-        Error::Communication(sentence)
+        lost(self.lost.get_or_init(|| sentence))
     }
 
     fn answered(&self, what: &str, code: i32) -> Result<()> {
@@ -120,6 +117,10 @@ impl Comm {
         }
         Err(self.lose(format!("{what} of the communicator answers {code} on rank {}", self.rank())))
     }
+}
+
+fn lost(sentence: &str) -> Error {
+    Error::Communication(format!("{sentence}; all that is left is to destroy the handle"))
 }
 
 /// A plan of the host program.
@@ -286,6 +287,11 @@ impl Exchange {
         Ok(Self { plan: Plan::new(comm, "exchange", sent, make)?, buffers })
     }
 
+    /// An error where the others are lost: then messages may be under way, and no buffer is touched any more.
+    pub fn check(&self) -> Result<()> {
+        self.plan.comm.check()
+    }
+
     /// What is to be sent.
     pub fn outgoing(&mut self) -> &mut [f64] {
         debug_assert!(!self.plan.under_way.get());
@@ -338,6 +344,7 @@ impl Gather {
 
     /// Gives this rank's values, as many as it said, to all, and returns those of all, one rank behind the other.
     pub fn run(&mut self, own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
+        self.plan.comm.check()?;
         let (send, receive) = (self.buffers.of(SEND), self.buffers.of(RECEIVE));
         // SAFETY: borrowed mutably, and nothing is under way.
         own(unsafe { send.slice_mut(0, send.len()) });
@@ -369,6 +376,7 @@ impl Largest {
 
     /// Gives this rank's values, as many as there are, and returns those of all.
     pub fn run(&mut self, own: &[f64]) -> Result<&[f64]> {
+        self.plan.comm.check()?;
         let values = self.buffers.of(SEND);
         // SAFETY: borrowed mutably, and nothing is under way.
         unsafe { values.slice_mut(0, values.len()) }.copy_from_slice(own);

@@ -359,10 +359,12 @@ pub unsafe fn get<H: Handle, T>(h: *const H, value: *mut T, of: impl FnOnce(&H) 
 /// `out` must be NULL or point to a pointer.
 pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> rrb_status {
     entry_ok(|| {
+        // A collective `make` tells the other ranks, too.
+        let made = make();
         if out.is_null() {
             return Err(Error::Null("out".into()));
         }
-        let handle = boxed(make()?, "a handle")?;
+        let handle = boxed(made?, "a handle")?;
         // SAFETY: not NULL, and the caller gave a pointer.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())

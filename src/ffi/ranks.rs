@@ -15,6 +15,7 @@ use crate::options::{Options, opt};
 use crate::report::Observer;
 use crate::runtime::heap::Counted;
 use crate::solver::boxes::{Boxes, Given, Slabs, Spread, Taken, rows_of};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// For errors.
 const BOXES: &str = "boxes of ranks";
@@ -40,13 +41,21 @@ impl Function {
     }
 }
 
+/// Seconds that a rank whose own options are not to be had waits for the others.
+const FIRST_TIMEOUT: f64 = 60.0;
+
 /// Options that ranks may have of their own: they change no number.
 const OWN: [i32; 7] =
     [opt::THREADS, opt::VERBOSITY, opt::MEMORY, opt::DEVICE, opt::LEADING_DIMENSION, opt::COMM_TIMEOUT, opt::LOG];
 
 /// Values of the exchange that begins a call. What must be the same everywhere is told with its negative, too: the
 /// largest of both tells whether it is.
-const SAME: usize = 5;
+const SAME: usize = 6;
+/// Among these: the number of the call, the function, two halves of a number for the options, that of the handle,
+/// corners.
+const FUNCTION: usize = 1;
+const HANDLE: usize = 4;
+const CORNERS: usize = SAME - 1;
 const OPENING: usize = 2 * SAME + 2;
 
 /// The caller's arrays for the boxes of this rank.
@@ -66,6 +75,8 @@ pub struct Ranks {
     closing: Largest,
     stop: Largest,
     calls: u64,
+    /// The same on all ranks, and no other handle of theirs has it.
+    number: f64,
     spread: Option<Spread>,
     /// Where the first grids are shared; else every rank has the whole system.
     domain: Option<Domain>,
@@ -91,16 +102,17 @@ impl Ranks {
     /// # Safety
     /// The table must do what it says; the lists must be NULL or hold `count` pairs.
     pub unsafe fn new(
-        grid: Grid,
+        given: std::result::Result<(Grid, f64), &Error>,
         table: *const rrbsolver_comm,
         (count, lower, size): (i64, *const [i64; 2], *const [i64; 2]),
-        timeout: f64,
     ) -> Result<Self> {
         // SAFETY: as our caller promised.
         let table = unsafe { table.as_ref() }.ok_or(Error::Null("comm".into()))?;
         let comm = Comm::new(table)?;
-        comm.set_timeout(timeout);
+        let (grid, timeout) = given.unwrap_or((Grid { nx: 1, ny: 1 }, 0.0));
+        comm.set_timeout(if given.is_ok() { timeout } else { FIRST_TIMEOUT });
         let read = || -> Result<Vec<f64>> {
+            given.map_err(Clone::clone)?;
             if count < 0 {
                 return Err(Error::range("count", count, "be at least 0"));
             }
@@ -118,28 +130,29 @@ impl Ranks {
             Ok(words)
         };
         let own = read();
-        // What all ranks say of it: extents that must be the same, boxes, or a refusal.
+        // What all ranks say of it: extents that must be the same, boxes, a number, or a refusal.
+        static CREATED: AtomicU64 = AtomicU64::new(0);
         let words = own.as_ref().map_or(0, Vec::len);
-        let said = [grid.nx as f64, grid.ny as f64, words as f64, own.as_ref().err().map_or(0, Error::status).into()];
-        let mut first = Gather::new(&comm, &collected((0..comm.size()).map(|_| said.len()), BOXES)?)?;
+        let status = own.as_ref().err().map_or(0, Error::status);
+        let created = CREATED.fetch_add(1, Ordering::Relaxed);
+        let said = [grid.nx as f64, grid.ny as f64, words as f64, status.into(), created as f64];
+        const WORDS: usize = 5;
+        let mut first = Gather::new(&comm, &collected((0..comm.size()).map(|_| WORDS), BOXES)?)?;
         let said = first.run(|to| to.copy_from_slice(&said))?;
-        let of = |k: usize| said.iter().skip(k).step_by(4).copied();
+        let of = |k: usize| said.iter().skip(k).step_by(WORDS).copied();
         if let Some(rank) = of(3).position(|status| status != 0.0) {
-            let status = said[4 * rank + 3] as i32;
-            return Err(match own {
-                Err(error) if error.status() == status => error,
-                _ => Error::elsewhere(rank, status),
-            });
+            return Err(told_by(&comm, rank, said[WORDS * rank + 3] as i32, own.as_ref().err())?);
         }
         if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
             return Err(Error::Argument(format!(
                 "all ranks must give the same nx and ny: rank 0 gave {} x {}, rank {rank} {} x {}",
                 said[0],
                 said[1],
-                said[4 * rank],
-                said[4 * rank + 1]
+                said[WORDS * rank],
+                said[WORDS * rank + 1]
             )));
         }
+        let number = said[4];
         let lengths = collected(of(2).map(|words| words as usize), BOXES)?;
         let own = own?;
         let mut second = Gather::new(&comm, &lengths)?;
@@ -156,6 +169,7 @@ impl Ranks {
             boxes: Counted::new(Boxes::new(grid, all, &counts)?, BOXES)?,
             comm,
             calls: 0,
+            number,
             spread: None,
             domain: None,
             arrays: 0,
@@ -207,6 +221,7 @@ impl Ranks {
             f64::from(function as i32),
             (hash >> 32) as f64,
             (hash & u64::from(u32::MAX)) as f64,
+            self.number,
             0.0,
         ];
         let mut said = [0.0; OPENING];
@@ -214,18 +229,19 @@ impl Ranks {
             (said[2 * k], said[2 * k + 1]) = (value, -value);
         }
         let has = |value: f64| corners.map_or(f64::NEG_INFINITY, |corners| if corners { value } else { 0.0 });
-        (said[2 * SAME - 2], said[2 * SAME - 1]) = (has(1.0), has(-1.0));
+        (said[2 * CORNERS], said[2 * CORNERS + 1]) = (has(1.0), has(-1.0));
         said[2 * SAME] = f64::from(u8::from(monitored));
         said[2 * SAME + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
         let said: [f64; OPENING] = self.opening.run(&said)?.try_into().expect("as many as were given");
         self.monitored = said[2 * SAME] > 0.0;
         let range = |k: usize| (-said[2 * k + 1], said[2 * k]);
         let differs = |k: usize| range(k).0 != range(k).1;
-        if differs(0) || differs(1) {
-            let (first, last) = range(1);
+        if differs(0) || differs(FUNCTION) || differs(HANDLE) {
+            let (first, last) = range(FUNCTION);
             let [first, last] = [first, last].map(Function::name);
+            let whose = if differs(HANDLE) { " of another handle" } else { "" };
             return Err(Error::State(format!(
-                "all ranks must make the same calls in the same order: one is at {first}, another one at {last}"
+                "all ranks must make the same calls in the same order: one is at {first}, another one at {last}{whose}"
             )));
         }
         if let Some(status) = Some(-said[2 * SAME + 1] as i32).filter(|&status| status != 0) {
@@ -236,11 +252,11 @@ impl Ranks {
                             comm_timeout must be the same on all";
             return Err(Error::Argument(sentence.to_owned()));
         }
-        if differs(4) && said[2 * SAME - 2].is_finite() {
+        if differs(CORNERS) && said[2 * CORNERS].is_finite() {
             let sentence = "some ranks give northeast and northwest, and others do not";
             return Err(Error::Argument(sentence.to_owned()));
         }
-        Ok(said[2 * SAME - 2] > 0.0)
+        Ok(said[2 * CORNERS] > 0.0)
     }
 
     /// What to say of a refusal, which all ranks know of: what the first rank with this status says.
@@ -251,14 +267,7 @@ impl Ranks {
         let first = self.closing.run(&[candidate, 0.0])?[0];
         // A refusal that nobody made is a defect: the first rank tells it.
         let rank = if first.is_finite() { -first as usize } else { 0 };
-        let mut said = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| SAID), BOXES)?)?;
-        let all = said.run(|to| {
-            if let Some(error) = mine.as_ref().filter(|_| rank == this) {
-                put_sentence(error, to);
-            }
-        })?;
-        let told = sentence_of(&all[rank * SAID..][..SAID], rank, status);
-        Ok(mine.filter(|mine| rank == this || sentence(mine) == sentence(&told)).unwrap_or(told))
+        told_by(&self.comm, rank, status, mine.as_ref())
     }
 
     /// It ends, with this result here: with that everywhere, or with an error.
@@ -368,6 +377,19 @@ impl Ranks {
     pub fn agreed<'a, 'w>(&'a mut self, watch: &'a mut Watch<'w>) -> Agreed<'a, 'w> {
         Agreed { watch, stop: self.monitored.then_some(&mut self.stop), failed: None }
     }
+}
+
+/// The refusal of a rank, which all know of, as it says it. Collective.
+fn told_by(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
+    let this = comm.rank();
+    let mut said = Gather::new(comm, &collected((0..comm.size()).map(|_| SAID), BOXES)?)?;
+    let all = said.run(|to| {
+        if let Some(error) = mine.filter(|_| rank == this) {
+            put_sentence(error, to);
+        }
+    })?;
+    let told = sentence_of(&all[rank * SAID..][..SAID], rank, status);
+    Ok(mine.filter(|mine| rank == this || sentence(mine) == sentence(&told)).cloned().unwrap_or(told))
 }
 
 /// Words of a sentence for other ranks: has a place, level, column, row, bytes before and after it, and these.
@@ -499,11 +521,10 @@ pub fn check(
     written: Option<&BoxArrays<*mut f64>>,
 ) -> Result<()> {
     let mut extents = Vec::new();
-    let all = read.iter().map(|one| (one.name, &one.arrays[..], false));
-    for (name, arrays, _) in all {
-        for ((&array, b), &ld) in arrays.iter().zip(boxes).zip(ld) {
-            check_on_host(name, array as usize)?;
-            push(&mut extents, Extent::new(name, array, len(b, ld), false)?, BOXES)?;
+    for one in read {
+        for ((&array, b), &ld) in one.arrays.iter().zip(boxes).zip(ld) {
+            check_on_host(one.name, array as usize)?;
+            push(&mut extents, Extent::new(one.name, array, len(b, ld), false)?, BOXES)?;
         }
     }
     if let Some(one) = written {

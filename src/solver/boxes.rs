@@ -174,6 +174,7 @@ impl Spread {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let arrays = given.len();
         let plan = &mut self.to_rows[k];
+        plan.check()?;
         for [Part { peer, send, .. }, _] in &self.parts {
             let mut to = plan.outgoing()[arrays * send.start..arrays * send.end].iter_mut();
             for array in given {
@@ -221,6 +222,7 @@ impl Spread {
             let start = (j - own.start) * nx;
             start + b.lower[0]..start + b.upper[0]
         };
+        self.to_boxes.check()?;
         for [_, Part { peer, send, .. }] in &self.parts {
             let mut to = &mut self.to_boxes.outgoing()[send.clone()];
             for b in boxes.of(*peer) {

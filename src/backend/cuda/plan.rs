@@ -96,9 +96,12 @@ impl Plan {
             for (device, start) in rows.starts[..rows.others].iter().enumerate() {
                 push(&mut self.owners, (first + start * size, device + 1), "parts of planes")?;
             }
-            push(&mut self.owners, (first + rows.plane * size, 0), "parts of planes")?;
+            // What that granule has of this plane is no row.
+            push(&mut self.owners, ((first + rows.plane * size) / GRANULE * GRANULE, 0), "parts of planes")?;
         }
-        Ok(self.bytes(count * rows.plane * size))
+        let address = self.bytes(count * rows.plane * size);
+        self.used = self.used.next_multiple_of(GRANULE);
+        Ok(address)
     }
 
     /// The device that has most of a granule.
@@ -131,6 +134,21 @@ mod tests {
                 let nearly = |place: usize| GRANULE / size + place;
                 assert_eq!(owner(nearly(part(5))), 2, "{size}");
             }
+            let after = plan.bytes(10) as usize;
+            assert_eq!(plan.owner(after / GRANULE), 0, "{size}: what follows");
+        }
+    }
+    /// The same of the caller's rows.
+    #[test]
+    fn devices_have_rows_of_the_caller() {
+        let g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, divided: 1, ..Geometry::default() };
+        let rows = Rows::natural(&g, 2);
+        let mut plan = Plan::new(0);
+        for _ in 0..2 {
+            let at = plan.planes(&rows, 1, 8).unwrap() as usize;
+            let owner = |place: usize| plan.owner((at + place * 8) / GRANULE);
+            let half = 8191 * 4096;
+            assert_eq!((owner(0), owner(half - 1), owner(half), owner(8191 * 8191 - 1)), (0, 0, 1, 1));
         }
     }
 }

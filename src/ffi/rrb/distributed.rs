@@ -55,10 +55,12 @@ pub unsafe extern "C" fn rrb_create_distributed(
     out: *mut *mut rrb_handle,
 ) -> rrb_status {
     let make = || {
-        let mut h = rrb_handle::new(nx, ny)?;
-        let timeout = h.base().options.real(opt::COMM_TIMEOUT);
+        // What this rank refuses the others are told, once there is a table to do that with.
+        let own = if out.is_null() { Err(Error::Null("out".into())) } else { rrb_handle::new(nx, ny) };
+        let given = own.as_ref().map(|h| (h.system.grid(), h.base().options.real(opt::COMM_TIMEOUT)));
         // SAFETY: as our caller promised.
-        let ranks = unsafe { Ranks::new(h.system.grid(), comm, (count, lower, size), timeout)? };
+        let ranks = unsafe { Ranks::new(given, comm, (count, lower, size))? };
+        let mut h = own?;
         h.system.arrays = match ranks.own() {
             [one] => Cells { nx: one.extents().nx, ny: one.extents().ny, nz: 1 },
             _ => Cells { nx: 1, ny: 1, nz: 1 },
@@ -155,6 +157,8 @@ pub unsafe extern "C" fn rrb_multiply_boxes(
     unsafe { call_boxes(h, Function::Multiply, leading_dimensions, ("x", x), ("y", y)) }
 }
 
+const NO_BOXES: &str = "a handle of rrb_create has no boxes: call the function without _boxes";
+
 fn non_null<T>(list: *const T) -> Option<*const T> {
     (!list.is_null()).then_some(list)
 }
@@ -192,9 +196,8 @@ unsafe fn call_boxes(
 pub unsafe fn call_box(h: *mut rrb_handle, function: Function, input: Input, output: Output) -> rrb_status {
     let call = |h: &mut rrb_handle| {
         let read = h.one_box().map(|(count, ld)| {
-            let [first, second] = [count; 2];
-            let input = BoxArrays { name: input.0, arrays: vec![input.1; first] };
-            (ld, input, BoxArrays { name: output.0, arrays: vec![output.1; second] })
+            let input = BoxArrays { name: input.0, arrays: vec![input.1; count] };
+            (ld, input, BoxArrays { name: output.0, arrays: vec![output.1; count] })
         });
         // SAFETY: as our caller promised.
         unsafe {
@@ -211,8 +214,7 @@ type ReadAndWritten<'a> = Result<(&'a [i64], BoxArrays<*const f64>, BoxArrays<*m
 impl rrb_handle {
     /// The boxes of this rank.
     fn boxes(&self) -> Result<&[GridBox]> {
-        let sentence = "a handle of rrb_create has no boxes: call the function without _boxes";
-        self.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(|| Error::State(sentence.to_owned()))
+        self.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(|| Error::State(NO_BOXES.to_owned()))
     }
 
     /// One box, or none, and the leading dimension that the options say.
@@ -246,7 +248,7 @@ impl rrb_handle {
         corners: bool,
         read: Result<(&[i64], Vec<BoxArrays<*const f64>>)>,
     ) -> Result<()> {
-        let Some(ranks) = &mut self.ranks else { return Err(Error::State(String::new())) };
+        let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let base = &self.system.base;
         let checked = read.and_then(|(ld, arrays)| {
             let ld = leading_dimensions(ranks.own(), ld)?;
@@ -273,9 +275,12 @@ impl rrb_handle {
         let grids = if is_plain { 0 } else { grids_to_share(&base.options, self.system.grid()) };
         let arrays = if corners { 5 } else { 3 };
         let prepared = ranks.prepare(arrays, grids);
-        if ranks.close(prepared)? {
+        let prepared = ranks.close(prepared);
+        // Where it failed on one rank, no other may go on from what it had.
+        if !matches!(prepared, Ok(false)) {
             self.system.base.core = None;
         }
+        prepared?;
         let alone = ranks.is_alone();
         if !alone {
             ranks.spread_matrix(&values[..arrays])?;
@@ -299,6 +304,8 @@ impl rrb_handle {
         ranks.give_matrix(rows);
         let result = ranks.close(result);
         if result.is_err() {
+            // Also where this rank has nothing against it: what it has learned others have not.
+            self.system.base.core = None;
             self.system.base.begin_setup();
         }
         result
@@ -307,7 +314,7 @@ impl rrb_handle {
     /// # Safety
     /// The arrays must be NULL or hold the values of their boxes.
     unsafe fn call(&mut self, function: Function, read: ReadAndWritten) -> Result<i32> {
-        let Some(ranks) = &mut self.ranks else { return Err(Error::State(String::new())) };
+        let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let base = &self.system.base;
         let checked = base.check_fresh().and(read).and_then(|(ld, input, output)| {
             let own = ranks.own();

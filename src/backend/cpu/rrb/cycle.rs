@@ -57,10 +57,15 @@ impl<'a, F: Format> Sections<'a, F> {
 
     /// Begins a sum over the rows of a recursion grid.
     fn reduce(&mut self, k: usize) -> Reduce<'a, 1> {
-        let q = self.k.sections[k];
-        let grid = &self.k.grids[q];
+        let elsewhere = self.k.elsewhere(self.k.sections[k]);
+        self.note(k).over(elsewhere)
+    }
+
+    /// The same over those of this rank.
+    fn note(&mut self, k: usize) -> Reduce<'a, 1> {
+        let grid = &self.k.grids[self.k.sections[k]];
         self.turn += usize::from(grid.shared);
-        self.k.inner_noted.reduce(self.turn, grid.layout.cy).over(self.k.elsewhere(q))
+        self.k.inner_noted.reduce(self.turn, grid.layout.cy)
     }
 
     /// Fused stages do both levels of a grid; the first one of S1 has its own.
@@ -245,12 +250,13 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        let noted = self.reduce(k);
+        // Of this team alone: other ranks may have its members share other grids, and their first members know the same.
+        let noted = self.note(k);
         for row in grid.rows(self.me) {
             // SAFETY: a row of this member.
             unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
         }
-        noted.all(Some(self.me))[0].contains(&1.0)
+        noted.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
     }
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {

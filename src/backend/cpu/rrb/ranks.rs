@@ -155,17 +155,24 @@ impl Round {
             return;
         }
         let mut plan = lock(&self.plan);
-        for (&(colour, row), to) in self.sent.iter().zip(plan.outgoing().chunks_exact_mut(self.cx)) {
-            // SAFETY: as the caller promised.
-            let values = unsafe { v[colour].row(row, 0) };
-            to.iter_mut().zip(values).for_each(|(to, value)| *to = value.wide());
+        // SAFETY: as the caller promised.
+        let row = |colour: Colour, row: usize| unsafe { v[colour].row(row, 0) };
+        // SAFETY: as above.
+        let row_mut = |colour: Colour, row: usize| unsafe { v[colour].row_mut(row, 0) };
+        let send = |plan: &mut Exchange| {
+            plan.check()?;
+            for (&(colour, j), to) in self.sent.iter().zip(plan.outgoing().chunks_exact_mut(self.cx)) {
+                to.iter_mut().zip(row(colour, j)).for_each(|(to, value)| *to = value.wide());
+            }
+            plan.run()
+        };
+        if send(&mut plan).is_err() {
+            // The end of the call tells why; until then no value is one.
+            self.received.iter().for_each(|&(colour, j)| row_mut(colour, j).fill(R::narrow(f64::NAN)));
+            return;
         }
-        let arrived = plan.run().is_ok();
-        for (&(colour, row), from) in self.received.iter().zip(plan.received().chunks_exact(self.cx)) {
-            // SAFETY: as the caller promised.
-            let values = unsafe { v[colour].row_mut(row, 0) };
-            let of = |value: f64| if arrived { value } else { f64::NAN };
-            values.iter_mut().zip(from).for_each(|(to, &value)| *to = R::narrow(of(value)));
+        for (&(colour, j), from) in self.received.iter().zip(plan.received().chunks_exact(self.cx)) {
+            row_mut(colour, j).iter_mut().zip(from).for_each(|(to, &value)| *to = R::narrow(value));
         }
     }
 }
@@ -370,6 +377,7 @@ impl MatrixHalo {
         mut other: impl FnMut(usize, [&[f64]; HALF]),
     ) -> Result<()> {
         let (mut plan, length) = (lock(&self.plan), HALF * self.nx);
+        plan.check()?;
         let mut to = plan.outgoing().chunks_exact_mut(length);
         let [first, last] = self.sent;
         for j in (self.own.start..self.own.start + first).chain(self.own.end - last..self.own.end) {

@@ -138,14 +138,6 @@ impl Device {
         Ok(made)
     }
 
-    /// Waits until it has nothing to do, or cannot say so any more.
-    pub(super) fn wait(&self) {
-        if let Ok(_entered) = self.enter() {
-            // SAFETY: the context is current.
-            let _ = unsafe { sys::cuCtxSynchronize() };
-        }
-    }
-
     /// Lets this device read and write all memory of another, or says why it cannot.
     pub fn reach(&self, other: &Self) -> Result<()> {
         use sys::CUdevice_P2PAttribute_enum as A;

@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::launches::Launches;
 use super::library::check;
-use super::stream::Stream;
+use super::stream::{Meet, Stream};
 use crate::error::Result;
 use cudarc::driver::sys;
 use std::sync::Arc;
@@ -96,8 +96,9 @@ impl Loop {
         Ok(recorded)
     }
 
-    /// Records what `body` launches on the stream it is given, once, on all devices of another stream.
-    pub fn record_once(like: &Stream, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
+    /// Records what `body` launches on the stream it is given, once, on all devices of another stream, which wait for
+    /// one another by `meet`.
+    pub fn record_once(like: &Stream, meet: Meet, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
         let devices = like.devices()?;
         let device = &devices[0];
         let stream = Stream::new(device)?.with(&devices[1..])?;
@@ -107,7 +108,7 @@ impl Loop {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a live stream.
         check(unsafe { sys::cuStreamBeginCapture_v2(stream.stream, mode) }, "recording an iteration")?;
-        let result = body(&stream).and_then(|()| stream.alone());
+        let result = stream.join(meet).and_then(|()| body(&stream)).and_then(|()| stream.leave());
         // SAFETY: ends the capture that began above, whatever became of the body; the pointer outlives the call.
         let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut recorded.graph) };
         result?;

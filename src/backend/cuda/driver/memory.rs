@@ -66,14 +66,8 @@ pub struct Memory {
     pub address: u64,
     /// Its length.
     pub bytes: usize,
-    /// Where several devices have the memory behind the addresses.
-    mapped: Option<Mapped>,
-}
-
-struct Mapped {
-    /// Bytes that have memory behind them.
-    bytes: usize,
-    devices: Vec<Arc<Device>>,
+    /// Where several devices have the memory behind the addresses: bytes that have some.
+    mapped: Option<usize>,
 }
 
 /// Memory of several devices under addresses of one after another comes in pieces of so many bytes.
@@ -107,13 +101,12 @@ impl Memory {
     }
 
     /// The same with each granule on the device whose place `owner(granule)` says, all devices of the stream reading
-    /// and writing all of it under the same addresses.
+    /// and writing all of it under the same addresses. It goes when no work of theirs is under way.
     pub fn divided(stream: &Stream, bytes: usize, owner: impl Fn(usize) -> usize, what: &'static str) -> Result<Self> {
         let devices = stream.devices()?;
         let _entered = devices[0].enter()?;
         let granules = bytes.div_ceil(GRANULE).max(1);
-        let mapped = Some(Mapped { bytes: 0, devices: stream.devices()? });
-        let mut memory = Self { device: devices[0].clone(), address: 0, bytes: granules * GRANULE, mapped };
+        let mut memory = Self { device: devices[0].clone(), address: 0, bytes: granules * GRANULE, mapped: Some(0) };
         // SAFETY: the context is current; the pointer outlives the call.
         let reserved = unsafe { sys::cuMemAddressReserve(&mut memory.address, memory.bytes, GRANULE, 0, 0) };
         check(reserved, what)?;
@@ -139,7 +132,7 @@ impl Memory {
 
     /// Puts memory of a device behind the next addresses.
     fn map(&mut self, device: &Device, bytes: usize, what: &str) -> Result<()> {
-        let Some(so_far) = &mut self.mapped else { return Ok(()) };
+        let at = self.mapped.unwrap_or(0);
         // SAFETY: all zero is a valid value of this plain structure.
         let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
         properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -156,12 +149,12 @@ impl Memory {
         check(made, what)?;
         // SAFETY: these addresses are reserved, and nothing is behind them; memory that is mapped keeps itself.
         let mapped = unsafe {
-            let mapped = sys::cuMemMap(self.address + so_far.bytes as u64, bytes, 0, handle, 0);
+            let mapped = sys::cuMemMap(self.address + at as u64, bytes, 0, handle, 0);
             let _ = sys::cuMemRelease(handle);
             mapped
         };
         check(mapped, what)?;
-        so_far.bytes += bytes;
+        self.mapped = Some(at + bytes);
         Ok(())
     }
 }
@@ -177,13 +170,11 @@ fn location(device: &Device) -> sys::CUmemLocation {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            if let Some(mapped) = &self.mapped {
-                // As cuMemFree does: whatever became of a call, nothing uses it any more.
-                mapped.devices.iter().for_each(|device| device.wait());
-                // SAFETY: reserved and mapped by us, as far as they are.
+            if let Some(mapped) = self.mapped {
+                // SAFETY: reserved and mapped by us, as far as they are. Who has it waits for all work first.
                 unsafe {
-                    if mapped.bytes > 0 {
-                        let _ = sys::cuMemUnmap(self.address, mapped.bytes);
+                    if mapped > 0 {
+                        let _ = sys::cuMemUnmap(self.address, mapped);
                     }
                     if self.address != 0 {
                         let _ = sys::cuMemAddressFree(self.address, self.bytes);

@@ -22,7 +22,7 @@ pub use library::{HAS_KERNELS, device_count};
 pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_of_a_pool, is_page_locked, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module};
-pub use stream::{Event, Stream, Watch};
+pub use stream::{Event, Meet, Stream, Watch};
 
 #[cfg(test)]
 mod tests {

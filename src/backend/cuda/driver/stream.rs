@@ -22,7 +22,12 @@ pub struct Stream {
     done: Option<Event>,
     /// The last work was that of all.
     together: Cell<bool>,
+    /// While work is recorded: what is launched on each stream where they wait for one another, in place of events.
+    meet: RefCell<Option<Meet>>,
 }
+
+/// A launch on a stream.
+pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
 
 /// The stream of another device.
 struct Mate {
@@ -45,8 +50,8 @@ impl Stream {
     }
 
     fn of(device: &Arc<Device>, stream: sys::CUstream, owned: bool) -> Self {
-        let (notes, together) = (RefCell::new(None), Cell::new(false));
-        Self { device: device.clone(), stream, owned, notes, mates: Vec::new(), done: None, together }
+        let (notes, together, meet) = (RefCell::new(None), Cell::new(false), RefCell::new(None));
+        Self { device: device.clone(), stream, owned, notes, mates: Vec::new(), done: None, together, meet }
     }
 
     /// The same with streams of other devices beside it.
@@ -69,7 +74,7 @@ impl Stream {
 
     /// The stream, for work of this device alone: after that of all.
     pub(super) fn alone(&self) -> Result<sys::CUstream> {
-        if self.together.replace(false) {
+        if self.together.replace(false) && !self.all_meet()? {
             for mate in &self.mates {
                 mate.done.note(&mate.stream)?;
                 self.after(&mate.done)?;
@@ -80,8 +85,10 @@ impl Stream {
 
     /// The streams of all devices, for work of all: after that of all, and of this one alone.
     pub(super) fn in_step(&self) -> Result<impl Iterator<Item = &Self>> {
-        if let Some(done) = &self.done {
-            let together = self.together.replace(true);
+        let together = self.together.replace(false);
+        if let Some(done) = &self.done
+            && !self.all_meet()?
+        {
             done.note_on(self.stream)?;
             if together {
                 self.mates.iter().try_for_each(|mate| mate.done.note(&mate.stream))?;
@@ -95,7 +102,33 @@ impl Stream {
                 }
             }
         }
-        Ok(std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream)))
+        self.together.set(self.done.is_some());
+        Ok(self.all())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream))
+    }
+
+    /// All wait for one another by what is launched for it, where something is.
+    fn all_meet(&self) -> Result<bool> {
+        let meet = self.meet.borrow();
+        let Some(meet) = &*meet else { return Ok(false) };
+        self.all().try_for_each(|stream| stream.device.enter().and_then(|_entered| meet(stream)))?;
+        Ok(true)
+    }
+
+    /// Others join this stream, which records, and meet from now on; until they leave it.
+    pub(super) fn join(&self, meet: Meet) -> Result<()> {
+        drop(self.in_step()?);
+        *self.meet.borrow_mut() = Some(meet);
+        Ok(())
+    }
+
+    pub(super) fn leave(&self) -> Result<()> {
+        *self.meet.borrow_mut() = None;
+        self.together.set(self.done.is_some());
+        self.alone().map(drop)
     }
 
     /// What follows on this stream waits for a moment in another's work.

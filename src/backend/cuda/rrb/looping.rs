@@ -8,15 +8,16 @@ use super::packed::{Packed, Recorded, Remainder};
 use super::program::Part;
 use super::run::{Ended, PATIENCE, Run, Stage, Way};
 use super::source::Source;
-use crate::backend::cuda::driver::{Loop, Stream};
+use crate::backend::cuda::driver::{Loop, Meet, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{EndArgs, How, RING, Scalars, Step, code};
+use crate::backend::cuda::launch::{EndArgs, How, MeetArgs, RING, Scalars, Step, code};
 use crate::backend::cuda::looped::{
     FIRST_FETCH, MONITOR_LAG, ending, has_limits, not_ended, set_limits, tell, without_graphs,
 };
 use crate::backend::steps::cycle::Cycle;
 use crate::backend::steps::pcg::{Course, LoopEnd, LoopEnding, LoopTest};
-use crate::error::{Result, reserve};
+use crate::error::{Error, Result, reserve};
+use crate::runtime::heap::boxed;
 use std::mem::offset_of;
 
 /// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve
@@ -64,12 +65,14 @@ impl Packed {
         };
         let mut graphs = Vec::new();
         reserve(&mut graphs, bodies.len(), "recorded loops")?;
+        let meeting = MeetArgs { slots: self.meeting.as_ref().map_or(0, |m| m.address), scalars: self.scalars_at };
+        let meet = || -> Result<Meet> { boxed(move |stream: &Stream| launch::meet(stream, &meeting), "a meeting").map(|meet| meet as Meet) };
         for body in bodies {
             if several {
                 let iterations = |stream: &Stream| {
                     (0..*body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], 0))
                 };
-                graphs.push((*body, Loop::record_once(stream, iterations)?));
+                graphs.push((*body, Loop::record_once(stream, meet()?, iterations)?));
                 continue;
             }
             let graph = Loop::record(stream.device(), None, |stream, conditional| {
@@ -158,7 +161,14 @@ impl Run<'_> {
                 (0..ahead / body).try_for_each(|_| graph.launch(self.stream))?;
                 ahead %= body;
             }
-            if self.fetch()?.code != code::RUNNING {
+            let &Scalars { code, lost, .. } = self.fetch()?;
+            if lost != 0 {
+                self.stream.fill(self.k.scalars_at + offset_of!(Scalars, lost) as u64, 0, size_of::<u32>())?;
+                let sentence = "devices that share a grid have not come to the same place within 10 s: one is in use \
+                                by others, or has failed";
+                return Err(Error::Device(sentence.to_owned()));
+            }
+            if code != code::RUNNING {
                 return Ok(());
             }
             ahead = AHEAD;

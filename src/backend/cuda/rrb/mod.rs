@@ -78,8 +78,22 @@ impl Cuda {
         Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
     }
 
+    /// Waits for work that a call that failed has left.
+    fn settle(&self) {
+        if let Ok(_entered) = self.session.device.enter() {
+            let _ = self.session.stream().wait();
+        }
+    }
+
     fn with(session: Session, division: Division) -> Self {
         Self { solver: Solver::Empty, source: None, staging: None, expected: None, session, division }
+    }
+}
+
+impl Drop for Cuda {
+    /// Whatever became of a call, nothing uses the memory of several devices any more when it goes.
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 
@@ -96,6 +110,7 @@ impl RrbBackend for Cuda {
         let shape = SourceShape::new(a, look.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // Their memory first.
+            self.settle();
             self.solver = Solver::Empty;
             self.source = None;
             self.source = Some(Source::new(self.session.stream(), shape)?);
@@ -144,6 +159,7 @@ impl RrbBackend for Cuda {
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let _entered = self.session.device.clone().enter()?;
+        self.settle();
         let stream = self.session.stream();
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.levels < 2 && setup.aggregation != Aggregation::Instead {

@@ -7,7 +7,7 @@ use super::program::Programs;
 use super::projection::Projection;
 use super::source::{Division, Source, SourceShape, Staging};
 use crate::backend::coarse::levels::NaturalLevels;
-use crate::backend::cuda::driver::{Event, Loop, Memory, Pinned, Stream, Watch};
+use crate::backend::cuda::driver::{Event, GRANULE, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, Format, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Op, ReportArgs, Scalars,
@@ -163,6 +163,8 @@ pub struct Packed {
     pub rho_partial: Address,
     /// Counts of grid-wide barriers.
     pub barrier_at: Address,
+    /// Where several devices wait for one another: a granule of each.
+    pub meeting: Option<Memory>,
     pub ops_at: Address,
     pub programs: Programs,
     pub sections: Vec<usize>,
@@ -476,6 +478,11 @@ impl Packed {
         };
         let plan = place(0, &shape, source, &remainder)?.plan;
         let memory = shape.source.division.memory(stream, &plan, "the levels and vectors")?;
+        let devices = shape.source.division.devices;
+        let meeting = match devices {
+            0 | 1 => None,
+            _ => Some(Memory::divided(stream, devices * GRANULE, |granule| granule, "meetings of devices")?),
+        };
         let places = place(memory.address, &shape, source, &remainder)?;
         let [b, x, r, p, q] = places.vectors;
         let scalars = Pinned::new(device, Scalars::start())?;
@@ -502,6 +509,7 @@ impl Packed {
             fused_norm_partial: places.fused_norm_partial,
             rho_partial: places.rho_partial,
             barrier_at: places.barrier,
+            meeting,
             ops_at: places.ops,
             programs: Programs::default(),
             sections: shape.sections()?,

@@ -122,6 +122,8 @@ plain_kernels! {
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
     /// The loop's test, after a start.
     SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
+    /// Devices that share grids wait for one another.
+    Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
     /// Sums of runs.
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
     RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);

@@ -44,7 +44,8 @@ pub struct Scalars {
     pub largest_guess: u64,
     pub not_finite: u64,
     pub ticket: u32,
-    pub unused: u32,
+    /// Devices that share a grid have not met.
+    pub lost: u32,
     pub ring: [Step; RING],
 }
 
@@ -112,6 +113,7 @@ structures! {
         whole_partial: Address, scalars: Address
     }
     /// What the host reads of the scalars: all but the ring, and so many steps of it.
+    MeetArgs { slots: Address, scalars: Address }
     ReportArgs { scalars: Address, found: Address, steps: i32 }
     /// Where the loop of PCG begins before the host has seen what it starts from.
     SetOutArgs {
