@@ -408,8 +408,80 @@ fn boxes_that_cannot_be() {
         failure.expect(status::ARGUMENT, &["the same nx and ny", "rank 1 10 x 6"]);
     }
     let outside = tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 6, 5]]], &[(10, 5)]);
-    outside[0].expect(status::ARGUMENT, &["rank 1"]);
+    outside[0].expect(status::ARGUMENT, &["rank 1: box 0", "lie in [0, 10)"]);
     outside[1].expect(status::ARGUMENT, &["box 0", "lie in [0, 10)"]);
+    // One rank's extents are none.
+    let none = tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 5, 5]]], &[(10, 5), (0, 5)]);
+    none[0].expect(status::DIMENSION, &["rank 1: nx must be"]);
+    none[1].expect(status::DIMENSION, &["nx must be"]);
+}
+
+/// Strips of 32 and 33 rows of a recursion grid of 127 x 130, of which one team's members share the latter alone.
+#[test]
+fn recursion_that_one_team_shares() {
+    let a = random_m_matrix(511, 520, false, 5);
+    let b = random_rhs(a.len(), 7);
+    let of = |py| distributed(&a, &b, "comm_timeout=20", &bricks(511, 520, 1, py));
+    let (one, two) = (of(1), of(2));
+    assert!(bits(&one.0) == bits(&two.0) && one.1 == two.1 && one.2 == status::OK);
+}
+
+/// Handles of one table are told apart.
+#[test]
+fn calls_of_another_handle() {
+    let (a, boxes) = (poisson(20, 20), bricks(20, 20, 1, 2));
+    let b = random_rhs(a.len(), 4);
+    let zero = vec![0.0; a.len()];
+    on_ranks(2, |rank, comm| {
+        let [first, second] = [0; 2].map(|_| {
+            let ranked = Ranked::try_new(20, 20, &boxes[rank], comm).unwrap();
+            ranked.factorize(&a).unwrap();
+            ranked
+        });
+        let other = if rank == 0 { &first } else { &second };
+        other.solve(&b, &zero).unwrap_err().expect(status::STATE, &["of another handle"]);
+    });
+}
+
+/// What one rank has learned of a matrix that another one refuses counts for nobody.
+#[test]
+fn a_refusal_after_the_factorization() {
+    let (a, boxes) = (random_m_matrix(120, 90, false, 2), bricks(120, 90, 1, 2));
+    let b = random_rhs(a.len(), 4);
+    let mut outward = a.clone();
+    *outward.north.last_mut().expect("a node") = -1.0;
+    let seen = on_ranks(2, |rank, comm| {
+        let ranked = Ranked::try_new(120, 90, &boxes[rank], comm).unwrap();
+        ranked.solver.options("check_input=2 comm_timeout=10").unwrap();
+        let refused = ranked.factorize(&outward).unwrap_err();
+        ranked.factorize(&a).unwrap();
+        (refused.status, ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0)
+    });
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(seen[0].1, status::OK);
+}
+
+/// A rank whose messages fail in mid-solve: it says so at once, the others miss it in time, x stays as it is.
+#[test]
+fn a_rank_that_fails_in_mid_solve() {
+    let (a, boxes) = (random_m_matrix(150, 140, false, 2), bricks(150, 140, 1, 3));
+    let b = random_rhs(a.len(), 4);
+    for starts in [1, 2, 7, 20, 51] {
+        on_ranks(3, |rank, comm| {
+            let late = Late::new(comm, 5 + rank as u64);
+            let ranked = Ranked::try_new(150, 140, &boxes[rank], &late.table()).unwrap();
+            ranked.solver.options("comm_timeout=0.5 cycle=v").unwrap();
+            ranked.factorize(&a).unwrap();
+            if rank == 1 {
+                late.fail_after(starts);
+            }
+            let start = Instant::now();
+            let failure = ranked.solve(&b, &vec![0.25; b.len()]).unwrap_err();
+            assert!(start.elapsed() < Duration::from_secs(20));
+            failure.expect(-60, &[if rank == 1 { "start of the communicator answers 7" } else { "has waited" }]);
+            ranked.solve(&b, &vec![0.0; b.len()]).unwrap_err().expect(-60, &["all that is left is to destroy"]);
+        });
+    }
 }
 
 /// A rank that does not come is missed after `comm_timeout`; what is left then is to destroy the handle.
@@ -430,8 +502,8 @@ fn a_missing_rank_is_missed_in_time() {
         assert!(start.elapsed() < Duration::from_secs(20));
         failure.expect(-60, &["has waited", "comm_timeout"]);
         let again = Instant::now();
-        ranked.solve(&b, &zero).unwrap_err().expect(-60, &["lost the other ranks"]);
-        ranked.factorize(&a).unwrap_err().expect(-60, &["lost the other ranks"]);
+        ranked.solve(&b, &zero).unwrap_err().expect(-60, &["has waited", "all that is left"]);
+        ranked.factorize(&a).unwrap_err().expect(-60, &["all that is left is to destroy"]);
         assert!(again.elapsed() < Duration::from_millis(200));
     });
 }

@@ -153,15 +153,23 @@ pub fn bricks(nx: usize, ny: usize, px: usize, py: usize) -> Vec<Vec<Box4>> {
     all
 }
 
-/// Another table whose messages come late: `test` says no at random, and `start` waits at times.
+/// Another table whose messages come late: `test` says no at random, and `start` waits at times. Or it fails.
 pub struct Late {
     inner: rrbsolver_comm,
     state: std::sync::atomic::AtomicU64,
+    /// Starts that are left, then `start` answers 7.
+    left: std::sync::atomic::AtomicU64,
 }
 
 impl Late {
     pub fn new(inner: &rrbsolver_comm, seed: u64) -> Box<Self> {
-        Box::new(Self { inner: *inner, state: std::sync::atomic::AtomicU64::new(seed) })
+        let of = std::sync::atomic::AtomicU64::new;
+        Box::new(Self { inner: *inner, state: of(seed), left: of(u64::MAX) })
+    }
+
+    /// It starts so many plans from now on.
+    pub fn fail_after(&self, starts: u64) {
+        self.left.store(starts, std::sync::atomic::Ordering::Relaxed);
     }
 
     pub fn table(&self) -> rrbsolver_comm {
@@ -227,6 +235,10 @@ unsafe extern "C" fn late_allgather(
 unsafe extern "C" fn late_start(context: *mut c_void, plan: *mut c_void, stream: *mut c_void) -> i32 {
     // SAFETY: as above.
     let late = unsafe { late(context) };
+    if late.left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 0 {
+        late.fail_after(0);
+        return 7;
+    }
     if late.draw().is_multiple_of(16) {
         std::thread::sleep(std::time::Duration::from_micros(late.draw() % 200));
     }

@@ -66,7 +66,9 @@ impl Packed {
         let mut graphs = Vec::new();
         reserve(&mut graphs, bodies.len(), "recorded loops")?;
         let meeting = MeetArgs { slots: self.meeting.as_ref().map_or(0, |m| m.address), scalars: self.scalars_at };
-        let meet = || -> Result<Meet> { boxed(move |stream: &Stream| launch::meet(stream, &meeting), "a meeting").map(|meet| meet as Meet) };
+        let meet = || -> Result<Meet> {
+            boxed(move |stream: &Stream| launch::meet(stream, &meeting), "a meeting").map(|meet| meet as Meet)
+        };
         for body in bodies {
             if several {
                 let iterations = |stream: &Stream| {
