@@ -49,7 +49,7 @@
 #define RRB_ERR_DEVICE        (-41)  /* the CUDA driver reported an error */
 #define RRB_ERR_IO            (-50)  /* a file could not be read or written */
 #define RRB_ERR_PARSE         (-51)  /* a file or text could not be understood */
-#define RRB_ERR_COMMUNICATION (-60)  /* a rank is missing or late; x is undefined, and all that is left is destroy */
+#define RRB_ERR_COMMUNICATION (-60)  /* a rank is missing or late; x is as given, and all that is left is destroy */
 #define RRB_ERR_INTERNAL      (-99)  /* a defect of this library */
 
 /* Options: keys of set and get. */
@@ -101,6 +101,8 @@
                                               slow solve; -1: what it needs, 0: never */
 #define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
                                               nx (also dpcg_) */
+#define RRB_OPT_DEVICES               220  /* up to eight CUDA ordinals, as 0+1+2: these devices share the rows of
+                                              large grids, in place of device; none: one device */
 #define RRB_OPT_COMM_TIMEOUT          219  /* seconds that a rank waits for the others; 0: for ever */
 #define RRB_OPT_METHOD                300  /* which block waits for which */
 #define RRB_OPT_OMEGA                 301  /* relaxation; 0: the method's own, 1, or 0.8 for block_jacobi */

@@ -331,7 +331,10 @@ pub struct DistributedArgs {
     /// Ranks, with one thread each.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
     ranks: Vec<usize>,
-    /// Options of the solver as text, beside threads.
+    /// Devices of this host in place of ranks.
+    #[arg(long)]
+    devices: bool,
+    /// Options of the solver as text, beside threads or devices.
     #[arg(short, long, default_value = "")]
     options: String,
     /// Measured solves.
@@ -510,7 +513,13 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             Vec::new(),
         ),
         Measurement::Distributed(args) => (
-            Study::Distributed(distributed::measure(&args.sizes, &args.ranks, &args.options, args.repeats)?),
+            Study::Distributed(distributed::measure(
+                &args.sizes,
+                &args.ranks,
+                &args.options,
+                args.devices,
+                args.repeats,
+            )?),
             Vec::new(),
         ),
         Measurement::Smoother(args) => {

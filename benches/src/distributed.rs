@@ -1,13 +1,14 @@
 //! One domain over many ranks, which are threads of this process with one thread each: weak and strong scaling, with
-//! the messages and bytes of an iteration. Ranks of MPI take the same steps.
+//! the messages and bytes of an iteration. Ranks of MPI take the same steps. Or one domain over the devices of this
+//! host, without copies from and to the host.
 
 use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::ValueEnum;
 use rrbsolver::ffi::{
-    rrb_create_distributed, rrb_destroy, rrb_factorize, rrb_get_int, rrb_handle, rrb_set_options, rrb_solve,
-    rrbsolver_comm,
+    rrb_create, rrb_create_distributed, rrb_destroy, rrb_factorize, rrb_get_int, rrb_get_real, rrb_handle,
+    rrb_set_options, rrb_solve, rrbsolver_comm,
 };
 use rrbsolver::layers::threads;
 use rrbsolver::options::info;
@@ -78,7 +79,7 @@ struct Handle(*mut rrb_handle);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: it came from rrb_create_distributed and is destroyed once.
+        // SAFETY: it came from rrb_create or rrb_create_distributed and is destroyed once.
         unsafe { rrb_destroy(&raw mut self.0) };
     }
 }
@@ -95,6 +96,13 @@ impl Handle {
             checked(rrb_set_options(handle.0, text.as_ptr()))?;
         }
         Ok(handle)
+    }
+
+    fn real(&self, key: i32) -> Result<f64> {
+        let mut value = 0.0;
+        // SAFETY: a live handle and a number that outlives the call.
+        checked(unsafe { rrb_get_real(self.0, key, &raw mut value) })?;
+        Ok(value)
     }
 
     fn int(&self, key: i32) -> Result<i64> {
@@ -177,9 +185,47 @@ fn row(scaling: Scaling, (nx, ny): (usize, usize), ranks: usize, options: &str, 
     })
 }
 
-/// Poisson's equation on n x n points, or on as many a rank, over each number of ranks.
-pub fn measure(sizes: &[usize], ranks: &[usize], options: &str, repeats: usize) -> Result<Ranks> {
-    let options_of_one = format!("{options} threads=1");
+/// The same on so many devices; without messages that are counted.
+fn device_row(
+    scaling: Scaling,
+    (nx, ny): (usize, usize),
+    devices: usize,
+    given: &str,
+    repeats: usize,
+) -> Result<RanksRow> {
+    let (a, b) = (poisson(nx, ny), random_rhs(nx * ny, 7));
+    let list: Vec<String> = (0..devices).map(|device| device.to_string()).collect();
+    let text = CString::new(format!("backend=cuda devices={} {given}", list.join("+")))?;
+    let mut handle = Handle(null_mut());
+    // SAFETY: a pointer and text that outlive the calls.
+    unsafe {
+        checked(rrb_create(nx as i64, ny as i64, &raw mut handle.0))?;
+        checked(rrb_set_options(handle.0, text.as_ptr()))?;
+    }
+    let mut x = vec![0.0; b.len()];
+    let (mut factorize, mut solve) = (Vec::new(), Vec::new());
+    for repeat in 0..=repeats {
+        x.fill(0.0);
+        let of = |array: &[f64]| array.as_ptr();
+        // SAFETY: a live handle, and arrays of its grid.
+        unsafe {
+            checked(rrb_factorize(handle.0, of(&a.center), of(&a.east), of(&a.north), null(), null()))?;
+            checked(rrb_solve(handle.0, of(&b), x.as_mut_ptr()))?;
+        }
+        if repeat > 0 {
+            factorize.push(handle.real(info::SECONDS_SETUP)?);
+            solve.push(handle.real(info::SECONDS_SOLVE)? - handle.real(info::SECONDS_TRANSFER)?);
+        }
+    }
+    let iterations = handle.int(info::ITERATIONS)? as usize;
+    let (factorize, solve) = (Samples::new(factorize), Samples::new(solve));
+    Ok(RanksRow { scaling, nx, ny, ranks: devices, iterations, factorize, solve, messages: 0.0, bytes: 0.0 })
+}
+
+/// Poisson's equation on n x n points, or on as many a rank, over each number of ranks; or of devices.
+pub fn measure(sizes: &[usize], ranks: &[usize], options: &str, devices: bool, repeats: usize) -> Result<Ranks> {
+    let options_of_one = if devices { options.to_owned() } else { format!("{options} threads=1") };
+    let row = if devices { device_row } else { row };
     let mut rows = Vec::new();
     for scaling in [Scaling::Strong, Scaling::Weak] {
         for &n in sizes {

@@ -151,7 +151,12 @@ pub enum Kind {
     /// One of a list of names with their numbers; the first is the default.
     Choice(&'static [(&'static str, i64)]),
     /// Text, in `set_options` only.
-    Text(&'static str),
+    Text {
+        /// Default.
+        default: &'static str,
+        /// What it may be.
+        range: &'static str,
+    },
 }
 
 /// One option.
@@ -292,7 +297,7 @@ options! {
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
         "0: silent; 1: a line a solve (smoother_: an apply; sparse_: and a factorize); 2: a line an iteration (a \
          sweep)";
-    LOG = 113 "log" Now ALL Kind::Text("callback");
+    LOG = 113 "log" Now ALL Kind::Text { default: "callback", range: "callback, stderr, or a path" };
         "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
 
     LEVELS = 200 "levels" Factorize RRB int(0, 0, 4096);
@@ -321,7 +326,7 @@ options! {
         "bytes that cycle=auto may take for aggregation, at factorize or in a slow solve; -1: what it needs, 0: never";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
-    DEVICES = 220 "devices" Factorize RRB Kind::Text("none");
+    DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals as 0+1+2" };
         "up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: \
          one device";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
@@ -538,7 +543,7 @@ pub fn allowed_range(kind: &Kind) -> String {
             (false, false) => format!("in [{min}, {max}]"),
         },
         Kind::Choice(names) => choice_list(names),
-        Kind::Text(_) => "callback, stderr, or a path".to_owned(),
+        Kind::Text { range, .. } => range.to_owned(),
     }
 }
 

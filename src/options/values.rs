@@ -23,7 +23,7 @@ impl Options {
             Some(Kind::Int { default, .. }) => (default, 0.0),
             Some(Kind::Choice(names)) => (names[0].1, 0.0),
             Some(Kind::Real { default, .. }) => (0, default),
-            Some(Kind::Text(_)) | None => (0, 0.0),
+            Some(Kind::Text { .. }) | None => (0, 0.0),
         };
         Self {
             family,
@@ -126,7 +126,7 @@ impl Options {
             Kind::Int { min, max, multiple, .. } => (min..=max).contains(&value) && value % multiple == 0,
             Kind::Choice(names) => names.iter().any(|&(_, number)| number == value),
             Kind::Real { .. } => return self.set_real(key, value as f64),
-            Kind::Text(_) => return Err(Error::Option(format!("{} is a text option: use set_options", o.name))),
+            Kind::Text { .. } => return Err(Error::Option(format!("{} is a text option: use set_options", o.name))),
         };
         if !fits {
             return Err(range_error(o, kind, value.to_string()));
@@ -175,7 +175,7 @@ impl Options {
         match kind {
             Kind::Int { .. } | Kind::Choice(_) => Ok(self.ints[p]),
             Kind::Real { .. } => Err(Error::Option(format!("{} is real: use get_real", o.name))),
-            Kind::Text(_) => Err(Error::Option(format!("{} is text and cannot be read back", o.name))),
+            Kind::Text { .. } => Err(Error::Option(format!("{} is text and cannot be read back", o.name))),
         }
     }
 
@@ -247,7 +247,7 @@ impl Options {
                 Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
             },
             Kind::Choice(names) => self.set_choice(p, names, value),
-            Kind::Text(_) if o.key == opt::DEVICES => {
+            Kind::Text { .. } if o.key == opt::DEVICES => {
                 self.ints[p] = Devices::parse(value)
                     .ok_or_else(|| {
                         let most = Devices::MOST;
@@ -257,7 +257,7 @@ impl Options {
                     .number();
                 Ok(())
             }
-            Kind::Text(_) => {
+            Kind::Text { .. } => {
                 if value.is_empty() {
                     return Err(Error::Option(format!("{name} must be callback, stderr or a path, got nothing")));
                 }
@@ -435,7 +435,7 @@ mod tests {
         );
         assert_eq!(
             sentence(o.set_int(201_000, 1).unwrap_err()),
-            "unknown option key 201000; did you mean RRB_OPT_COMM_TIMEOUT = 219?"
+            "unknown option key 201000; did you mean RRB_OPT_DEVICES = 220?"
         );
     }
 

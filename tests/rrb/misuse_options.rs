@@ -17,7 +17,7 @@ fn unknown_options() {
     refused("cycle=w", &["cycle", "w"]);
     refused("levels", &["levels"]);
     refused("=5", &[]);
-    for (unknown, nearest) in [(99, 100), (214, 213), (5000, 219), (-1, 100), (i32::MIN, 100)] {
+    for (unknown, nearest) in [(99, 100), (214, 213), (5000, 220), (-1, 100), (i32::MIN, 100)] {
         let words = [unknown.to_string(), "RRB_OPT_".to_owned(), nearest.to_string()];
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         solver.set_int(unknown, 1).unwrap_err().expect(status::OPTION, &words);

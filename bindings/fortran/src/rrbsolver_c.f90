@@ -45,7 +45,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_ERR_IO            = -50_c_int32_t
    ! a file or text could not be understood
    integer(c_int32_t), parameter, public :: RRB_ERR_PARSE         = -51_c_int32_t
-   ! a rank is missing or late; x is undefined, and all that is left is destroy
+   ! a rank is missing or late; x is as given, and all that is left is destroy
    integer(c_int32_t), parameter, public :: RRB_ERR_COMMUNICATION = -60_c_int32_t
    ! a defect of this library
    integer(c_int32_t), parameter, public :: RRB_ERR_INTERNAL      = -99_c_int32_t
@@ -113,6 +113,9 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
    ! values from one row of the caller's arrays to the next, at least nx; 0: nx (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
+   ! up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: one
+   ! device
+   integer(c_int32_t), parameter, public :: RRB_OPT_DEVICES             = 220_c_int32_t
    ! seconds that a rank waits for the others; 0: for ever
    integer(c_int32_t), parameter, public :: RRB_OPT_COMM_TIMEOUT        = 219_c_int32_t
    ! which block waits for which

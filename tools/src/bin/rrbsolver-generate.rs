@@ -458,7 +458,7 @@ fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
         ranges.push(if p == 0 { range } else { format!("{}: {range}", whose.join(", ")) });
     }
     let first = &o.serves[0].1;
-    let key = if matches!(first, Kind::Text(_)) { format!("{}, text only", o.key) } else { o.key.to_string() };
+    let key = if matches!(first, Kind::Text { .. }) { format!("{}, text only", o.key) } else { o.key.to_string() };
     let acts = match o.effect {
         Effect::Factorize if family == Some(Family::Smoother) => "at set_patches",
         Effect::Factorize => "at factorize",
@@ -479,7 +479,7 @@ fn default(kind: &Kind) -> String {
         Kind::Real { default, .. } if default != 0.0 && default.abs() < 1e-3 => format!("{default:e}"),
         Kind::Real { default, .. } => default.to_string(),
         Kind::Choice(names) => names[0].0.to_owned(),
-        Kind::Text(default) => default.to_owned(),
+        Kind::Text { default, .. } => default.to_owned(),
     }
 }
 
