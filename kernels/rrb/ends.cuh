@@ -209,6 +209,11 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
 RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
 RRB_KERNEL(rrb_begin_uniform_f64, EndArgs, THREADS, END_RESIDENT, begin<true>)
 
+// x at a red node, its row of b - A x, and the latter over the center.
+struct RedNode {
+    double x, on, left;
+};
+
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
 
@@ -225,10 +230,6 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     constexpr int LEFT = GIVES == ELIMINATED ? HALO : 1;
     __shared__ double red1[HALO], red2[HALO], left1[LEFT], left2[LEFT];
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    // x at a red node, its row of b - A x, and the latter over the center.
-    struct Red {
-        double x, on, left;
-    };
     const auto red = [&](int colour, int64_t c, int64_t m, double b) {
         const double *to = colour == R1 ? to_r1 : to_r2;
         const double t[4] = {fixed(to[W * p + m]), fixed(to[E * p + m]), fixed(to[S * p + m]), fixed(to[N * p + m])};
@@ -240,7 +241,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             u[3] = fixed(b2[c]);
         }
         const double h = SUBSTITUTE || GIVES == ELIMINATED ? fixed(a.k.h[colour * p + m]) : 0.0;
-        Red red;
+        RedNode red;
         red.x =
             SUBSTITUTE ? h * (b - ((t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]))) : a.x[colour * p + c];
         red.on = residual_of_row(b, fixed(a.center[colour * p + m]), red.x, t, u);
@@ -255,7 +256,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
         const bool own = I < g.cx && J < g.cy;
         const int64_t c = g.at(I, J);
         double b_b1 = 0.0, b_b2 = 0.0, x_b1 = 0.0, x_b2 = 0.0, center_b1 = 0.0, center_b2 = 0.0, t1[4], t2[4];
-        Red r1{}, r2{};
+        RedNode r1{}, r2{};
         // All reads of this place before it waits for those of others.
         if (own) {
             const int64_t m = uniform ? g.at(I0, J0) : c;
@@ -278,7 +279,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             left2[at2] = r2.left;
         }
         around_tile(I0, J0, [&](bool first, int I, int J, int to) {
-            Red beside{};
+            RedNode beside{};
             if (I >= 0 && J >= 0 && I < g.cx && J < g.cy) {
                 const double of = scaled(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
                 beside = red(first ? R1 : R2, g.at(I, J), uniform ? g.at(I0, J0) : g.at(I, J), of);

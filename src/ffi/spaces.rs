@@ -4,8 +4,8 @@ use crate::backend::cuda::driver::{Space, device_count, is_of_a_pool, space_of};
 use crate::error::{Error, Name, Result};
 use crate::options::{Devices, Memory};
 
-/// Whether the array at an address lies on a handle's device, of this ordinal, or on one beside it; else it must be on the host, or may not
-/// be where it is. The option `memory` says what the caller promised.
+/// Whether the array at an address lies on a handle's device, of this ordinal, or on one beside it; else it must be on
+/// the host, or may not be where it is. The option `memory` says what the caller promised.
 pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memory: Memory) -> Result<bool> {
     if memory == Memory::Host {
         return Ok(false);
@@ -14,8 +14,8 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
         Space::Device(ordinal) if i64::from(ordinal) == device || others.contains(ordinal.into()) => {
             if others.ordinals().nth(1).is_some() && is_of_a_pool(address) {
                 return Err(Error::Unsupported(format!(
-                    "{name} is of a memory pool (cudaMallocAsync), which other devices cannot read: devices={device}+.. \
-                     takes arrays of cudaMalloc, or of the host"
+                    "{name} is of a memory pool (cudaMallocAsync), which other devices cannot read: with several \
+                     devices arrays are of cudaMalloc, or of the host"
                 )));
             }
             Ok(true)

@@ -235,10 +235,9 @@ impl Devices {
         self.0.cast_signed()
     }
 
-    /// The value of `devices` of a handle.
-    #[must_use]
-    pub fn of(options: &super::Options) -> Self {
-        Self(options.int(super::opt::DEVICES).cast_unsigned())
+    /// The inverse.
+    pub(super) fn of_number(number: i64) -> Self {
+        Self(number.cast_unsigned())
     }
 
     /// Ordinals in their order.

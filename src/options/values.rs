@@ -82,6 +82,12 @@ impl Options {
         hash ^ hash >> 32
     }
 
+    /// Those that share grids.
+    #[must_use]
+    pub fn devices(&self) -> Devices {
+        Devices::of_number(self.int(opt::DEVICES))
+    }
+
     /// Where log lines go: `callback`, `stderr`, or a path.
     #[must_use]
     pub fn log(&self) -> &str {

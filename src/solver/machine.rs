@@ -19,7 +19,7 @@ pub struct Machine {
 impl Machine {
     /// What `options` ask for where there are so many threads and CUDA devices; `worth_a_device`: `auto` takes one.
     pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
-        let shared = Devices::of(options);
+        let shared = options.devices();
         let device = shared.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));
         let last = shared.ordinals().max().unwrap_or(device);
         let backend = match options.choice(opt::BACKEND) {

@@ -250,7 +250,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Of this team alone: other ranks may have its members share other grids, and their first members know the same.
+        // Of this team alone: those of other ranks may share other grids, and their first members know the same.
         let noted = self.note(k);
         for row in grid.rows(self.me) {
             // SAFETY: a row of this member.

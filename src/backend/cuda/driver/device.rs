@@ -1,9 +1,8 @@
 //! A device and its primary context.
 
 use super::library::{HAS_KERNELS, check, driver};
-use super::module::Module;
+use super::module::{Module, Share};
 use crate::error::{Error, Result, push};
-use bytemuck::{Pod, Zeroable};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,19 +27,6 @@ pub struct Device {
     /// Bytes of its L2 cache.
     pub cache: usize,
     pub(super) functions: Vec<sys::CUfunction>,
-}
-
-/// A device's place among `count` that have rows of divided grids: kernels/rrb/divided.cuh.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-pub struct Share {
-    pub place: i32,
-    pub count: i32,
-}
-
-impl Share {
-    /// All rows.
-    pub const ALL: Self = Self { place: 0, count: 1 };
 }
 
 // SAFETY: contexts, modules and functions of the driver may be used from any thread.

@@ -15,13 +15,13 @@ mod module;
 mod stream;
 mod transfers;
 
-pub use device::{Device, Share};
+pub use device::Device;
 pub use graph::Loop;
 pub use kernels::{Blocks, Together};
 pub use library::{HAS_KERNELS, device_count};
 pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_of_a_pool, is_page_locked, space_of};
 pub(super) use module::Argument;
-pub use module::{Kernel, Module};
+pub use module::{Kernel, Module, Share};
 pub use stream::{Event, Meet, Stream, Watch};
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The kernels of a family, as they are compiled into the library: their names, and what each takes.
 
-use super::device::Share;
 use super::library::check;
 use crate::error::{Error, Result, reserve};
-use bytemuck::{AnyBitPattern, Pod};
+use bytemuck::{AnyBitPattern, Pod, Zeroable};
 use cudarc::driver::sys;
 use std::ffi::CString;
 
@@ -17,6 +16,19 @@ pub struct Module {
     pub shared: &'static [&'static [Kernel]],
     /// In the order of their numbers.
     pub kernels: &'static [&'static [Kernel]],
+}
+
+/// A device's place among `count` that have rows of divided grids: kernels/rrb/divided.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Share {
+    pub place: i32,
+    pub count: i32,
+}
+
+impl Share {
+    /// All rows.
+    pub const ALL: Self = Self { place: 0, count: 1 };
 }
 
 /// A kernel's name, and the bytes of the one structure that it is given.
