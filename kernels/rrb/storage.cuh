@@ -171,6 +171,8 @@ template <bool UNIFORM, class IsUniform>
 __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
     if constexpr (UNIFORM) {
         __shared__ uint8_t known[UniformTiles::MOST];
+        // Of the part before they may be read still.
+        if (MAY_BE_DIVIDED) __syncthreads();
         const int threads = blockDim.x * blockDim.y;
         for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads)
             known[k] = is_uniform(first + k * step);

@@ -199,7 +199,7 @@ impl dpcg_handle {
         let machine = machine(&system.base.options, cells, threads, backend::cuda::driver::device_count());
         let values = |name, array: *const f64| {
             // SAFETY: as our caller promised.
-            Ok(match unsafe { system.located((name, array), &layout, machine.is_device())? } {
+            Ok(match unsafe { system.located((name, array), &layout, machine)? } {
                 Located::Host(values) => Values::new(name, values, cells, ld, plane),
                 Located::Device(address) => Values::on_device(name, address, cells, ld, plane),
             })

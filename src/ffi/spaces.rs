@@ -1,29 +1,31 @@
 //! Where arrays of a call may lie, and that those that are written overlap no other.
 
-use crate::backend::cuda::driver::{Space, device_count, is_of_a_pool, space_of};
+use crate::backend::cuda::driver::{Space, device_count, is_open_to_others, space_of};
 use crate::error::{Error, Name, Result};
 use crate::options::{Devices, Memory};
 
 /// Whether the array at an address lies on a handle's device, of this ordinal, or on one beside it; else it must be on
 /// the host, or may not be where it is. The option `memory` says what the caller promised.
 pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memory: Memory) -> Result<bool> {
+    let several = others.ordinals().nth(1).is_some();
+    let own = || if several { format!("devices {others}") } else { format!("device {device}") };
     if memory == Memory::Host {
         return Ok(false);
     }
     match space_of(address)? {
         Space::Device(ordinal) if i64::from(ordinal) == device || others.contains(ordinal.into()) => {
-            if others.ordinals().nth(1).is_some() && is_of_a_pool(address) {
+            if several && !is_open_to_others(address) {
                 return Err(Error::Unsupported(format!(
-                    "{name} is of a memory pool (cudaMallocAsync), which other devices cannot read: with several \
-                     devices arrays are of cudaMalloc, or of the host"
+                    "{name} is of a memory pool (cudaMallocAsync), or mapped by the program, where other devices cannot \
+                     read it: with several devices arrays are of cudaMalloc, or of the host"
                 )));
             }
             Ok(true)
         }
         // Without a device, the call that makes the core will say so.
         Space::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
-        Space::Host => Err(elsewhere(name, Space::Host, format!("on device {device} (memory=device)"))),
-        space => Err(elsewhere(name, space, format!("on device {device} or on the host"))),
+        Space::Host => Err(elsewhere(name, Space::Host, format!("on {} (memory=device)", own()))),
+        space => Err(elsewhere(name, space, format!("on {} or on the host", own()))),
     }
 }
 

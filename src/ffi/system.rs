@@ -131,13 +131,13 @@ impl<C: Core> System<C> {
         Ok(())
     }
 
-    /// An array that is read, for a handle that will work, or does, on a device or the host.
+    /// An array that is read, for a handle that will work, or does, on this machine: on a device, or the host.
     ///
     /// # Safety
     /// It must be NULL or hold `layout.len` values for as long as the call.
-    pub unsafe fn located<'a>(&self, (name, array): Input, layout: &Layout, on_device: bool) -> Result<Located<'a>> {
+    pub unsafe fn located<'a>(&self, (name, array): Input, layout: &Layout, machine: Machine) -> Result<Located<'a>> {
         check_array(name, array)?;
-        Ok(match self.device_address(name, array, on_device)? {
+        Ok(match self.device_address(name, array, machine)? {
             // SAFETY: not NULL, aligned, not on a device, and our caller promised the length.
             0 => Located::Host(unsafe { std::slice::from_raw_parts(array, layout.len) }),
             address => Located::Device(address),
@@ -152,13 +152,13 @@ impl<C: Core> System<C> {
         self.base.check_fresh()?;
         let layout = self.layout()?;
         check_pair(input, (output_name, output), layout.len)?;
-        let works_on_device = self.base.core.as_ref().is_some_and(|c| c.device().is_some());
+        let machine = self.base.core.as_ref().map_or(Machine::HOST, Core::machine);
         // SAFETY: as our caller promised.
-        let (device_input, given) = match unsafe { self.located(input, &layout, works_on_device)? } {
+        let (device_input, given) = match unsafe { self.located(input, &layout, machine)? } {
             Located::Host(values) => (0, values),
             Located::Device(address) => (address, &[][..]),
         };
-        let device_output = self.device_address(output_name, output, works_on_device)?;
+        let device_output = self.device_address(output_name, output, machine)?;
         let written = match device_output {
             // SAFETY: not NULL, aligned, not on a device, of the promised length, and just seen to be apart.
             0 => unsafe { std::slice::from_raw_parts_mut(output, layout.len) },
@@ -179,16 +179,15 @@ impl<C: Core> System<C> {
     }
 
     /// Address of an array that lies on the handle's device; 0 for one on the host.
-    fn device_address(&self, name: &'static str, array: *const f64, works_on_device: bool) -> Result<u64> {
+    fn device_address(&self, name: &'static str, array: *const f64, machine: Machine) -> Result<u64> {
         let memory = self.base.options.choice(opt::MEMORY);
-        if !works_on_device && memory == Memory::Device {
+        if !machine.is_device() && memory == Memory::Device {
             return Err(Error::Unsupported(format!(
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
             )));
         }
-        let own = self.base.core.as_ref().map(Core::machine).filter(|machine| machine.is_device());
-        let own = own.unwrap_or_else(|| Machine::of_device(&self.base.options));
-        let there = works_on_device && on_device(name.into(), array as usize, own.device, own.devices, memory)?;
+        let Machine { device, devices, .. } = machine;
+        let there = machine.is_device() && on_device(name.into(), array as usize, device, devices, memory)?;
         Ok(if there { array as u64 } else { 0 })
     }
 

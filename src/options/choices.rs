@@ -212,6 +212,8 @@ pub struct Devices(u64);
 impl Devices {
     /// As many as there are bytes.
     pub const MOST: usize = 8;
+    /// One device, of another option.
+    pub const NONE: Self = Self(0);
 
     /// `none`, or ordinals with + between them.
     pub(super) fn parse(text: &str) -> Option<Self> {
@@ -252,6 +254,15 @@ impl Devices {
     }
 }
 
+impl std::fmt::Display for Devices {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        for (place, ordinal) in self.ordinals().enumerate() {
+            write!(f, "{}{ordinal}", if place > 0 { "+" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,6 +273,7 @@ mod tests {
         assert_eq!(of("none"), Some(Vec::new()));
         assert_eq!(of("3"), Some(vec![3]));
         assert_eq!(of("1+0+254"), Some(vec![1, 0, 254]));
+        assert_eq!(Devices::parse("1+0+254").map(|devices| devices.to_string()).as_deref(), Some("1+0+254"));
         assert_eq!(of("0+1+2+3+4+5+6+7").map(|list| list.len()), Some(8));
         for wrong in ["", "+", "0+", "0+0", "-1", "0,1", "255", "1e0", "0+1+2+3+4+5+6+7+8", "+1"] {
             assert_eq!(of(wrong), None, "{wrong}");

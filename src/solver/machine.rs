@@ -17,6 +17,9 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Where nothing works yet.
+    pub const HOST: Self = Self { backend: Backend::Cpu, threads: 1, device: -1, devices: Devices::NONE };
+
     /// What `options` ask for where there are so many threads and CUDA devices; `worth_a_device`: `auto` takes one.
     pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
         let shared = options.devices();
@@ -29,13 +32,8 @@ impl Machine {
         };
         match backend {
             Backend::Cuda => Self { backend, threads, device, devices: shared },
-            _ => Self { backend, threads, device: -1, devices: Devices::default() },
+            _ => Self { backend, threads, device: -1, devices: Devices::NONE },
         }
-    }
-
-    /// The device, or devices, that options name.
-    pub fn of_device(options: &Options) -> Self {
-        Self::new(options, 1, i32::MAX, true)
     }
 
     /// It is a device.

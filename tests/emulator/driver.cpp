@@ -556,8 +556,12 @@ CUresult cuPointerGetAttribute(void *v, CUpointer_attribute attribute, CUdevicep
     if (after == memory.begin()) return CUDA_ERROR_INVALID_VALUE;
     --after;
     if (p >= after->first + after->second.first) return CUDA_ERROR_INVALID_VALUE;
-    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned *>(v) = CU_MEMORYTYPE_DEVICE;
-    else *static_cast<int *>(v) = after->second.second;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *static_cast<unsigned *>(v) = CU_MEMORYTYPE_DEVICE; break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int *>(v) = after->second.second; break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *static_cast<int *>(v) = 1; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult e, const char **text) {

@@ -8,7 +8,7 @@ mod common;
 mod device;
 
 use common::problems::{Stencil, neumann_var, poisson, random_m_matrix, random_rhs};
-use common::{Solver, bits, devices, key, max_abs, max_difference, norm2, status};
+use common::{Solver, bits, child, devices, key, max_abs, max_difference, norm2, status};
 
 /// Lists of devices, as far as there are such: the first and the last, where they are emulated.
 fn lists() -> Vec<&'static str> {
@@ -91,17 +91,23 @@ fn same_bits_in_single_steps() {
 
 fn applied_and_multiplied() {
     let (nx, ny) = sizes()[0];
-    let a = random_m_matrix(nx, ny, false, 7);
-    let b = random_rhs(a.len(), 3);
-    let of = |options: &str| {
-        let solver = Solver::of(&a, &format!("backend=cuda precision=f64 cycle=v {options}"));
-        (solver.apply(&b), solver.multiply(&b))
-    };
-    let one = of("");
-    for list in lists() {
-        let several = of(&format!("devices={list}"));
-        assert!(bits(&several.0) == bits(&one.0), "{list}: z");
-        assert!(bits(&several.1) == bits(&one.1), "{list}: A x");
+    // Rows that are the same beside others: those of a coast.
+    let mut coast = poisson(nx, ny);
+    for p in (0..nx * ny).filter(|p| p % nx > 2 * nx / 3 && p / nx % 50 < 20) {
+        coast.decouple(p % nx, p / nx, 1.0);
+    }
+    for a in [random_m_matrix(nx, ny, false, 7), coast] {
+        let b = random_rhs(a.len(), 3);
+        let of = |options: &str| {
+            let solver = Solver::of(&a, &format!("backend=cuda precision=f64 cycle=v {options}"));
+            (solver.apply(&b), solver.multiply(&b), solver.apply(&b))
+        };
+        let one = of("");
+        for list in lists() {
+            let several = of(&format!("devices={list}"));
+            assert!(bits(&several.0) == bits(&one.0) && bits(&several.2) == bits(&one.0), "{list}: z");
+            assert!(bits(&several.1) == bits(&one.1), "{list}: A x");
+        }
     }
 }
 
@@ -176,7 +182,35 @@ fn what_is_refused() {
     solver.factorize(&poisson(40, 40)).expect("one device");
 }
 
+/// Devices that cannot work on the memory of one another: of the emulated ones, if so told.
+fn without_links() {
+    let emulated = std::env::var_os("LD_LIBRARY_PATH").is_some_and(|path| path.to_string_lossy().contains("emulator"));
+    if !emulated || devices() < 2 || child("without_links", &[("EMULATED_LINKS", "0")]).is_some() {
+        return;
+    }
+    let solver = Solver::new(40, 40, "backend=cuda devices=0+1");
+    let failure = solver.factorize(&poisson(40, 40)).expect_err("no links");
+    assert_eq!(failure.status, status::UNSUPPORTED, "{}", failure.sentence);
+    assert!(failure.sentence.contains("devices 0 and 1 have no link"), "{}", failure.sentence);
+}
+
+/// Several threads with handles of their own.
+fn side_by_side() {
+    let (nx, ny) = sizes()[0];
+    let (a, b) = (random_m_matrix(nx, ny, false, 7), random_rhs(nx * ny, 3));
+    let list = lists().pop().expect("a device");
+    let of =
+        || bits(&Solver::of(&a, &format!("backend=cuda devices={list} precision=f64 cycle=v")).solve_from_zero(&b).0);
+    let alone = of();
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..3).map(|_| scope.spawn(|| (0..2).all(|_| of() == alone))).collect();
+        assert!(started.into_iter().all(|thread| thread.join().expect("a thread")));
+    });
+}
+
 device::device_tests! { devices();
+    without_links
+    side_by_side
     what_is_refused
     small_grids
     applied_and_multiplied

@@ -1,7 +1,7 @@
 //! What the backends of all families have of a device: the device itself, the stream that work goes to, and copies of
 //! arrays that are on the host; and how a call keeps the first failure of the driver.
 
-use super::driver::{Device, Module, Share, Stream};
+use super::driver::{Device, Entered, Module, Share, Stream};
 use super::staging::Copies;
 use crate::error::{Error, Result, collected, reserve};
 use std::sync::Arc;
@@ -48,6 +48,12 @@ impl Session {
     /// Ordinals of all devices, in their order.
     pub fn ordinals(&self) -> impl Iterator<Item = i32> {
         std::iter::once(&self.device).chain(&self.others).map(|device| device.ordinal)
+    }
+
+    /// Makes the first one's context current, unless one of them was reset.
+    pub fn enter(&self) -> Result<Entered> {
+        self.others.iter().try_for_each(|device| device.check())?;
+        self.device.enter()
     }
 
     /// One of them at least was reset.

@@ -54,7 +54,7 @@ impl rrb_handle {
         let view = |k: usize| {
             let (name, array) = (NAMES[k], arrays[k]);
             // SAFETY: as our caller promised.
-            Ok(match unsafe { system.located((name, array), &layout, machine.is_device())? } {
+            Ok(match unsafe { system.located((name, array), &layout, machine)? } {
                 Located::Host(values) => View::new(name, values, grid, ld),
                 Located::Device(address) => View::on_device(name, address, grid, ld, len),
             })

@@ -111,7 +111,15 @@ impl Device {
             check(unsafe { sys::cuDeviceGetAttribute(&mut value, wanted, device) }, "the device").map(|()| value)
         };
         use sys::CUdevice_attribute as A;
-        made.overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
+        let generation = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        if generation < family.oldest {
+            return Err(Error::Unsupported(format!(
+                "devices={ordinal}: devices that share grids need compute capability {}.0 or newer, this one has \
+                 {generation}: use device={ordinal}",
+                family.oldest
+            )));
+        }
+        made.overlaps = generation >= 9;
         made.processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
         made.cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let entered = made.enter()?;
@@ -172,8 +180,8 @@ impl Device {
         !same
     }
 
-    /// Makes its context current, unless it was reset.
-    pub fn enter(&self) -> Result<Entered> {
+    /// An error where the host program has reset it.
+    pub fn check(&self) -> Result<()> {
         if self.was_reset() {
             return Err(Error::Device(format!(
                 "the program has reset device {} (cudaDeviceReset): what this handle had there is gone, \
@@ -181,6 +189,12 @@ impl Device {
                 self.ordinal
             )));
         }
+        Ok(())
+    }
+
+    /// Makes its context current, unless it was reset.
+    pub fn enter(&self) -> Result<Entered> {
+        self.check()?;
         // SAFETY: retained by this value.
         check(unsafe { sys::cuCtxPushCurrent_v2(self.context) }, "the device's context")?;
         Ok(Entered { _here: std::marker::PhantomData })

@@ -50,13 +50,16 @@ pub fn is_page_locked(address: usize) -> bool {
     found == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }
 
-/// Whether an address on a device is of a pool, whose memory other devices cannot read unless the program says so.
-pub fn is_of_a_pool(address: usize) -> bool {
-    let mut pool: sys::CUmemoryPool = std::ptr::null_mut();
-    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
-    // SAFETY: the driver is there, since a device is in use; the attribute is a handle.
-    let found = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut pool).cast(), attribute, address as u64) };
-    found == sys::CUresult::CUDA_SUCCESS && !pool.is_null()
+/// Whether devices that may read the memory of one another can read what lies at an address: what cudaMalloc or
+/// cudaMallocManaged gave, not memory of a pool or mapped by the program, which it has to let them read.
+pub fn is_open_to_others(address: usize) -> bool {
+    use sys::CUpointer_attribute as A;
+    [A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, A::CU_POINTER_ATTRIBUTE_IS_MANAGED].into_iter().any(|which| {
+        let mut is = 0i32;
+        // SAFETY: the driver is there, since a device is in use; the attributes are booleans of at most an int.
+        let asked = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut is).cast(), which, address as u64) };
+        asked == sys::CUresult::CUDA_SUCCESS && is != 0
+    })
 }
 
 /// Device memory.
@@ -77,16 +80,11 @@ impl Memory {
     /// `bytes` of zeros, for `what`.
     pub fn zeroed(device: &Arc<Device>, stream: &Stream, bytes: usize, what: &str) -> Result<Self> {
         let _entered = device.enter()?;
-        let (mut address, mut free, mut total) = (0, 0, 0);
+        let mut address = 0;
         // SAFETY: the context is current; the pointers outlive the calls.
         let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes.max(1)) };
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            // SAFETY: as above.
-            let _ = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
-            return Err(Error::Memory(format!(
-                "no device memory for {bytes} bytes of {what}: {free} of {total} bytes are free on device {}",
-                device.ordinal
-            )));
+            return Err(no_memory(device, bytes, what));
         }
         check(result, what)?;
         let memory = Self { device: device.clone(), address, bytes, mapped: None };
@@ -141,10 +139,7 @@ impl Memory {
         // SAFETY: the structure and the handle outlive the call.
         let made = unsafe { sys::cuMemCreate(&mut handle, bytes, &properties, 0) };
         if made == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Err(Error::Memory(format!(
-                "no device memory for {bytes} bytes of {what} on device {}",
-                device.ordinal
-            )));
+            return Err(no_memory(device, bytes, what));
         }
         check(made, what)?;
         // SAFETY: these addresses are reserved, and nothing is behind them; memory that is mapped keeps itself.
@@ -159,6 +154,18 @@ impl Memory {
     }
 }
 
+fn no_memory(device: &Device, bytes: usize, what: &str) -> Error {
+    let (mut free, mut total) = (0, 0);
+    if let Ok(_entered) = device.enter() {
+        // SAFETY: the context is current; the numbers outlive the call.
+        let _ = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
+    }
+    Error::Memory(format!(
+        "no device memory for {bytes} bytes of {what}: {free} of {total} bytes are free on device {}",
+        device.ordinal
+    ))
+}
+
 fn location(device: &Device) -> sys::CUmemLocation {
     // SAFETY: all zero is a valid value of this plain structure.
     let mut location: sys::CUmemLocation = unsafe { std::mem::zeroed() };
@@ -169,19 +176,18 @@ fn location(device: &Device) -> sys::CUmemLocation {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.device.enter() {
-            if let Some(mapped) = self.mapped {
-                // SAFETY: reserved and mapped by us, as far as they are. Who has it waits for all work first.
-                unsafe {
-                    if mapped > 0 {
-                        let _ = sys::cuMemUnmap(self.address, mapped);
-                    }
-                    if self.address != 0 {
-                        let _ = sys::cuMemAddressFree(self.address, self.bytes);
-                    }
+        if let Some(mapped) = self.mapped {
+            // SAFETY: reserved and mapped by us, as far as they are, whatever became of a context. Who has it waits for
+            // all work first.
+            unsafe {
+                if mapped > 0 {
+                    let _ = sys::cuMemUnmap(self.address, mapped);
                 }
-                return;
+                if self.address != 0 {
+                    let _ = sys::cuMemAddressFree(self.address, self.bytes);
+                }
             }
+        } else if let Ok(_entered) = self.device.enter() {
             // SAFETY: allocated by us; the driver waits for work that uses it.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }

@@ -15,11 +15,11 @@ mod module;
 mod stream;
 mod transfers;
 
-pub use device::Device;
+pub use device::{Device, Entered};
 pub use graph::Loop;
 pub use kernels::{Blocks, Together};
 pub use library::{HAS_KERNELS, device_count};
-pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_of_a_pool, is_page_locked, space_of};
+pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_open_to_others, is_page_locked, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module, Share};
 pub use stream::{Event, Meet, Stream, Watch};
@@ -49,6 +49,7 @@ mod tests {
         static WRONG: Module = Module {
             image: launch::RRB.image,
             family: "rrb",
+            oldest: 0,
             shared: &[],
             kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
         };

@@ -12,6 +12,9 @@ pub struct Module {
     pub image: &'static [u8],
     /// What the names of shared kernels begin with here.
     pub family: &'static str,
+    /// Of devices that it runs on, the first number of their compute capability at least; 0: all that the library is
+    /// for.
+    pub oldest: i32,
     /// Kernels that other families have too, which come first: they have the same numbers everywhere.
     pub shared: &'static [&'static [Kernel]],
     /// In the order of their numbers.

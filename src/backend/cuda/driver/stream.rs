@@ -74,18 +74,30 @@ impl Stream {
 
     /// The stream, for work of this device alone: after that of all.
     pub(super) fn alone(&self) -> Result<sys::CUstream> {
-        if self.together.replace(false) && !self.all_meet()? {
+        if self.together.get() && !self.all_meet()? {
             for mate in &self.mates {
                 mate.done.note(&mate.stream)?;
                 self.after(&mate.done)?;
             }
         }
+        self.together.set(false);
         Ok(self.stream)
+    }
+
+    /// Waits for all that is under way on any device, whatever becomes of it.
+    pub fn settle(&self) {
+        for stream in self.all() {
+            if let Ok(_entered) = stream.device.enter() {
+                // SAFETY: a live stream.
+                let _ = unsafe { sys::cuStreamSynchronize(stream.stream) };
+            }
+        }
+        self.together.set(false);
     }
 
     /// The streams of all devices, for work of all: after that of all, and of this one alone.
     pub(super) fn in_step(&self) -> Result<impl Iterator<Item = &Self>> {
-        let together = self.together.replace(false);
+        let together = self.together.get();
         if let Some(done) = &self.done
             && !self.all_meet()?
         {
@@ -114,6 +126,8 @@ impl Stream {
     fn all_meet(&self) -> Result<bool> {
         let meet = self.meet.borrow();
         let Some(meet) = &*meet else { return Ok(false) };
+        // A meeting is a launch on each stream alone.
+        self.together.set(false);
         self.all().try_for_each(|stream| stream.device.enter().and_then(|_entered| meet(stream)))?;
         Ok(true)
     }

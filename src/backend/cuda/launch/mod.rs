@@ -23,6 +23,7 @@ pub use smoother::*;
 pub static DPCG: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
     family: "dpcg",
+    oldest: 0,
     shared: &[aggregation::PLAIN, aggregation::REAL],
     kernels: &[dpcg::PLAIN, dpcg::REAL],
 };
@@ -31,16 +32,18 @@ pub static RRB: Module = ON_ONE;
 const ON_ONE: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
     family: "rrb",
+    oldest: 0,
     shared: &[aggregation::PLAIN, aggregation::REAL],
     kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
 };
 /// The same for grids whose rows several devices have: kernels/rrb/divided.cuh.
 pub static RRB_DIVIDED: Module =
-    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")), ..ON_ONE };
+    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")), oldest: 8, ..ON_ONE };
 /// The kernels of `smoother`.
 pub static SMOOTHER: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")),
     family: "smoother",
+    oldest: 0,
     shared: &[],
     kernels: &[smoother::PLAIN],
 };

@@ -19,6 +19,7 @@ use crate::backend::steps::pcg::{Course, LoopEnd, LoopEnding, LoopTest};
 use crate::error::{Error, Result, reserve};
 use crate::runtime::heap::boxed;
 use std::mem::offset_of;
+use std::sync::{Mutex, PoisonError};
 
 /// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve
 /// takes as many iterations as the last ones; the first where nothing is known. Few are to be expected where M ends
@@ -154,10 +155,14 @@ impl Run<'_> {
         }
     }
 
-    /// Iterations of several devices, as many at once as the last solve took: those that find the loop over take less
-    /// time than waiting for each to know.
+    /// Iterations of several devices, first as many as the shortest of the last solves took: those that find the loop
+    /// over take less time than waiting for each to know. Devices that wait for one another do so for one handle at a
+    /// time: with two, each might keep what the other waits for from beginning.
     fn launch_iterations(&mut self, most: usize) -> Result<()> {
-        let mut ahead = self.k.taken[0].clamp(1, most);
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.k.taken.into_iter().filter(|taken| *taken > 0).min();
+        let mut ahead = known.unwrap_or(1).clamp(1, most);
         loop {
             for (body, graph) in self.k.recorded.iter().flat_map(|recorded| &recorded.graphs) {
                 (0..ahead / body).try_for_each(|_| graph.launch(self.stream))?;
@@ -165,7 +170,11 @@ impl Run<'_> {
             }
             let &Scalars { code, lost, .. } = self.fetch()?;
             if lost != 0 {
-                self.stream.fill(self.k.scalars_at + offset_of!(Scalars, lost) as u64, 0, size_of::<u32>())?;
+                // Sums and vectors of iterations that were not in step.
+                self.stream.settle();
+                self.k.clear_vectors(self.stream)?;
+                let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
+                self.stream.fill(self.k.scalars_at + offset_of!(Scalars, ticket) as u64, 0, both)?;
                 let sentence = "devices that share a grid have not come to the same place within 10 s: one is in use \
                                 by others, or has failed";
                 return Err(Error::Device(sentence.to_owned()));

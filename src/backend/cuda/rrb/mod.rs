@@ -80,9 +80,7 @@ impl Cuda {
 
     /// Waits for work that a call that failed has left.
     fn settle(&self) {
-        if let Ok(_entered) = self.session.device.enter() {
-            let _ = self.session.stream().wait();
-        }
+        self.session.stream().settle();
     }
 
     fn with(session: Session, division: Division) -> Self {
@@ -106,7 +104,7 @@ impl RrbBackend for Cuda {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session, self.division);
         }
-        let _entered = self.session.device.clone().enter()?;
+        let _entered = self.session.enter()?;
         let shape = SourceShape::new(a, look.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // Their memory first.
@@ -153,12 +151,12 @@ impl RrbBackend for Cuda {
     }
 
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {
-        let _entered = self.session.device.clone().enter()?;
+        let _entered = self.session.enter()?;
         self.source.as_ref().ok_or_else(no_source)?.outward(self.session.stream(), a)
     }
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
-        let _entered = self.session.device.clone().enter()?;
+        let _entered = self.session.enter()?;
         self.settle();
         let stream = self.session.stream();
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
@@ -189,14 +187,18 @@ impl RrbBackend for Cuda {
         if self.staging.is_some() {
             packed.staging = self.staging.take();
         }
-        packed.factorize(stream, source, a, setup, components)?;
-        packed.record(stream, source)?;
+        let made = packed.factorize(stream, source, a, setup, components).and_then(|()| packed.record(stream, source));
+        if made.is_err() {
+            // Its memory goes.
+            stream.settle();
+        }
+        made?;
         self.solver = Solver::Packed(packed);
         Ok(())
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
-        let _entered = self.session.device.clone().enter()?;
+        let _entered = self.session.enter()?;
         let (stream, copies, seconds) = self.session.parts();
         *seconds = 0.0;
         match &mut self.solver {

@@ -623,7 +623,12 @@ impl Packed {
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
         let of_cycle = self.aggregated.as_ref().map_or(0, Aggregated::bytes);
-        self.memory.bytes + self.staging.as_ref().map_or(0, |s| s.memory.bytes) + self.projection.bytes() + of_cycle
+        let meeting = self.meeting.as_ref().map_or(0, |m| m.bytes);
+        self.memory.bytes
+            + meeting
+            + self.staging.as_ref().map_or(0, |s| s.memory.bytes)
+            + self.projection.bytes()
+            + of_cycle
     }
 
     /// Bytes of host memory.
