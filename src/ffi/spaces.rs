@@ -16,8 +16,8 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
         Space::Device(ordinal) if i64::from(ordinal) == device || others.contains(ordinal.into()) => {
             if several && !is_open_to_others(address) {
                 return Err(Error::Unsupported(format!(
-                    "{name} is of a memory pool (cudaMallocAsync), or mapped by the program, where other devices cannot \
-                     read it: with several devices arrays are of cudaMalloc, or of the host"
+                    "{name} is of a memory pool (cudaMallocAsync), or mapped by the program, so that other devices \
+                     cannot read it: with several devices arrays are of cudaMalloc, or of the host"
                 )));
             }
             Ok(true)
