@@ -459,9 +459,10 @@ typedef struct {
 /**
  * Messages between the ranks of a domain. `exchange`, `allreduce` and `allgather` make plans of what `start` does
  * again and again on the same memory, `test` answers whether it is done, without waiting, and `release` frees a plan,
- * also one that is not done, without waiting. All ranks make and start the plans of the latter two in the same order.
- * Functions answer 0, or another number where they fail. One thread at a time calls them, that which called the
- * library. The library keeps a copy; `context` stays alive until all handles made with it are destroyed.
+ * also one that is not done, without waiting. All ranks start the plans of the latter two in the same order; they may
+ * be made at different times, so that making one waits for nobody. Functions answer 0, or another number where they
+ * fail. One thread at a time calls them, that which called the library. The library keeps a copy; `context` stays
+ * alive until all handles made with it are destroyed.
  */
 typedef struct {
     /**
@@ -808,7 +809,8 @@ rrb_status rrb_solve_once(int64_t nx,
  * `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
  * call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
  * log, leading_dimension, comm_timeout), and all get the same status and sentence; where one refuses a call, so do
- * all, and the sentence begins with the first rank that does. Indices in it are those of the whole grid. A monitor may
+ * all, and on the others the sentence begins with the first rank that does; a rank whose table is not whole alone
+ * cannot tell them. Arrays of boxes lie apart from one another. Indices are those of the whole grid. A monitor may
  * be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on any number of
  * ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and
  * nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those

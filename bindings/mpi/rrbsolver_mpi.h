@@ -11,7 +11,8 @@
  *     rrbsolver_mpi_free(&comm);
  *
  * The functions of a handle come from the thread that calls the library, one at a time: MPI_THREAD_FUNNELED suffices
- * where that is the main thread. MPI is polled, and never waited for. */
+ * where that is the main thread. MPI is polled, and never waited for. Handles of one table are used by one thread at a
+ * time; others take a table of their own. */
 #ifndef RRBSOLVER_MPI_H
 #define RRBSOLVER_MPI_H
 
@@ -28,8 +29,8 @@ extern "C" {
  * returns errors, whatever error handler `comm` has; a failure then is RRB_ERR_COMMUNICATION. All ranks of `comm` make
  * this call. Returns MPI_SUCCESS or an error code of MPI: MPI_ERR_ARG for `out` = NULL, MPI_ERR_COMM for
  * MPI_COMM_NULL and for an intercommunicator, MPI_ERR_OTHER outside of MPI_Init and MPI_Finalize, MPI_ERR_NO_MEM, and
- * what MPI_Comm_dup answers. `out` is then as it was. One table serves any number of handles,
- * until one of them loses a rank. */
+ * what MPI_Comm_dup answers. `out` is then as it was. One table serves any number of handles, until one of them loses a
+ * rank. */
 int32_t rrbsolver_mpi_comm(MPI_Comm comm, rrbsolver_comm *out);
 
 /* The same for a communicator of Fortran: the integer of `use mpi`, or the component MPI_VAL of that of

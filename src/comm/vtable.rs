@@ -30,9 +30,10 @@ pub const MIN: i32 = 2;
 
 /// Messages between the ranks of a domain. `exchange`, `allreduce` and `allgather` make plans of what `start` does
 /// again and again on the same memory, `test` answers whether it is done, without waiting, and `release` frees a plan,
-/// also one that is not done, without waiting. All ranks make and start the plans of the latter two in the same order.
-/// Functions answer 0, or another number where they fail. One thread at a time calls them, that which called the
-/// library. The library keeps a copy; `context` stays alive until all handles made with it are destroyed.
+/// also one that is not done, without waiting. All ranks start the plans of the latter two in the same order; they may
+/// be made at different times, so that making one waits for nobody. Functions answer 0, or another number where they
+/// fail. One thread at a time calls them, that which called the library. The library keeps a copy; `context` stays
+/// alive until all handles made with it are destroyed.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]

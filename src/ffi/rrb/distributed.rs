@@ -28,7 +28,8 @@ use crate::solver::rrb::{Rrb, grids_to_share, machine};
 /// `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
 /// call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
 /// log, leading_dimension, comm_timeout), and all get the same status and sentence; where one refuses a call, so do
-/// all, and the sentence begins with the first rank that does. Indices in it are those of the whole grid. A monitor may
+/// all, and on the others the sentence begins with the first rank that does; a rank whose table is not whole alone
+/// cannot tell them. Arrays of boxes lie apart from one another. Indices are those of the whole grid. A monitor may
 /// be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on any number of
 /// ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and
 /// nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those
