@@ -172,10 +172,8 @@ impl<'a, const N: usize> Reduce<'a, N> {
         }
         if let Some(elsewhere) = self.elsewhere {
             if me.is_none_or(|me| me.index == 0) {
-                let of = |k: usize| unsafe {
-                    // SAFETY: all is noted, and the others wait; or one member alone works.
-                    self.values.slice_mut(k * self.room, self.rows)
-                };
+                // SAFETY: all is noted, and the others wait; or one member alone works.
+                let of = |k: usize| unsafe { self.values.slice_mut(k * self.room, self.rows) };
                 elsewhere.fill(&mut std::array::from_fn::<_, N, _>(of));
             }
             if let Some(me) = me {
