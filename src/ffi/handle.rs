@@ -263,6 +263,11 @@ pub trait Handle {
         0
     }
 
+    /// The same on devices.
+    fn device_bytes(&self) -> usize {
+        0
+    }
+
     /// A result that its family alone knows; whole numbers fit a double here.
     fn own_result(&self, entry: &ResultEntry) -> Result<f64>;
 
@@ -289,7 +294,7 @@ pub trait Handle {
             info::SECONDS_SOLVE => base.seconds_solve,
             info::SECONDS_TRANSFER => of_core(&Core::seconds_transfer),
             info::BYTES_HOST => of_core(&|c| c.bytes() as f64) + self.bytes() as f64,
-            info::BYTES_DEVICE => of_core(&|c| c.device_bytes() as f64),
+            info::BYTES_DEVICE => of_core(&|c| c.device_bytes() as f64) + self.device_bytes() as f64,
             info::BACKEND => of_core(&|c| c.machine().backend.number() as f64),
             info::DEVICE => f64::from(base.core.as_ref().and_then(Core::device).unwrap_or(-1)),
             info::THREADS => of_core(&|c| c.threads() as f64),

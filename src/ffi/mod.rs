@@ -2,12 +2,15 @@
 //!
 //! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
 
+mod box_arrays;
+mod device_rows;
 mod dpcg;
 mod ending;
 mod entries;
 mod environment;
 mod guard;
 mod handle;
+mod led;
 mod library;
 mod line;
 mod log;

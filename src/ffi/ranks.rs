@@ -5,16 +5,19 @@
 use crate::comm::domain::Domain;
 use crate::comm::vtable::rrbsolver_comm;
 use crate::comm::{Comm, Gather, Largest};
-use crate::error::{Error, Place, Result, collected, extend, push, zeroed};
-use crate::ffi::spaces::{Extent, check_apart, check_array, check_on_host, list_of};
+use crate::error::{Error, Place, Result, collected, extend, push};
+use crate::ffi::device_rows::{self, DeviceRows, Offer};
+use crate::ffi::led::Led;
+use crate::ffi::spaces::list_of;
 use crate::ffi::watch::Watch;
 use crate::grid::boxes::{GridBox, first_overlap};
 use crate::grid::levels::Grid;
 use crate::grid::strips::Strips;
 use crate::options::{Options, opt};
-use crate::report::Observer;
+use crate::report::{Observer, Outcome};
 use crate::runtime::heap::Counted;
 use crate::solver::boxes::{Boxes, Given, Slabs, Spread, Taken, rows_of};
+use crate::solver::rrb::Rrb;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// For errors.
@@ -58,12 +61,13 @@ const HANDLE: usize = 4;
 const CORNERS: usize = SAME - 1;
 const OPENING: usize = 2 * SAME + 2;
 
-/// The caller's arrays for the boxes of this rank.
-#[derive(Clone)]
-pub struct BoxArrays<T> {
-    pub name: &'static str,
-    /// One a box.
-    pub arrays: Vec<T>,
+/// Which rank has what of a system.
+#[derive(Clone, Copy)]
+pub enum Sharing {
+    /// So many of the first grids may be shared; the others every rank has whole.
+    Grids(usize),
+    /// The first rank has all.
+    First,
 }
 
 /// A part of a handle.
@@ -80,6 +84,10 @@ pub struct Ranks {
     spread: Option<Spread>,
     /// Where the first grids are shared; else every rank has the whole system.
     domain: Option<Domain>,
+    /// Where the first rank has it.
+    led: Option<Led>,
+    /// There, from and to arrays on devices.
+    device_rows: Option<DeviceRows>,
     /// Arrays of the matrix.
     arrays: usize,
     /// Rows of the matrix, of the input and of the output.
@@ -172,6 +180,8 @@ impl Ranks {
             number,
             spread: None,
             domain: None,
+            led: None,
+            device_rows: None,
             arrays: 0,
             matrix: Vec::new(),
             vectors: Vec::new(),
@@ -199,6 +209,10 @@ impl Ranks {
     pub fn bytes(&self) -> usize {
         let rows = self.matrix.iter().chain(&self.vectors).map(|rows| 8 * rows.capacity()).sum::<usize>();
         rows + self.spread.as_ref().map_or(0, Spread::bytes)
+    }
+
+    pub fn device_bytes(&self) -> usize {
+        self.device_rows.as_ref().map_or(0, DeviceRows::bytes)
     }
 
     /// A collective call begins. `refused`: what this rank has against it. Returns whether there are corners, of which
@@ -281,21 +295,31 @@ impl Ranks {
         Err(self.whose(worst, result.err())?)
     }
 
-    /// Takes memory for so many arrays of a matrix of which so many grids may be shared, and makes plans. Whether rows
-    /// of ranks are others than they were.
-    pub fn prepare(&mut self, arrays: usize, grids: usize) -> Result<bool> {
+    /// Takes memory for so many arrays of a matrix that is shared so, and makes plans. Whether rows of ranks are others
+    /// than they were.
+    pub fn prepare(&mut self, arrays: usize, sharing: Sharing) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
+        let (grids, led) = match sharing {
+            Sharing::Grids(grids) => (grids, false),
+            Sharing::First => (0, true),
+        };
         let strips = Strips::new(grid, size, grids)?;
-        let same = self.spread.is_some() && strips.as_ref() == self.domain.as_ref().map(|domain| &*domain.strips);
-        if same && self.arrays == arrays {
+        let same = strips.as_ref() == self.domain.as_ref().map(|domain| &*domain.strips) && led == self.led.is_some();
+        if same && self.spread.is_some() && self.arrays == arrays {
             return Ok(false);
         }
         (self.spread, self.domain, self.arrays) = (None, None, 0);
+        (self.led, self.device_rows) = (None, None);
         (self.matrix, self.vectors) = (Vec::new(), Vec::new());
         let slabs = match &strips {
             Some(strips) => Slabs::strips(strips, Domain::slab)?,
+            None if led => Slabs::first(grid, size)?,
             None => Slabs::whole(grid, size)?,
         };
+        if led {
+            self.led = Some(Led::new(&self.comm)?);
+            self.device_rows = Some(DeviceRows::new(&self.comm, &self.boxes, arrays)?);
+        }
         let spread = Spread::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
         if !self.is_alone() {
             self.vectors = rows_of(&spread, 2)?;
@@ -307,6 +331,57 @@ impl Ranks {
         }
         self.spread = Some(spread);
         Ok(true)
+    }
+
+    /// Another rank works for this one.
+    pub fn follows(&self) -> bool {
+        self.led.as_ref().is_some_and(|led| !led.works())
+    }
+
+    /// The first rank has factorized: it tells the others what that came to, of which they make a core.
+    pub fn tell_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
+        let Some(led) = &mut self.led else { return Ok(None) };
+        match core {
+            Some(core) if led.works() => led.tell_factorized(core).map(|()| None),
+            _ => led.hear_factorized().map(Some),
+        }
+    }
+
+    /// Whether the first rank reads and writes the arrays of all on their devices; else they go through the host.
+    /// Collective.
+    pub fn offer(&mut self, what: usize, own: &Offer) -> Result<bool> {
+        let Some(rows) = &mut self.device_rows else { return Ok(false) };
+        // Land is made on the host.
+        if what == device_rows::MATRIX && self.boxes.nodes() < self.boxes.grid.nodes() {
+            return Ok(false);
+        }
+        rows.offer(what, own, &mut self.closing)
+    }
+
+    /// Of the first rank, after an offer that all have taken.
+    pub fn device_rows(&mut self) -> Result<&mut DeviceRows> {
+        self.device_rows.as_mut().ok_or_else(no_spread)
+    }
+
+    /// A step that may fail on one rank alone, where the first rank has all.
+    pub fn agree_where_led<T>(&mut self, own: Result<T>) -> Result<T> {
+        if self.led.is_some() { self.close(own) } else { own }
+    }
+
+    /// Solves with an observer whose answers all ranks agree on.
+    pub fn solve(
+        &mut self,
+        core: &mut Rrb,
+        watch: &mut Watch,
+        solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
+    ) -> Result<Outcome> {
+        let stop = self.monitored.then_some(&mut self.stop);
+        if let Some(led) = &mut self.led {
+            return led.solve(core, watch, stop, solve);
+        }
+        let mut agreed = Agreed { watch, stop, failed: None };
+        let outcome = solve(core, &mut agreed);
+        agreed.failed.map_or(outcome, Err)
     }
 
     /// How the first grids are shared.
@@ -371,11 +446,6 @@ impl Ranks {
     /// The output to all boxes.
     pub fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
         self.spread.as_mut().ok_or_else(no_spread)?.bring_boxes(&self.vectors[1], output)
-    }
-
-    /// An observer whose answers all ranks agree on.
-    pub fn agreed<'a, 'w>(&'a mut self, watch: &'a mut Watch<'w>) -> Agreed<'a, 'w> {
-        Agreed { watch, stop: self.monitored.then_some(&mut self.stop), failed: None }
     }
 }
 
@@ -453,10 +523,10 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
 }
 
 /// An observer that stops where any rank's does.
-pub struct Agreed<'a, 'w> {
+struct Agreed<'a, 'w> {
     watch: &'a mut Watch<'w>,
     stop: Option<&'a mut Largest>,
-    pub failed: Option<Error>,
+    failed: Option<Error>,
 }
 
 impl Observer for Agreed<'_, '_> {
@@ -487,91 +557,4 @@ impl Observer for Agreed<'_, '_> {
     fn may_stop(&self) -> bool {
         self.stop.is_some()
     }
-}
-
-/// Where values of the boxes of a rank stand: (ny - 1) * ld + nx of each.
-pub fn leading_dimensions(boxes: &[GridBox], given: &[i64]) -> Result<Vec<usize>> {
-    let mut found = zeroed(0, BOXES)?;
-    for (k, b) in boxes.iter().enumerate() {
-        let Grid { nx, ny } = b.extents();
-        let ld = given.get(k).copied().unwrap_or(nx as i64);
-        if ld < nx as i64 {
-            return Err(Error::Argument(format!("leading_dimensions[{k}] must be at least nx = {nx}, got {ld}")));
-        }
-        let len = (ny as i64 - 1).checked_mul(ld).and_then(|n| n.checked_add(nx as i64));
-        if len.is_none_or(|len| len > isize::MAX as i64 / size_of::<f64>() as i64) {
-            return Err(Error::Dimension(format!("(ny - 1) * leading_dimensions[{k}] + nx overflows")));
-        }
-        push(&mut found, ld as usize, BOXES)?;
-    }
-    Ok(found)
-}
-
-/// Values of a box.
-fn len(b: &GridBox, ld: usize) -> usize {
-    let Grid { nx, ny } = b.extents();
-    (ny - 1) * ld + nx
-}
-
-/// Checks arrays of boxes: on the host, aligned, and what is written apart from all others.
-pub fn check(
-    boxes: &[GridBox],
-    ld: &[usize],
-    read: &[BoxArrays<*const f64>],
-    written: Option<&BoxArrays<*mut f64>>,
-) -> Result<()> {
-    let mut extents = Vec::new();
-    for one in read {
-        for ((&array, b), &ld) in one.arrays.iter().zip(boxes).zip(ld) {
-            check_on_host(one.name, array as usize)?;
-            push(&mut extents, Extent::new(one.name, array, len(b, ld), false)?, BOXES)?;
-        }
-    }
-    if let Some(one) = written {
-        for ((&array, b), &ld) in one.arrays.iter().zip(boxes).zip(ld) {
-            check_on_host(one.name, array as usize)?;
-            push(&mut extents, Extent::new(one.name, array.cast_const(), len(b, ld), true)?, BOXES)?;
-        }
-        check_apart(&mut extents)?;
-    }
-    Ok(())
-}
-
-/// Arrays that are read, after [`check`].
-///
-/// # Safety
-/// They must hold the values of their boxes for as long as they are used.
-pub unsafe fn given<'a>(boxes: &[GridBox], ld: &[usize], arrays: &[*const f64]) -> Result<Vec<Given<'a>>> {
-    let of = |((&array, b), &ld): ((&*const f64, &GridBox), &usize)| Given {
-        // SAFETY: not NULL and aligned, as was checked; of that many values, as our caller promised.
-        values: unsafe { std::slice::from_raw_parts(array, len(b, ld)) },
-        ld,
-    };
-    collected(arrays.iter().zip(boxes).zip(ld).map(of), BOXES)
-}
-
-/// Arrays that are written, after [`check`].
-///
-/// # Safety
-/// As for `given`, and nobody else may use them.
-pub unsafe fn taken<'a>(boxes: &[GridBox], ld: &[usize], arrays: &[*mut f64]) -> Result<Vec<Taken<'a>>> {
-    let of = |((&array, b), &ld): ((&*mut f64, &GridBox), &usize)| Taken {
-        // SAFETY: not NULL, aligned and apart from all others, as was checked; of that many values.
-        values: unsafe { std::slice::from_raw_parts_mut(array, len(b, ld)) },
-        ld,
-    };
-    collected(arrays.iter().zip(boxes).zip(ld).map(of), BOXES)
-}
-
-/// The arrays of a list with one for each of `count` boxes.
-///
-/// # Safety
-/// The list must be NULL or hold that many pointers.
-pub unsafe fn arrays_of<T: Copy>(name: &'static str, list: *const T, count: usize) -> Result<BoxArrays<T>> {
-    if count > 0 {
-        check_array(name, list)?;
-    }
-    // SAFETY: as our caller promised; not NULL where it has any.
-    let arrays = unsafe { list_of(name, (count > 0).then_some(list), count)? };
-    Ok(BoxArrays { name, arrays: collected(arrays.iter().copied(), BOXES)? })
 }

@@ -1,4 +1,7 @@
-//! Where arrays of a call may lie, and that those that are written overlap no other.
+//! Where arrays of a call may lie, and that those that are written overlap no other; here alone the boundary reaches for
+//! memory on devices.
+
+pub use crate::backend::cuda::driver::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 
 use crate::backend::cuda::driver::{Space, device_count, is_open_to_others, space_of};
 use crate::error::{Error, Name, Result};
@@ -26,6 +29,19 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
         Space::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
         Space::Host => Err(elsewhere(name, Space::Host, format!("on {} (memory=device)", own()))),
         space => Err(elsewhere(name, space, format!("on {} or on the host", own()))),
+    }
+}
+
+/// The device on which an array lies, none for one on the host; what the caller promised of it by the option `memory`
+/// must be true. For systems that are solved on devices of another process.
+pub fn ordinal_of(name: &'static str, address: usize, memory: Memory) -> Result<Option<i32>> {
+    if memory == Memory::Host {
+        return Ok(None);
+    }
+    match space_of(address)? {
+        Space::Device(ordinal) => Ok(Some(ordinal)),
+        Space::Host if memory == Memory::Auto => Ok(None),
+        Space::Host => Err(elsewhere(name.into(), Space::Host, "on a device (memory=device)".to_owned())),
     }
 }
 

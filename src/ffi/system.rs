@@ -270,6 +270,11 @@ pub trait SystemHandle {
         0
     }
 
+    /// The same on devices.
+    fn own_device_bytes(&self) -> usize {
+        0
+    }
+
     /// A result that is neither of the core nor of the end of a solve.
     fn own_result_of(&self, _key: i32) -> Option<f64> {
         None
@@ -297,6 +302,10 @@ impl<H: SystemHandle> Handle for H {
 
     fn bytes(&self) -> usize {
         self.own_bytes()
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.own_device_bytes()
     }
 
     fn own_result(&self, entry: &ResultEntry) -> Result<f64> {

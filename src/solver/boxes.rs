@@ -38,7 +38,7 @@ impl Boxes {
         &self.all[self.start[rank]..self.start[rank + 1]]
     }
 
-    fn ranks(&self) -> usize {
+    pub fn ranks(&self) -> usize {
         self.start.len() - 1
     }
 
@@ -84,6 +84,12 @@ impl Slabs {
     pub fn whole(grid: Grid, ranks: usize) -> Result<Self> {
         let all = || 0..grid.ny;
         Ok(Self { rows: collected((0..ranks).map(|_| [all(), all()]), BOXES)? })
+    }
+
+    /// The first rank has all rows, and computes them for all.
+    pub fn first(grid: Grid, ranks: usize) -> Result<Self> {
+        let of = |rank: usize| [0, 1].map(|_| if rank == 0 { 0..grid.ny } else { 0..0 });
+        Ok(Self { rows: collected((0..ranks).map(of), BOXES)? })
     }
 
     /// Every rank computes a strip, and has the rows that `slab` says of those around it.

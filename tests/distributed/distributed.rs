@@ -6,67 +6,8 @@ mod ranks;
 
 use common::problems::{Stencil, neumann_var, poisson, random_m_matrix, random_rhs};
 use common::{Solver, bits, key, status};
-use ranks::{Box4, Late, Ranked, bricks, on_ranks, paste};
+use ranks::{Box4, Late, Ranked, bricks, check_bits, check_bits_of_one, distributed, on_ranks, paste};
 use std::time::{Duration, Instant};
-
-/// Solution and history of all ranks: the same everywhere.
-fn distributed(a: &Stencil, b: &[f64], options: &str, boxes: &[Vec<Box4>]) -> (Vec<f64>, Vec<u64>, i32) {
-    let of_ranks = on_ranks(boxes.len(), |rank, comm| {
-        let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
-        ranked.solver.options(&format!("{options} threads={}", 1 + rank % 3)).unwrap();
-        ranked.factorize(a).unwrap();
-        let (result, x) = ranked.solve(b, &vec![0.0; b.len()]).unwrap();
-        (x, bits(&ranked.solver.history()), result)
-    });
-    let mut x = vec![0.0; b.len()];
-    let (_, history, result) = &of_ranks[0];
-    for (rank, (parts, other, other_result)) in of_ranks.iter().enumerate() {
-        assert!(history == other && result == other_result, "rank {rank}");
-        for (b, part) in boxes[rank].iter().zip(parts) {
-            paste(&mut x, a.nx, *b, part);
-        }
-    }
-    (x, history.clone(), *result)
-}
-
-/// Boxes of 1 to 9 ranks: rows, columns, bricks, with ranks that have none, and several boxes a rank.
-fn decompositions(nx: usize, ny: usize) -> Vec<(String, Vec<Vec<Box4>>)> {
-    let mut all = Vec::new();
-    for (px, py) in [(1, 1), (1, 2), (2, 1), (3, 1), (2, 2), (1, 4), (3, 3)] {
-        all.push((format!("{px} x {py}"), bricks(nx, ny, px, py)));
-    }
-    let mut with_none = bricks(nx, ny, 1, 2);
-    with_none.insert(1, vec![]);
-    all.push(("an empty rank".to_owned(), with_none));
-    let mut dealt = vec![vec![], vec![], vec![]];
-    for (k, b) in bricks(nx, ny, 4, 3).concat().into_iter().enumerate() {
-        dealt[k % 3].push(b);
-    }
-    all.push(("several boxes".to_owned(), dealt));
-    all
-}
-
-/// The same bits for any boxes of any number of ranks, of x and of the history.
-fn check_bits(name: &str, a: &Stencil, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>) {
-    let mut first = None;
-    for (boxes_name, boxes) in decompositions(a.nx, a.ny) {
-        let (found, told, status) = distributed(a, b, options, &boxes);
-        assert!(status == status::OK, "{name}, {options}, {boxes_name}: {status}");
-        let found = (bits(&found), told);
-        let expected = first.get_or_insert_with(|| found.clone());
-        assert!(found.1 == expected.1, "{name}, {options}, {boxes_name}: history");
-        assert!(found.0 == expected.0, "{name}, {options}, {boxes_name}: x");
-    }
-    first.unwrap()
-}
-
-/// And those of `rrb_create`.
-fn check_bits_of_one(name: &str, a: &Stencil, b: &[f64], options: &str) {
-    let solver = Solver::of(a, options);
-    let x = bits(&solver.solve_from_zero(b).0);
-    let history = bits(&solver.history());
-    assert!(check_bits(name, a, b, options) == (x, history), "{name}, {options}: not those of one");
-}
 
 #[test]
 fn same_bits_for_any_boxes_of_any_ranks() {

@@ -4,6 +4,7 @@
 //
 //     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
 //     EMULATED_COOPERATIVE=0   without kernels whose blocks meet      EMULATED_CLUSTERS=0   without clusters
+//     EMULATED_SHARED=1    memory that other processes can open
 //     EMULATED_PTX=80      kernels compiled for that architecture, as far as they say (90)
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,9 @@
 #include <utility>
 #include <vector>
 #include <chrono>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #define RRB_EMULATED
 #include "device.h"
 #include "rrb/rrb.cu"
@@ -99,6 +103,30 @@ std::set<Graph *> recording;
 // The default stream, which is null, records nothing.
 bool capturing(CUstream stream) { return stream && reinterpret_cast<Stream *>(stream)->capturing; }
 std::map<uintptr_t, std::pair<size_t, int>> memory;
+// Of it, what other processes can open, or have.
+struct Shared {
+    int file;
+    size_t bytes;
+};
+std::map<uintptr_t, Shared> shared;
+void *map(int file, size_t n) {
+    void *m = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (m == MAP_FAILED) return nullptr;
+    shared[reinterpret_cast<uintptr_t>(m)] = {file, n};
+    return m;
+}
+void *share(size_t n) {
+    const int file = memfd_create("emulated device", MFD_CLOEXEC);
+    return file < 0 || ftruncate(file, n) != 0 ? nullptr : map(file, n);
+}
+bool unshare(CUdeviceptr p) {
+    auto found = shared.find(p);
+    if (found == shared.end()) return false;
+    munmap(reinterpret_cast<void *>(found->first), found->second.bytes);
+    close(found->second.file);
+    shared.erase(found);
+    return true;
+}
 size_t used[16];
 // Page-locked memory.
 std::map<uintptr_t, size_t> locked;
@@ -308,7 +336,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     CONTEXT;
     if (n == 0) return CUDA_ERROR_INVALID_VALUE;
     if (used[device] + n > capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
-    void *m = std::aligned_alloc(256, (n + 255) / 256 * 256);
+    void *m = std::getenv("EMULATED_SHARED") ? share(n) : std::aligned_alloc(256, (n + 255) / 256 * 256);
     if (!m) return CUDA_ERROR_OUT_OF_MEMORY;
     std::memset(m, 0xff, n);
     used[device] += n;
@@ -322,8 +350,49 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
     if (found == memory.end()) return CUDA_ERROR_INVALID_VALUE;
     used[found->second.second] -= found->second.first;
     memory.erase(found);
-    std::free(reinterpret_cast<void *>(p));
+    if (!unshare(p)) std::free(reinterpret_cast<void *>(p));
     return CUDA_SUCCESS;
+}
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n, CUdeviceptr p) {
+    GUARD;
+    auto after = memory.upper_bound(p);
+    if (after == memory.begin() || p >= (--after)->first + after->second.first) return CUDA_ERROR_NOT_FOUND;
+    *base = after->first;
+    *n = after->second.first;
+    return CUDA_SUCCESS;
+}
+// A handle is the process, its file, and the length.
+struct Told {
+    int process, file;
+    size_t bytes;
+};
+CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
+    GUARD;
+    auto found = shared.find(p);
+    if (found == shared.end()) return CUDA_ERROR_NOT_SUPPORTED;
+    const Told told = {getpid(), found->second.file, found->second.bytes};
+    std::memcpy(h, &told, sizeof told);
+    return CUDA_SUCCESS;
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
+    GUARD;
+    CONTEXT;
+    Told told;
+    std::memcpy(&told, &h, sizeof told);
+    if (told.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+    const std::string path = "/proc/" + std::to_string(told.process) + "/fd/" + std::to_string(told.file);
+    const int file = open(path.c_str(), O_RDWR);
+    if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+    void *m = map(file, told.bytes);
+    if (!m) return CUDA_ERROR_OUT_OF_MEMORY;
+    memory[reinterpret_cast<uintptr_t>(m)] = {told.bytes, device};
+    *p = reinterpret_cast<CUdeviceptr>(m);
+    return CUDA_SUCCESS;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
+    GUARD;
+    memory.erase(p);
+    return unshare(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 // Addresses behind which devices have pieces of memory; all devices may read and write all of it.
 CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t alignment, CUdeviceptr, unsigned long long) {

@@ -6,18 +6,22 @@ use crate::backend::steps::solve::Arrays;
 use crate::comm::vtable::rrbsolver_comm;
 use crate::error::RRB_OK;
 use crate::error::{Error, Result};
-use crate::ffi::handle::{Handle, create, with, with_ok};
-use crate::ffi::ranks::{BoxArrays, Function, Ranks, arrays_of, check, given, leading_dimensions, taken};
+use crate::ffi::box_arrays::{BoxArrays, Places, Staged, arrays_of, check, given, leading_dimensions, taken};
+use crate::ffi::device_rows::{self, Offer};
+use crate::ffi::handle::{Base, Handle, create, with, with_ok};
+use crate::ffi::ranks::{Function, Ranks, Sharing};
 use crate::ffi::rrb::handle::{NAMES, make_backend, on_rank, rrb_handle, threads};
 use crate::ffi::rrb_status;
 use crate::ffi::spaces::list_of;
-use crate::ffi::system::{Input, Output, SystemHandle};
+use crate::ffi::system::{Input, Output, System, SystemHandle};
 use crate::grid::boxes::GridBox;
 use crate::grid::cells::Cells;
+use crate::grid::outward::Outward;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Backend, opt};
 use crate::report::Nobody;
 use crate::runtime::heap::boxed;
+use crate::solver::boxes::Given;
 use crate::solver::machine::Machine;
 use crate::solver::rrb::{Rrb, grids_to_share, machine};
 
@@ -34,13 +38,17 @@ use crate::solver::rrb::{Rrb, grids_to_share, machine};
 /// ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and
 /// nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those
 /// of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole. `cycle=auto` chooses
-/// between v and amli; `precision=auto` takes no mixed. On the host alone: `backend=cuda` is refused. `comm` is copied;
-/// what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`,
-/// `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at all, a table that is
-/// not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the
-/// others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be destroyed, which does
-/// not wait. Cost of an iteration beside that of `rrb_create`: an exchange a shared grid, three gathers
-/// (docs/distributed.md).
+/// between v and amli; `precision=auto` takes no mixed. `backend=cuda`: the first rank solves, on its `device` or its
+/// `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them back: arrays of the
+/// host by messages; where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once
+/// the stream of `rrb_set_stream` has made their values; other arrays on devices go through the host. It has memory for
+/// the rows of all, on the host or on the first device, and `comm_timeout` must be longer than what it does takes.
+/// `comm` is copied; what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`,
+/// `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at
+/// all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank
+/// has waited for the others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be
+/// destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an exchange a shared grid, three
+/// gathers (docs/distributed.md).
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -251,41 +259,84 @@ impl rrb_handle {
     ) -> Result<()> {
         let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let base = &self.system.base;
+        let (places, ordinal) = (places(base), first_device(base));
         let checked = read.and_then(|(ld, arrays)| {
             let ld = leading_dimensions(ranks.own(), ld)?;
-            check(ranks.own(), &ld, &arrays, None)?;
-            if base.options.choice::<Backend>(opt::BACKEND) == Backend::Cuda {
-                let sentence = "a domain of several ranks is solved on the host: backend=cuda is not offered";
-                return Err(Error::Unsupported(sentence.to_owned()));
-            }
-            // SAFETY: as our caller promised; checked just now.
-            let values = arrays.iter().map(|array| unsafe { given(ranks.own(), &ld, &array.arrays) });
-            let mut values = values.collect::<Result<Vec<_>>>()?;
-            if ranks.own().is_empty() {
-                // As many as the others may have.
-                values.resize_with(NAMES.len(), Vec::new);
-            }
-            Ok(values)
+            check(ranks.own(), &ld, &arrays, None, &places)?;
+            Ok((ld, arrays))
         });
         let refused = checked.as_ref().err().cloned();
         // A rank without boxes has no array to say so.
         let corners = (!ranks.own().is_empty()).then_some(corners);
         let corners = ranks.open(Function::Factorize, &base.options, corners, false, refused)?;
-        let values = checked?;
-        let is_plain = base.options.choice::<Backend>(opt::BACKEND) == Backend::Reference;
-        let grids = if is_plain { 0 } else { grids_to_share(&base.options, self.system.grid()) };
+        let (ld, list) = checked?;
+        let sharing = match base.options.choice(opt::BACKEND) {
+            Backend::Reference => Sharing::Grids(0),
+            Backend::Cuda => Sharing::First,
+            _ => Sharing::Grids(grids_to_share(&base.options, self.system.grid())),
+        };
         let arrays = if corners { 5 } else { 3 };
-        let prepared = ranks.prepare(arrays, grids);
+        let prepared = ranks.prepare(arrays, sharing);
         let prepared = ranks.close(prepared);
         // Where it failed on one rank, no other may go on from what it had.
         if !matches!(prepared, Ok(false)) {
             self.system.base.core = None;
         }
         prepared?;
-        let alone = ranks.is_alone();
-        if !alone {
-            ranks.spread_matrix(&values[..arrays])?;
+        let offer = Offer { arrays: &list, ld: &ld, places, ordinal };
+        let follows = ranks.follows();
+        let result = if ranks.offer(device_rows::MATRIX, &offer)? {
+            if follows { Ok(()) } else { self.factorize_device_rows(arrays) }
+        } else {
+            // SAFETY: as our caller promised; checked above.
+            let staged = list.iter().map(|array| unsafe { Staged::new(ranks.own(), &ld, array, &places, true) });
+            let staged = ranks.agree_where_led(staged.collect::<Result<Vec<_>>>())?;
+            // SAFETY: as above.
+            let of = |(array, staged): (&BoxArrays<_>, _)| unsafe { given(ranks.own(), &ld, &array.arrays, staged) };
+            let mut values = list.iter().zip(&staged).map(of).collect::<Result<Vec<_>>>()?;
+            // A rank without boxes has as many arrays as the others.
+            values.resize_with(arrays, Vec::new);
+            let alone = ranks.is_alone();
+            if !alone {
+                ranks.spread_matrix(&values)?;
+            }
+            if follows { Ok(()) } else { self.factorize_rows(&values, alone) }
+        };
+        let Some(ranks) = &mut self.ranks else { return result };
+        let result = ranks.close(result);
+        let result = result.and_then(|()| ranks.tell_factorized(self.system.base.core.as_ref().filter(|_| !follows)));
+        if result.is_err() {
+            // Also where this rank has nothing against it: what it has learned others have not.
+            self.system.base.core = None;
+            self.system.base.begin_setup();
         }
+        match result? {
+            Some(told) => self.system.set_up(|_, _, _| Ok(told), |_| Ok(Outward::default())),
+            None => Ok(()),
+        }
+    }
+
+    /// Factorizes what the first rank can read on devices.
+    fn factorize_device_rows(&mut self, arrays: usize) -> Result<()> {
+        let grid = self.system.grid();
+        let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
+        let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
+        let rows = ranks.device_rows()?;
+        rows.bring(device_rows::MATRIX, arrays)?;
+        let address: Vec<u64> = (0..arrays).map(|k| rows.address(device_rows::MATRIX, k)).collect();
+        let view = |k: usize| View::on_device(NAMES[k], address[k], grid, grid.nx, grid.nodes());
+        let corners = (arrays > 3).then(|| (view(3), view(4)));
+        let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
+        let result = self.factorize_view(&a, machine, &make_backend);
+        if let Some(ranks) = &mut self.ranks {
+            ranks.device_rows()?.close();
+        }
+        result
+    }
+
+    /// Factorizes the rows that ranks have brought here, or the arrays of the one rank.
+    fn factorize_rows(&mut self, values: &[Vec<Given>], alone: bool) -> Result<()> {
+        let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let grid = self.system.grid();
         let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
         // The rows are lent for the call.
@@ -294,20 +345,15 @@ impl rrb_handle {
             Some(given) => View::new(NAMES[k], given.values, grid, given.ld),
             None => View::of_rows(NAMES[k], &rows[k], grid, first),
         };
-        let corners = corners.then(|| (view(3), view(4)));
+        let corners = (values.len() > 3).then(|| (view(3), view(4)));
         let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
         let make = |machine: Machine| match &domain {
             Some(domain) if machine.backend == Backend::Cpu => Ok(on_rank(machine.threads, domain)?),
             _ => make_backend(machine),
         };
         let result = self.factorize_view(&a, machine, &make);
-        let Some(ranks) = &mut self.ranks else { return result };
-        ranks.give_matrix(rows);
-        let result = ranks.close(result);
-        if result.is_err() {
-            // Also where this rank has nothing against it: what it has learned others have not.
-            self.system.base.core = None;
-            self.system.base.begin_setup();
+        if let Some(ranks) = &mut self.ranks {
+            ranks.give_matrix(rows);
         }
         result
     }
@@ -317,56 +363,121 @@ impl rrb_handle {
     unsafe fn call(&mut self, function: Function, read: ReadAndWritten) -> Result<i32> {
         let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let base = &self.system.base;
+        let places = places(base);
         let checked = base.check_fresh().and(read).and_then(|(ld, input, output)| {
-            let own = ranks.own();
-            let ld = leading_dimensions(own, ld)?;
-            check(own, &ld, std::slice::from_ref(&input), Some(&output))?;
-            // SAFETY: as our caller promised; checked just now.
-            unsafe { Ok((input.name, given(own, &ld, &input.arrays)?, taken(own, &ld, &output.arrays)?)) }
+            let ld = leading_dimensions(ranks.own(), ld)?;
+            check(ranks.own(), &ld, std::slice::from_ref(&input), Some(&output), &places)?;
+            Ok((ld, input, output))
         });
         let refused = checked.as_ref().err().cloned();
         ranks.open(function, &base.options, None, base.has_monitor(), refused)?;
-        let (input_name, given, mut taken) = checked?;
+        let (ld, input, output) = checked?;
+        let written = output.as_read();
+        let offer = [input.clone(), written.clone()];
+        let offer = Offer { arrays: &offer, ld: &ld, places, ordinal: first_device(base) };
+        if ranks.offer(device_rows::VECTORS, &offer)? {
+            return self.call_on_device_rows(function, input.name);
+        }
+        let guess = function == Function::Solve;
+        // SAFETY: as our caller promised; checked above.
+        let staged = unsafe {
+            let of = |arrays, read| Staged::new(ranks.own(), &ld, arrays, &places, read);
+            of(&input, true).and_then(|input| Ok((input, of(&written, guess)?)))
+        };
+        let (staged_input, mut staged_output) = ranks.agree_where_led(staged)?;
+        // SAFETY: as above.
+        let (given, mut taken) = unsafe {
+            let given = given(ranks.own(), &ld, &input.arrays, &staged_input)?;
+            (given, taken(ranks.own(), &ld, &output.arrays, &mut staged_output)?)
+        };
         let (alone, grid) = (ranks.is_alone(), self.system.grid());
         if !alone {
-            ranks.spread_vectors(&given, &taken, function == Function::Solve)?;
+            ranks.spread_vectors(&given, &taken, guess)?;
         }
         let mut vectors = ranks.take_vectors();
-        let (ld, from, to) = match (&given[..], &mut taken[..], &mut vectors[..]) {
+        let (row, from, to) = match (&given[..], &mut taken[..], &mut vectors[..]) {
             ([from], [to], _) if alone => (from.ld, from.values, &mut *to.values),
             (_, _, [from, to]) => (grid.nx, &from[..], &mut to[..]),
             _ => return Err(Error::Internal("rows of vectors are missing".to_owned())),
         };
         let arrays = Arrays {
-            input_name,
+            input_name: input.name,
             input: from,
-            ld,
-            plane: grid.ny.saturating_mul(ld),
+            ld: row,
+            plane: grid.ny.saturating_mul(row),
             output: to,
             device_input: 0,
             device_output: 0,
             len: grid.nodes(),
             first_row: ranks.first_row(),
         };
-        let result = match function {
-            Function::Solve => self.system.solve_by(
-                |core, options, watch| {
-                    let mut agreed = ranks.agreed(watch);
-                    let outcome = core.solve(arrays, options, &mut agreed);
-                    agreed.failed.map_or(outcome, Err)
-                },
-                Self::in_use,
-            ),
-            _ => {
-                let call = if function == Function::Apply { Rrb::apply } else { Rrb::multiply };
-                self.system.base.run(|core, options, _| call(core, arrays, options, &mut Nobody)).map(|()| RRB_OK)
-            }
-        };
+        let result = Self::work(&mut self.system, ranks, function, arrays);
         ranks.give_vectors(vectors);
         let result = ranks.close(result)?;
         if !alone {
             ranks.collect(&mut taken)?;
         }
+        // SAFETY: as above.
+        let back = unsafe { staged_output.write_back(ranks.own(), &ld, &output, &places) };
+        ranks.agree_where_led(back)?;
         Ok(result)
     }
+
+    /// The same on arrays that the first rank can read and write on devices.
+    fn call_on_device_rows(&mut self, function: Function, input_name: &'static str) -> Result<i32> {
+        let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
+        let (follows, grid) = (ranks.follows(), self.system.grid());
+        let guess = function == Function::Solve;
+        let rows = ranks.device_rows()?;
+        let brought = if follows { Ok(()) } else { rows.bring(device_rows::VECTORS, if guess { 2 } else { 1 }) };
+        let address = |array| if follows { 0 } else { rows.address(device_rows::VECTORS, array) };
+        let (device_input, device_output) = (address(0), address(1));
+        let result = ranks.close(brought).and_then(|()| {
+            let arrays = Arrays {
+                input_name,
+                input: &[],
+                ld: grid.nx,
+                plane: grid.nodes(),
+                output: &mut [],
+                device_input,
+                device_output,
+                len: grid.nodes(),
+                first_row: 0,
+            };
+            Self::work(&mut self.system, ranks, function, arrays)
+        });
+        let rows = ranks.device_rows()?;
+        let result = result.and_then(|result| {
+            let back = if follows { Ok(()) } else { rows.bring_back(device_rows::VECTORS, 1) };
+            back.map(|()| result)
+        });
+        rows.close();
+        ranks.close(result)
+    }
+
+    /// What a call does with the rows of this rank.
+    fn work(system: &mut System<Rrb>, ranks: &mut Ranks, function: Function, arrays: Arrays) -> Result<i32> {
+        match function {
+            Function::Solve => system.solve_by(
+                |core, options, watch| ranks.solve(core, watch, |core, observer| core.solve(arrays, options, observer)),
+                Self::in_use,
+            ),
+            _ if ranks.follows() => Ok(RRB_OK),
+            _ => {
+                let call = if function == Function::Apply { Rrb::apply } else { Rrb::multiply };
+                system.base.run(|core, options, _| call(core, arrays, options, &mut Nobody)).map(|()| RRB_OK)
+            }
+        }
+    }
+}
+
+/// Arrays of ranks lie on the host, or where the first one solves on devices, on these, too.
+fn places(base: &Base<Rrb>) -> Places {
+    let on_devices = base.options.is(opt::BACKEND, Backend::Cuda);
+    Places { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
+}
+
+/// Ordinal of the first device that options name.
+fn first_device(base: &Base<Rrb>) -> i64 {
+    base.options.devices().ordinals().next().unwrap_or_else(|| base.options.int(opt::DEVICE))
 }

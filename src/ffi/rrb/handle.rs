@@ -149,6 +149,10 @@ impl SystemHandle for rrb_handle {
         self.ranks.as_ref().map_or(0, |ranks| ranks.bytes())
     }
 
+    fn own_device_bytes(&self) -> usize {
+        self.ranks.as_ref().map_or(0, |ranks| ranks.device_bytes())
+    }
+
     fn own_result_of(&self, key: i32) -> Option<f64> {
         let sent = || self.ranks.as_ref().map_or([0; 2], |ranks| ranks.sent());
         match key {

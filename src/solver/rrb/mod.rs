@@ -13,7 +13,7 @@ use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
-use crate::options::{self, Options, Precision, opt};
+use crate::options::{self, Choice, Options, Precision, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
@@ -115,6 +115,41 @@ pub struct Done {
     pub went_without: bool,
 }
 
+impl Done {
+    /// Numbers that tell another rank of it.
+    pub const WORDS: usize = 7;
+
+    /// What the log alone says is not among them.
+    pub fn to_words(self) -> [f64; Self::WORDS] {
+        [
+            self.levels as f64,
+            self.components as f64,
+            self.singular_components as f64,
+            self.compensated_couplings as f64,
+            self.aggregates_kept as f64,
+            self.precision.number() as f64,
+            self.cycle.number() as f64,
+        ]
+    }
+
+    /// The inverse.
+    pub fn of_words(words: [f64; Self::WORDS]) -> Self {
+        let [levels, components, singular_components, compensated_couplings, aggregates_kept] =
+            std::array::from_fn(|k| words[k] as usize);
+        Self {
+            levels,
+            components,
+            singular_components,
+            compensated_couplings,
+            aggregates_kept,
+            precision: Precision::of(words[5] as i64).unwrap_or_default(),
+            cycle: options::Cycle::of(words[6] as i64).unwrap_or_default(),
+            prediction: None,
+            went_without: false,
+        }
+    }
+}
+
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
 pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
@@ -152,6 +187,12 @@ impl Rrb {
         rrb.backend.use_stream(stream)?;
         rrb.factorize_as_asked(a, options)?;
         Ok(rrb)
+    }
+
+    /// A matrix that another rank has factorized on its machine, and come to this: all that is done here is to tell.
+    pub fn elsewhere(machine: Machine, backend: Box<dyn RrbBackend>, done: Done) -> Self {
+        let (inspection, found) = (Inspection::default(), Found::default());
+        Self { backend, machine, inspection, done, found, last: None, doubts: 0 }
     }
 
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {

@@ -40,6 +40,15 @@ pub struct Entered {
     _here: std::marker::PhantomData<*mut ()>,
 }
 
+impl Entered {
+    /// Makes this context current, which is there.
+    pub(super) fn into(context: sys::CUcontext) -> Result<Self> {
+        // SAFETY: the driver refuses what is no context.
+        check(unsafe { sys::cuCtxPushCurrent_v2(context) }, "the device's context")?;
+        Ok(Self { _here: std::marker::PhantomData })
+    }
+}
+
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
@@ -195,9 +204,8 @@ impl Device {
     /// Makes its context current, unless it was reset.
     pub fn enter(&self) -> Result<Entered> {
         self.check()?;
-        // SAFETY: retained by this value.
-        check(unsafe { sys::cuCtxPushCurrent_v2(self.context) }, "the device's context")?;
-        Ok(Entered { _here: std::marker::PhantomData })
+        // Retained by this value.
+        Entered::into(self.context)
     }
 }
 

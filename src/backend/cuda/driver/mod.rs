@@ -12,6 +12,7 @@ mod launches;
 mod library;
 mod memory;
 mod module;
+mod program;
 mod stream;
 mod transfers;
 
@@ -22,6 +23,7 @@ pub use library::{HAS_KERNELS, device_count};
 pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_open_to_others, is_page_locked, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module, Share};
+pub use program::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 pub use stream::{Event, Meet, Stream, Watch};
 
 #[cfg(test)]

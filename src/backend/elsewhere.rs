@@ -1,0 +1,47 @@
+//! The work is another rank's: what stands on a rank that brings values to it and takes the solution.
+
+use super::steps::cycle::Recursion;
+use super::steps::rrb::{RrbBackend, Setup};
+use super::steps::solve::{Arrays, Program};
+use crate::error::{Error, Result};
+use crate::grid::components::Components;
+use crate::grid::stencil::StencilView;
+use crate::report::{Observer, Outcome};
+
+/// What the rank that works has told.
+pub struct Elsewhere {
+    /// r1/r2/b1/b2 grids in use there.
+    pub grids: usize,
+    /// Threads there.
+    pub threads: usize,
+}
+
+fn not_here() -> Error {
+    Error::Internal("a rank that has no rows was to work on some".to_owned())
+}
+
+impl RrbBackend for Elsewhere {
+    fn factorize(&mut self, _: &StencilView, _: &Setup, _: &Components) -> Result<()> {
+        Err(not_here())
+    }
+
+    fn run(&mut self, _: Arrays, _: &mut dyn Observer, _: Program) -> Result<Outcome> {
+        Err(not_here())
+    }
+
+    fn recursion(&self) -> Recursion {
+        Recursion::V
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn grids(&self) -> usize {
+        self.grids
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+}

@@ -1,0 +1,240 @@
+//! Rows of a whole grid on a device of the first rank, from arrays that all ranks have on devices of the same host, and
+//! back. Ranks hand their memory over by the driver; the first one opens it, copies, and closes it in the same call, so
+//! that programs may free their arrays when they like.
+
+use crate::comm::{Comm, Gather, Largest};
+use crate::error::{Error, Result, collected, extend, push};
+use crate::ffi::box_arrays::{BoxArrays, Places};
+use crate::ffi::led::FIRST;
+use crate::ffi::spaces::{HANDLE, Handed, Opened, Plain, Primary, Rows};
+use crate::grid::boxes::GridBox;
+use crate::runtime::heap::Counted;
+use crate::solver::boxes::Boxes;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, OnceLock};
+
+/// For errors.
+const ROWS: &str = "rows of all ranks on a device";
+
+/// Arrays of a matrix, or input and output.
+pub const MATRIX: usize = 0;
+pub const VECTORS: usize = 1;
+
+/// What a rank says of its arrays: whether it has any, and hands them over, its process, and its host.
+const HEAD: usize = 3;
+const NO_ARRAYS: u64 = 0;
+const KEEPS: u64 = 1;
+const HANDS_OVER: u64 = 2;
+
+/// And of an array of a box: leading dimension, address, handle and offset.
+const ARRAY: usize = 3 + HANDLE / 8;
+
+/// Arrays of this rank for a call.
+#[derive(Clone, Copy)]
+pub struct Offer<'a> {
+    pub arrays: &'a [BoxArrays<*const f64>],
+    pub ld: &'a [usize],
+    pub places: Places,
+    /// The device with the rows.
+    pub ordinal: i64,
+}
+
+/// Of a domain that the first rank has whole.
+pub struct DeviceRows {
+    boxes: Counted<Boxes>,
+    rank: usize,
+    offers: [Gather; 2],
+    /// Arrays in an offer.
+    counts: [usize; 2],
+    primary: Option<Arc<Primary>>,
+    rows: [Vec<Plain>; 2],
+    opened: Vec<OpenBox>,
+}
+
+/// A box of some rank during a call: address and leading dimension of its arrays.
+struct OpenBox {
+    place: GridBox,
+    arrays: Vec<Rows>,
+    _memory: Vec<Opened>,
+}
+
+/// A number of this process that no other one has.
+fn process() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
+}
+
+/// The same number on all processes of this host since it was started, and on no other; 0: not known.
+fn host() -> u64 {
+    let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(boot.as_bytes());
+    hasher.finish()
+}
+
+impl DeviceRows {
+    /// For matrices of so many arrays. Collective.
+    pub fn new(comm: &Counted<Comm>, boxes: &Counted<Boxes>, arrays: usize) -> Result<Self> {
+        let counts = [arrays, 2];
+        let plan = |count: usize| {
+            let words = (0..comm.size()).map(|rank| HEAD + boxes.of(rank).len() * count * ARRAY);
+            Gather::new(comm, &collected(words, ROWS)?)
+        };
+        Ok(Self {
+            boxes: boxes.clone(),
+            rank: comm.rank(),
+            offers: [plan(counts[MATRIX])?, plan(counts[VECTORS])?],
+            counts,
+            primary: None,
+            rows: [Vec::new(), Vec::new()],
+            opened: Vec::new(),
+        })
+    }
+
+    /// Whether the arrays of all ranks lie on devices whose memory the first one can open; then it has. Collective.
+    pub fn offer(&mut self, what: usize, own: &Offer, agree: &mut Largest) -> Result<bool> {
+        let words = self.words_of(what, own)?;
+        let all = self.offers[what].run(|to| to.iter_mut().zip(&words).for_each(|(to, &w)| *to = f64::from_bits(w)))?;
+        let all = collected(all.iter().map(|word| word.to_bits()), ROWS)?;
+        let heads = self.heads(what);
+        // Where no rank has an array there is nothing to open.
+        let with_arrays = heads.iter().map(|&start| &all[start..][..HEAD]).filter(|head| head[0] != NO_ARRAYS);
+        let here = with_arrays.clone().next().map_or(0, |head| head[2]);
+        if here == 0 || !with_arrays.clone().all(|head| head[0] == HANDS_OVER && head[2] == here) {
+            return Ok(false);
+        }
+        let opened = if self.rank == FIRST { self.open(what, own.ordinal, &all, &heads) } else { Ok(()) };
+        let refused = agree.run(&[f64::from(u8::from(opened.is_err())), 0.0])?[0] > 0.0;
+        if refused {
+            self.close();
+        }
+        Ok(!refused)
+    }
+
+    /// Where the words of each rank begin.
+    fn heads(&self, what: usize) -> Vec<usize> {
+        let ranks = self.boxes.ranks();
+        let words = |rank: usize| HEAD + self.boxes.of(rank).len() * self.counts[what] * ARRAY;
+        (0..ranks)
+            .scan(0, |at, rank| {
+                let start = *at;
+                *at += words(rank);
+                Some(start)
+            })
+            .collect()
+    }
+
+    fn words_of(&self, what: usize, own: &Offer) -> Result<Vec<u64>> {
+        let boxes = self.boxes.of(self.rank).len();
+        let mut words = collected([NO_ARRAYS, process(), host()], ROWS)?;
+        if boxes == 0 {
+            return Ok(words);
+        }
+        match handed(own) {
+            // As many arrays as a matrix has: a rank that gives another number was refused before.
+            Ok(arrays) if arrays.len() == boxes * self.counts[what] * ARRAY => {
+                words[0] = HANDS_OVER;
+                extend(&mut words, arrays, ROWS)?;
+            }
+            _ => words[0] = KEEPS,
+        }
+        Ok(words)
+    }
+
+    /// Rows on the device, and the arrays of all ranks for it.
+    fn open(&mut self, what: usize, ordinal: i64, all: &[u64], heads: &[usize]) -> Result<()> {
+        let known = self.primary.take().filter(|primary| i64::from(primary.ordinal()) == ordinal);
+        if known.is_none() {
+            self.rows = [Vec::new(), Vec::new()];
+        }
+        let primary = known.map_or_else(|| Primary::of(ordinal as i32), Ok)?;
+        self.primary = Some(primary.clone());
+        while self.rows[what].len() < self.counts[what] {
+            let rows = primary.zeros(self.boxes.grid.nodes())?;
+            push(&mut self.rows[what], rows, ROWS)?;
+        }
+        for (rank, &start) in heads.iter().enumerate() {
+            let is_here = all[start + 1] == process();
+            let mut words = all[start + HEAD..].chunks_exact(ARRAY);
+            // Array by array, as the caller gave them.
+            let mut lists = Vec::new();
+            for _ in 0..self.counts[what] {
+                push(&mut lists, collected(words.by_ref().take(self.boxes.of(rank).len()), ROWS)?, ROWS)?;
+            }
+            for (k, &place) in self.boxes.of(rank).iter().enumerate() {
+                let (mut arrays, mut memory) = (Vec::new(), Vec::new());
+                for list in &lists {
+                    let word = list[k];
+                    let mut address = word[1];
+                    if !is_here {
+                        let bytes: Vec<u8> = word[3..].iter().flat_map(|word| word.to_le_bytes()).collect();
+                        let handle = bytes.try_into().map_err(|_| Error::Internal("another handle".to_owned()))?;
+                        let opened = primary.open(&Handed { handle, offset: word[2] })?;
+                        address = opened.address;
+                        push(&mut memory, opened, ROWS)?;
+                    }
+                    push(&mut arrays, Rows { address, ld: word[0] as usize }, ROWS)?;
+                }
+                push(&mut self.opened, OpenBox { place, arrays, _memory: memory }, ROWS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Address of the rows of an array.
+    pub fn address(&self, what: usize, array: usize) -> u64 {
+        self.rows[what][array].address
+    }
+
+    /// The arrays of all boxes to rows. For the first rank.
+    pub fn bring(&self, what: usize, arrays: usize) -> Result<()> {
+        (0..arrays).try_for_each(|array| self.copy(what, array, true))
+    }
+
+    /// Rows to the arrays of all boxes. For the first rank.
+    pub fn bring_back(&self, what: usize, array: usize) -> Result<()> {
+        self.copy(what, array, false)
+    }
+
+    fn copy(&self, what: usize, array: usize, to_rows: bool) -> Result<()> {
+        let Some(primary) = &self.primary else { return Ok(()) };
+        let nx = self.boxes.grid.nx;
+        for open in &self.opened {
+            let [x, y] = open.place.lower;
+            let rows = Rows { address: self.address(what, array) + 8 * (y * nx + x) as u64, ld: nx };
+            let (to, from) = if to_rows { (rows, open.arrays[array]) } else { (open.arrays[array], rows) };
+            let extents = open.place.extents();
+            // SAFETY: the boxes lie in the grid; their owners promised arrays of their values, which they handed over
+            // for this call.
+            unsafe { primary.copy_rows(to, from, extents.nx, extents.ny)? };
+        }
+        primary.wait()
+    }
+
+    /// The arrays are their ranks' own again.
+    pub fn close(&mut self) {
+        self.opened.clear();
+    }
+
+    /// Bytes of the rows.
+    pub fn bytes(&self) -> usize {
+        self.rows.iter().flatten().map(|rows| rows.bytes).sum()
+    }
+}
+
+/// What a rank says of its arrays, once their values are there.
+fn handed(own: &Offer) -> Result<Vec<u64>> {
+    let mut words = Vec::new();
+    for BoxArrays { name, arrays } in own.arrays {
+        for (&array, &ld) in arrays.iter().zip(own.ld) {
+            let keeps = || Error::Internal("an array of the host".to_owned());
+            let primary = Primary::of(own.places.ordinal_of(name, array as usize)?.ok_or_else(keeps)?)?;
+            primary.settle(own.places.stream)?;
+            let Handed { handle, offset } = primary.hand_over(array as u64)?;
+            extend(&mut words, [ld as u64, array as u64, offset], ROWS)?;
+            let handle = handle.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+            extend(&mut words, handle, ROWS)?;
+        }
+    }
+    Ok(words)
+}

@@ -1,0 +1,220 @@
+//! A domain of many ranks whose systems the first rank solves, on its devices: what it tells the others while it works,
+//! so that their monitors, histories and results are those of a rank that works.
+
+use crate::backend::elsewhere::Elsewhere;
+use crate::comm::{Comm, Gather, Largest};
+use crate::error::{Error, Result};
+use crate::ffi::watch::Watch;
+use crate::options::{Backend, Choice, Devices, StopReason};
+use crate::report::{Observer, Outcome};
+use crate::runtime::heap::{Counted, boxed};
+use crate::solver::machine::{Core, Machine};
+use crate::solver::rrb::{Done, Rrb};
+
+/// For errors.
+const TELLING: &str = "what ranks are told";
+
+/// The rank that works.
+pub const FIRST: usize = 0;
+
+/// What an observer was told, as numbers: which of these it was, and up to three more.
+const EVENT: usize = 4;
+const ITERATION: f64 = 1.0;
+const PASSED: f64 = 2.0;
+const CHANGED: f64 = 3.0;
+const COEFFICIENTS: f64 = 4.0;
+const ENDED: f64 = 5.0;
+
+/// So many at a time, behind their number.
+const EVENTS: usize = 64;
+const BLOCK: usize = 1 + EVENTS * EVENT;
+
+/// Numbers that tell how a call ended: its status, a solve, a factorization.
+const SOLVE: usize = 5;
+const RESULTS: usize = SOLVE + Done::WORDS + 2;
+
+/// Plans by which the first rank tells the others.
+pub struct Led {
+    rank: usize,
+    events: Gather,
+    block: [f64; BLOCK],
+    results: Gather,
+}
+
+impl Led {
+    /// Collective.
+    pub fn new(comm: &Counted<Comm>) -> Result<Self> {
+        let from_first = |count: usize| {
+            let mut counts = crate::error::zeroed(comm.size(), TELLING)?;
+            counts[FIRST] = count;
+            Gather::new(comm, &counts)
+        };
+        Ok(Self { rank: comm.rank(), events: from_first(BLOCK)?, block: [0.0; BLOCK], results: from_first(RESULTS)? })
+    }
+
+    /// This rank works.
+    pub fn works(&self) -> bool {
+        self.rank == FIRST
+    }
+
+    /// On the first rank `solve` works; on the others what it is told happens again. `stop`: somewhere a monitor is
+    /// set.
+    pub fn solve(
+        &mut self,
+        core: &mut Rrb,
+        watch: &mut Watch,
+        stop: Option<&mut Largest>,
+        solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
+    ) -> Result<Outcome> {
+        if !self.works() {
+            self.follow(watch, stop)?;
+            return self.hear_results(core);
+        }
+        let mut telling = Telling { watch, led: self, stop, failed: None };
+        let outcome = solve(core, &mut telling);
+        telling.tell([ENDED, 0.0, 0.0, 0.0]);
+        telling.flush();
+        telling.failed.map_or(Ok(()), Err)?;
+        self.tell_results(core, &outcome)?;
+        outcome
+    }
+
+    /// Events of the first rank, until they end.
+    fn follow(&mut self, watch: &mut Watch, mut stop: Option<&mut Largest>) -> Result<()> {
+        loop {
+            let block = self.events.run(|_| {})?;
+            for event in block[1..].chunks_exact(EVENT).take(block[0] as usize) {
+                let [kind, a, b, c] = [event[0], event[1], event[2], event[3]];
+                if kind == ITERATION {
+                    let own = watch.iteration(a as usize, b);
+                    if let Some(stop) = &mut stop {
+                        stop.run(&[f64::from(u8::from(own))])?;
+                    }
+                } else if kind == PASSED {
+                    watch.passed(a as usize, b);
+                } else if kind == CHANGED {
+                    watch.changed(a as usize, b, c);
+                } else if kind == COEFFICIENTS {
+                    watch.coefficients(a, b);
+                } else {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn tell_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
+        let told = outcome.as_ref().copied().unwrap_or_default();
+        let solve: [f64; SOLVE] = [
+            outcome.as_ref().err().map_or(0, Error::status).into(),
+            told.iterations as f64,
+            told.reason.number() as f64,
+            told.initial_residual,
+            told.final_residual,
+        ];
+        self.results.run(|to| {
+            to[..SOLVE].copy_from_slice(&solve);
+            to[SOLVE..][..Done::WORDS].copy_from_slice(&core.done.to_words());
+            to[SOLVE + Done::WORDS..].copy_from_slice(&[core.grids() as f64, core.threads() as f64]);
+        })?;
+        Ok(())
+    }
+
+    /// How a solve ended, which may have gone over to another preconditioner.
+    fn hear_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
+        let words = self.results.run(|_| {})?;
+        core.done = done_of(words);
+        match words[0] as i32 {
+            0 => Ok(Outcome {
+                iterations: words[1] as usize,
+                reason: StopReason::of(words[2] as i64).unwrap_or_default(),
+                initial_residual: words[3],
+                final_residual: words[4],
+            }),
+            status => Err(Error::elsewhere(FIRST, status)),
+        }
+    }
+
+    /// What a factorization came to, which succeeded on the first rank.
+    pub fn tell_factorized(&mut self, core: &Rrb) -> Result<()> {
+        self.tell_results(core, &Ok(Outcome::default()))
+    }
+
+    /// The same, on another rank.
+    pub fn hear_factorized(&mut self) -> Result<Rrb> {
+        let words = self.results.run(|_| {})?;
+        let [grids, threads] = [0, 1].map(|k| words[SOLVE + Done::WORDS + k] as usize);
+        let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
+        Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, TELLING)?, done_of(words)))
+    }
+}
+
+fn done_of(words: &[f64]) -> Done {
+    Done::of_words(words[SOLVE..][..Done::WORDS].try_into().expect("as many as were given"))
+}
+
+/// The observer of the rank that works.
+struct Telling<'a, 'w> {
+    watch: &'a mut Watch<'w>,
+    led: &'a mut Led,
+    stop: Option<&'a mut Largest>,
+    /// The others are lost.
+    failed: Option<Error>,
+}
+
+impl Telling<'_, '_> {
+    fn tell(&mut self, event: [f64; EVENT]) {
+        let count = self.led.block[0] as usize;
+        self.led.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
+        self.led.block[0] += 1.0;
+        if count + 1 == EVENTS {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let Led { events, block, .. } = &mut *self.led;
+        if block[0] > 0.0 && self.failed.is_none() {
+            self.failed = events.run(|to| to.copy_from_slice(block)).err();
+        }
+        block[0] = 0.0;
+    }
+}
+
+impl Observer for Telling<'_, '_> {
+    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        let own = self.watch.iteration(iteration, relative_residual);
+        self.tell([ITERATION, iteration as f64, relative_residual, 0.0]);
+        if self.stop.is_none() {
+            return own || self.failed.is_some();
+        }
+        self.flush();
+        let Some(stop) = self.stop.as_mut().filter(|_| self.failed.is_none()) else { return true };
+        match stop.run(&[f64::from(u8::from(own))]) {
+            Ok(all) => all[0] > 0.0,
+            Err(error) => {
+                self.failed = Some(error);
+                true
+            }
+        }
+    }
+
+    fn passed(&mut self, iteration: usize, relative_residual: f64) {
+        self.watch.passed(iteration, relative_residual);
+        self.tell([PASSED, iteration as f64, relative_residual, 0.0]);
+    }
+
+    fn changed(&mut self, iterations: usize, left: f64, expected: f64) {
+        self.watch.changed(iterations, left, expected);
+        self.tell([CHANGED, iterations as f64, left, expected]);
+    }
+
+    fn coefficients(&mut self, alpha: f64, beta: f64) {
+        self.watch.coefficients(alpha, beta);
+        self.tell([COEFFICIENTS, alpha, beta, 0.0]);
+    }
+
+    fn may_stop(&self) -> bool {
+        self.stop.is_some()
+    }
+}

@@ -1,0 +1,370 @@
+//! One domain over many ranks whose systems the first one solves on devices: the bits of one rank, arrays here and
+//! there, refusals, and ranks that are lost.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/device.rs"]
+mod device;
+mod ranks;
+
+use common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs};
+use common::{Solver, bits, devices, key, status};
+use cudarc::driver::sys;
+use ranks::{Late, Ranked, bricks, check_bits_of_one, distributed, on_ranks};
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+/// Options of a handle whose first rank works on all devices.
+fn all_devices() -> String {
+    let list: Vec<String> = (0..devices().min(8)).map(|ordinal| ordinal.to_string()).collect();
+    format!("backend=cuda devices={}", list.join("+"))
+}
+
+fn same_bits() {
+    let check = |name: &str, a: &Stencil, options: &str| check_bits_of_one(name, a, &random_rhs(a.len(), 3), options);
+    for (nx, ny) in [(37, 53), (1, 130), (130, 1), (3, 2)] {
+        check("one device", &random_m_matrix(nx, ny, false, 7), "backend=cuda");
+    }
+    check("nine points", &random_m_matrix(40, 33, true, 2), "backend=cuda");
+    check("singular", &neumann_var(48, 37), "backend=cuda");
+    check("several", &random_m_matrix(64, 64, false, 7), &format!("{} precision=bf16 cycle=amli", all_devices()));
+    let a = random_m_matrix(71, 63, false, 7);
+    for options in ["precision=f64 cycle=v", "cycle=aggregation", "norm=preconditioned"] {
+        let options = format!("{} {options}", all_devices());
+        let one = bits(&Solver::of(&a, &options).solve_from_zero(&random_rhs(a.len(), 3)).0);
+        let x = distributed(&a, &random_rhs(a.len(), 3), &options, &bricks(71, 63, 2, 2)).0;
+        assert!(bits(&x) == one, "{options}");
+    }
+}
+
+/// Points in no box are land, as on the host.
+fn land() {
+    let (nx, ny) = (40, 30);
+    let mut a = random_m_matrix(nx, ny, false, 4);
+    for (i, j) in (20..40).flat_map(|i| (15..30).map(move |j| (i, j))) {
+        a.decouple(i, j, 1.0);
+    }
+    let mut boxes = bricks(nx, ny, 2, 2);
+    boxes[3] = vec![];
+    let mut b = random_rhs(a.len(), 5);
+    (0..a.len()).filter(|p| p % nx >= 20 && p / nx >= 15).for_each(|p| b[p] = 0.0);
+    let (x, history, result) = distributed(&a, &b, "backend=cuda", &boxes);
+    assert_eq!(result, status::OK);
+    let (y, other, _) = distributed(&a, &b, "backend=cpu", &boxes);
+    assert_eq!(history.len(), other.len());
+    let far = x.iter().zip(&y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    assert!(far <= 1e-4 * y.iter().fold(0.0, |m: f64, y| m.max(y.abs())), "{far:e}");
+    // Not a coupling to there.
+    let whole = random_m_matrix(nx, ny, false, 4);
+    for failure in on_ranks(4, |rank, comm| {
+        let ranked = Ranked::try_new(nx as i64, ny as i64, &boxes[rank], comm).unwrap();
+        ranked.solver.options("backend=cuda").unwrap();
+        ranked.factorize(&whole).unwrap_err()
+    }) {
+        failure.expect(status::ARGUMENT, &["couples to a point in no box"]);
+    }
+}
+
+fn applied_and_multiplied() {
+    let a = random_m_matrix(57, 41, false, 9);
+    let r = random_rhs(a.len(), 3);
+    let one = Solver::of(&a, "backend=cuda");
+    let expected = [bits(&one.apply(&r)), bits(&one.multiply(&r))];
+    let boxes = bricks(57, 41, 2, 2);
+    let parts = on_ranks(4, |rank, comm| {
+        let ranked = Ranked::try_new(57, 41, &boxes[rank], comm).unwrap();
+        ranked.solver.options("backend=cuda").unwrap();
+        ranked.factorize(&a).unwrap();
+        [ranked.apply(&r).unwrap().1, ranked.multiply(&r).unwrap().1]
+    });
+    for (k, expected) in expected.iter().enumerate() {
+        let mut whole = vec![0.0; a.len()];
+        for (boxes, parts) in boxes.iter().zip(&parts) {
+            ranks::paste(&mut whole, 57, boxes[0], &parts[k][0]);
+        }
+        assert!(bits(&whole) == *expected, "{k}");
+    }
+}
+
+/// Host and devices in turn, other matrices, and what all ranks tell of them.
+fn in_turn() {
+    let boxes = bricks(150, 130, 1, 3);
+    let (first, second) = (random_m_matrix(150, 130, false, 1), poisson(150, 130));
+    let b = random_rhs(first.len(), 3);
+    let told = on_ranks(3, |rank, comm| {
+        let ranked = Ranked::try_new(150, 130, &boxes[rank], comm).unwrap();
+        let mut told = Vec::new();
+        for (a, options) in
+            [(&first, "backend=cuda"), (&second, "backend=cuda"), (&first, "backend=cpu"), (&first, "backend=cuda")]
+        {
+            ranked.solver.options(options).unwrap();
+            ranked.factorize(a).unwrap();
+            assert_eq!(ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0, status::OK);
+            let solver = &ranked.solver;
+            told.push((
+                solver.iterations(),
+                [key::INFO_LEVELS, key::INFO_CYCLE, key::INFO_PRECISION, key::INFO_BACKEND, key::INFO_STOP_REASON]
+                    .map(|key| solver.int(key)),
+                [key::INFO_INITIAL_RESIDUAL, key::INFO_FINAL_RESIDUAL, key::INFO_LAMBDA_MAX]
+                    .map(|key| solver.real(key).to_bits()),
+                bits(&solver.history()),
+            ));
+        }
+        assert!(told[0] == told[3] && told[0] != told[1] && told[0] != told[2], "rank {rank}");
+        told
+    });
+    assert!(told.iter().all(|other| *other == told[0]));
+    assert_eq!(told[0].iter().map(|t| t.1[3]).collect::<Vec<_>>(), [2, 2, 1, 2]);
+}
+
+/// A monitor of one rank stops all in the same iteration, and all are told the same numbers.
+fn one_monitor_stops_all() {
+    unsafe extern "C-unwind" fn stop(user: *mut std::ffi::c_void, iteration: i64, residual: f64) -> i32 {
+        // SAFETY: the list that was set with this function.
+        unsafe { &mut *user.cast::<Vec<(i64, u64)>>() }.push((iteration, residual.to_bits()));
+        i32::from(iteration == 3)
+    }
+    let (a, boxes) = (poisson(120, 90), bricks(120, 90, 3, 1));
+    let b = random_rhs(a.len(), 4);
+    // A device looks at monitors every 32 iterations.
+    let options = "backend=cuda rel_tol=1e-12 levels=2 precision=f64";
+    let listen = |solver: &Solver, told: &mut Vec<(i64, u64)>| {
+        // SAFETY: a live handle, a function of the right signature, and a list that outlives it.
+        unsafe { common::rrb_set_monitor(solver.handle, Some(stop), std::ptr::from_mut(told).cast()) };
+    };
+    let (mut told_one, one) = (Vec::new(), Solver::new(120, 90, options));
+    listen(&one, &mut told_one);
+    one.factorize(&a).unwrap();
+    assert_eq!(one.solve_from_zero(&b).1, status::STOPPED);
+    let expected = (status::STOPPED, one.iterations(), bits(&one.history()));
+    let ended = on_ranks(3, |rank, comm| {
+        let ranked = Ranked::try_new(120, 90, &boxes[rank], comm).unwrap();
+        ranked.solver.options(options).unwrap();
+        let mut told = Vec::new();
+        if rank > 0 {
+            listen(&ranked.solver, &mut told);
+        }
+        ranked.factorize(&a).unwrap();
+        let result = ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0;
+        let ended = (result, ranked.solver.iterations(), bits(&ranked.solver.history()));
+        drop(ranked);
+        (ended, told)
+    });
+    for (rank, (ended, told)) in ended.iter().enumerate() {
+        assert!(*ended == expected, "rank {rank}: {} iterations", ended.1);
+        assert!(if rank == 0 { told.is_empty() } else { *told == told_one }, "rank {rank}: {told:?}");
+    }
+}
+
+fn refusals_are_everywhere() {
+    let boxes = bricks(60, 50, 1, 3);
+    let a = random_m_matrix(60, 50, false, 2);
+    let b = random_rhs(a.len(), 4);
+    let (mut bad, mut indefinite) = (b.clone(), a.clone());
+    bad[40 * 60 + 7] = f64::NAN;
+    indefinite.center[45 * 60 + 3] = -1.0;
+    for failures in on_ranks(3, |rank, comm| {
+        let ranked = Ranked::try_new(60, 50, &boxes[rank], comm).unwrap();
+        ranked.solver.options(&format!("backend=cuda device={}", 99 * usize::from(rank == 0))).unwrap();
+        let absent = ranked.factorize(&a).unwrap_err();
+        ranked.solver.options("device=0").unwrap();
+        let pivot = ranked.factorize(&indefinite).unwrap_err();
+        let early = ranked.solve(&b, &b).unwrap_err();
+        ranked.factorize(&a).unwrap();
+        let nan = ranked.solve(&bad, &vec![0.0; b.len()]).unwrap_err();
+        assert_eq!(ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0, status::OK);
+        ranked.solver.options("cycle=k").unwrap();
+        let recursion = ranked.factorize(&a).unwrap_err();
+        [absent, pivot, early, nan, recursion]
+    }) {
+        let expected = [
+            (status::NO_DEVICE, "device=99 is not there"),
+            (status::MATRIX, "(3, 45)"),
+            (status::STATE, "must succeed before"),
+            (status::NOT_FINITE, "(7, 40)"),
+            (status::UNSUPPORTED, "cycle=k"),
+        ];
+        for (failure, (status, words)) in failures.iter().zip(expected) {
+            failure.expect(status, &[words]);
+        }
+    }
+}
+
+/// Ranks whose messages fail, the first one among them: the others end in time, and nobody touches x.
+fn lost_ranks() {
+    let boxes = bricks(60, 50, 1, 3);
+    let a = random_m_matrix(60, 50, false, 2);
+    let b = random_rhs(a.len(), 4);
+    for (failing, starts) in [(0, 1), (0, 3), (1, 2), (2, 4)] {
+        let since = Instant::now();
+        for result in on_ranks(3, |rank, comm| {
+            let late = Late::new(comm, 3 + rank as u64);
+            let ranked = Ranked::try_new(60, 50, &boxes[rank], &late.table()).unwrap();
+            ranked.solver.options("backend=cuda").unwrap();
+            ranked.factorize(&a).unwrap();
+            ranked.solver.options("comm_timeout=2").unwrap();
+            if rank == failing {
+                late.fail_after(starts);
+            }
+            let failure = ranked.solve(&b, &vec![0.0; b.len()]).map(|done| done.0);
+            drop(ranked);
+            failure
+        }) {
+            // A rank whose last message had come may be done.
+            if let Err(failure) = result {
+                failure.expect(-60, &["all that is left is to destroy"]);
+            }
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "rank {failing} after {starts}");
+    }
+}
+
+fn ok(result: sys::CUresult) {
+    assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
+}
+
+/// An array on a device.
+struct OnDevice {
+    ordinal: i32,
+    address: u64,
+    count: usize,
+}
+
+impl OnDevice {
+    fn new(ordinal: i32, values: &[f64]) -> Self {
+        let mut made = Self { ordinal, address: 0, count: values.len() };
+        made.entered(|made| {
+            let bytes = 8 * values.len();
+            // SAFETY: a context is current; the array has that many bytes, and the copy is waited for.
+            unsafe {
+                ok(sys::cuMemAlloc_v2(&mut made.address, bytes));
+                ok(sys::cuMemcpyHtoDAsync_v2(made.address, values.as_ptr().cast(), bytes, null_mut()));
+                ok(sys::cuStreamSynchronize(null_mut()));
+            }
+        });
+        made
+    }
+
+    fn entered(&mut self, work: impl FnOnce(&mut Self)) {
+        let mut context = null_mut();
+        // SAFETY: the driver was started by the count of devices; the pointer outlives the calls.
+        unsafe {
+            ok(sys::cuDevicePrimaryCtxRetain(&mut context, self.ordinal));
+            ok(sys::cuCtxPushCurrent_v2(context));
+            work(self);
+            ok(sys::cuCtxPopCurrent_v2(&mut context));
+            ok(sys::cuDevicePrimaryCtxRelease_v2(self.ordinal));
+        }
+    }
+
+    fn values(&mut self) -> Vec<f64> {
+        let mut values = vec![0.0; self.count];
+        self.entered(|made| {
+            // SAFETY: as long as the array on the device; the copy is waited for.
+            unsafe {
+                ok(sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), made.address, 8 * made.count, null_mut()));
+                ok(sys::cuStreamSynchronize(null_mut()));
+            }
+        });
+        values
+    }
+}
+
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        // SAFETY: taken in `new`, and freed once.
+        self.entered(|made| ok(unsafe { sys::cuMemFree_v2(made.address) }));
+    }
+}
+
+/// Ranks with arrays on devices, on others than those that work, too, and on the host: the same bits.
+fn arrays_on_devices() {
+    let (nx, ny) = (70, 54);
+    let a = random_m_matrix(nx, ny, false, 6);
+    let (b, guess) = (random_rhs(a.len(), 4), random_rhs(a.len(), 5));
+    let solver = Solver::of(&a, "backend=cuda");
+    let mut expected = guess.clone();
+    solver.solve(&b, &mut expected).unwrap();
+    let bytes_of_one = solver.int(key::INFO_BYTES_DEVICE);
+    let rows = [0..20, 20..20, 20..54];
+    // Whether the arrays of a rank's matrix and vectors are on its device.
+    for places in [[[true; 2]; 3], [[true, false], [false; 2], [true; 2]], [[false; 2], [false; 2], [true; 2]]] {
+        let parts = on_ranks(3, |rank, comm| {
+            let part = |array: &[f64]| array[rows[rank].start * nx..rows[rank].end * nx].to_vec();
+            let boxes: &[ranks::Box4] = &[[0, rows[rank].start, nx, rows[rank].len()]];
+            let has_none = rows[rank].is_empty();
+            let ranked = Ranked::try_new(nx as i64, ny as i64, if has_none { &[] } else { boxes }, comm).unwrap();
+            ranked.solver.options("backend=cuda").unwrap();
+            let ordinal = (rank as i32).min(devices() - 1);
+            let [matrix, vectors] = places[rank].map(|there| there && !has_none);
+            let mut x = part(&guess);
+            let handle = ranked.solver.handle;
+            let list = [&a.center, &a.east, &a.north, &b, &guess].map(|array| part(array));
+            let there = [matrix, matrix, matrix, vectors, vectors];
+            let mut kept: Vec<Option<OnDevice>> =
+                list.iter().zip(there).map(|(array, there)| there.then(|| OnDevice::new(ordinal, array))).collect();
+            let addresses: Vec<_> = kept
+                .iter()
+                .zip(&list)
+                .map(|(there, array)| there.as_ref().map_or(array.as_ptr(), |there| there.address as *const f64))
+                .collect();
+            let at = |k: usize| addresses[k];
+            for turn in 0..2 {
+                // SAFETY: a live handle, and arrays of its box.
+                let factorized = unsafe {
+                    rrbsolver::ffi::rrb_factorize(handle, at(0), at(1), at(2), std::ptr::null(), std::ptr::null())
+                };
+                assert_eq!(factorized, status::OK, "turn {turn}: {}", common::last_error());
+            }
+            let to = kept[4].as_ref().map_or(x.as_mut_ptr(), |there| there.address as *mut f64);
+            // SAFETY: as above.
+            assert_eq!(unsafe { rrbsolver::ffi::rrb_solve(handle, at(3), to) }, status::OK, "{}", common::last_error());
+            assert_eq!(ranked.solver.int(key::INFO_BYTES_DEVICE) > 0, rank == 0);
+            if rank == 0 && places == [[true; 2]; 3] {
+                // Rows of five arrays, in place of buffers for two of the host.
+                let more = ranked.solver.int(key::INFO_BYTES_DEVICE) - bytes_of_one;
+                assert!(more > 2 * 8 * (nx * ny) as i64, "{more}");
+            }
+            if let Some(there) = &mut kept[4] {
+                x = there.values();
+            }
+            // What is promised is looked at.
+            ranked.solver.options("memory=device").unwrap();
+            // SAFETY: as above; the same.
+            let status = unsafe { rrbsolver::ffi::rrb_solve(handle, at(3), to) };
+            let all = places.iter().enumerate().all(|(rank, place)| place[1] || rows[rank].is_empty());
+            assert_eq!(status, if all { status::OK } else { status::ARGUMENT }, "{}", common::last_error());
+            x
+        });
+        assert!(bits(&parts.concat()) == bits(&expected), "{places:?}");
+    }
+}
+
+/// A system for which `cycle=auto` goes over to aggregation in mid-solve: all ranks tell so.
+fn slow_systems() {
+    let a: Stencil = aniso(140, 1000.0);
+    let b = random_rhs(a.len(), 4);
+    let (solver, boxes) = (Solver::of(&a, "backend=cuda"), bricks(a.nx, a.ny, 2, 1));
+    let expected = bits(&solver.solve_from_zero(&b).0);
+    assert!(bits(&distributed(&a, &b, "backend=cuda", &boxes).0) == expected);
+    let cycles = on_ranks(2, |rank, comm| {
+        let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
+        ranked.solver.options("backend=cuda").unwrap();
+        ranked.factorize(&a).unwrap();
+        ranked.solve(&b, &vec![0.0; b.len()]).unwrap();
+        [key::INFO_CYCLE, key::INFO_LEVELS].map(|key| ranked.solver.int(key))
+    });
+    assert_eq!(cycles, [[key::INFO_CYCLE, key::INFO_LEVELS].map(|key| solver.int(key)); 2]);
+}
+
+device::device_tests! { devices();
+    same_bits
+    land
+    applied_and_multiplied
+    in_turn
+    one_monitor_stops_all
+    refusals_are_everywhere
+    lost_ranks
+    arrays_on_devices
+    slow_systems
+}
