@@ -1,5 +1,5 @@
-//! Where arrays of a call may lie, and that those that are written overlap no other; here alone the boundary reaches for
-//! memory on devices.
+//! Where arrays of a call may lie, and that those that are written overlap no other; here alone the boundary reaches
+//! for memory on devices.
 
 pub use crate::backend::cuda::driver::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 
