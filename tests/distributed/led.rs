@@ -247,13 +247,13 @@ impl OnDevice {
 
     fn entered(&mut self, work: impl FnOnce(&mut Self)) {
         let mut context = null_mut();
-        // SAFETY: the driver was started by the count of devices; the pointer outlives the calls.
+        // SAFETY: the driver was started by the count of devices; the pointer outlives the calls. The context is never
+        // released: with the last one that has it go its arrays.
         unsafe {
             ok(sys::cuDevicePrimaryCtxRetain(&mut context, self.ordinal));
             ok(sys::cuCtxPushCurrent_v2(context));
             work(self);
             ok(sys::cuCtxPopCurrent_v2(&mut context));
-            ok(sys::cuDevicePrimaryCtxRelease_v2(self.ordinal));
         }
     }
 

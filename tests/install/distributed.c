@@ -1,13 +1,18 @@
 /* One domain over the ranks of MPI, as a user of the installed package would have it: groups of 1, 2, ... of the ranks
-   share a grid, cut in several ways. Exit status 0: all as documented. */
+   share a grid, cut in several ways. Exit status 0: all as documented. With --killed a rank is killed instead. */
+#if !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L
+#endif
 #include <rrbsolver_mpi.h>
 
 #include "check.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NX = 61, NY = 47, NODES = NX * NY, BOXES = 4, PADDING = 2 };
 
@@ -147,6 +152,31 @@ static void check_missing(MPI_Comm group) {
     rrbsolver_mpi_free(&comm);
 }
 
+/* The last rank is killed between two solves, while the others wait for it in the second one: in time they are told so.
+   With them MPI ends, which has lost a rank. */
+static void check_killed(MPI_Comm group) {
+    static double x[NODES];
+    int rank, ranks;
+    rrbsolver_comm comm;
+    MPI_Comm_rank(group, &rank);
+    MPI_Comm_size(group, &ranks);
+    CHECK(rrbsolver_mpi_comm(group, &comm) == MPI_SUCCESS);
+    const boxes own = bricks(1, ranks, rank, ranks);
+    rrb_handle *h = factorized(&own, &comm);
+    CHECK(rrb_set_real(h, RRB_OPT_COMM_TIMEOUT, 1) == RRB_OK);
+    CHECK(solve(h, &own, b, x) == RRB_OK);
+    if (rank + 1 == ranks) {
+        raise(SIGKILL);
+    }
+    const double since = MPI_Wtime();
+    CHECK(solve(h, &own, b, x) == RRB_ERR_COMMUNICATION);
+    CHECK(MPI_Wtime() - since < 10);
+    CHECK(rrb_destroy(&h) == RRB_OK);
+    printf("rank %d has missed the one that was killed\n", rank);
+    fflush(stdout);
+    _exit(0);
+}
+
 static void run(const rrbsolver_comm *comm, void *plan) {
     int32_t done = 0;
     CHECK(comm->start(comm->context, plan, NULL) == 0);
@@ -241,6 +271,9 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     make_system();
     solve_alone();
+    if (argc > 1 && strcmp(argv[1], "--killed") == 0) {
+        check_killed(MPI_COMM_WORLD);
+    }
     for (int n = 1; n <= ranks; n++) {
         MPI_Comm group;
         MPI_Comm_split(MPI_COMM_WORLD, rank < n ? 0 : MPI_UNDEFINED, rank, &group);
