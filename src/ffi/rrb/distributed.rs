@@ -31,24 +31,24 @@ use crate::solver::rrb::{Rrb, grids_to_share, machine};
 /// arrays, (size y - 1) * ld + size x values; with none their arrays are not read, and may be NULL; for more there are
 /// `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
 /// call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
-/// log, leading_dimension, comm_timeout), and all get the same status and sentence; where one refuses a call, so do
-/// all, and on the others the sentence begins with the first rank that does; a rank whose table is not whole alone
-/// cannot tell them. Arrays of boxes lie apart from one another. Indices are those of the whole grid. A monitor may
-/// be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on any number of
-/// ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is given and
-/// nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the neighbours; those
-/// of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole. `cycle=auto` chooses
-/// between v and amli; `precision=auto` takes no mixed. `backend=cuda`: the first rank solves, on its `device` or its
-/// `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them back: arrays of the
-/// host by messages; where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them,
-/// once the stream of `rrb_set_stream` has made their values; other arrays on devices go through the host. It has
-/// memory for the rows of all, on the host or on the first device, and `comm_timeout` must be longer than what it does
-/// takes. `comm` is copied; what its `context` means must live as long as the handle. Errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on rank 0, no box at
-/// all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls `RRB_ERR_COMMUNICATION`: a rank
-/// has waited for the others for more than `comm_timeout`, or `comm` reports a failure; the handle may then only be
-/// destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an exchange a shared grid, three
-/// gathers (docs/distributed.md).
+/// log, leading_dimension, memory, device, comm_timeout), and all get the same status and sentence; where one refuses a
+/// call, so do all, and on the others the sentence begins with the first rank that does; a rank whose table is not
+/// whole alone cannot tell them. Arrays of boxes lie apart from one another. Indices are those of the whole grid. A
+/// monitor may be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on
+/// any number of ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is
+/// given and nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the
+/// neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
+/// `cycle=auto` chooses between v and amli; `precision=auto` takes no mixed. `backend=cuda`: the first rank solves, on
+/// its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
+/// back: arrays of the host by messages; where the arrays of all are of cudaMalloc, on devices of its host, it copies
+/// from and to them, once the stream of `rrb_set_stream` has made their values; other arrays on devices go through the
+/// host. It has memory for the rows of all, on the host or on the first device, and `comm_timeout` must be longer than
+/// what it does takes. `comm` is copied; what its `context` means must live as long as the handle. Errors:
+/// `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on
+/// rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls
+/// `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm` reports a failure;
+/// the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an
+/// exchange a shared grid, three gathers (docs/distributed.md).
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
