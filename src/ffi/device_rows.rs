@@ -9,9 +9,9 @@ use crate::ffi::led::FIRST;
 use crate::ffi::spaces::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 use crate::grid::boxes::GridBox;
 use crate::runtime::heap::Counted;
+use crate::runtime::processes::{host_number, own_number};
 use crate::solver::boxes::Boxes;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// For errors.
 const ROWS: &str = "rows of all ranks on a device";
@@ -56,20 +56,6 @@ struct OpenBox {
     place: GridBox,
     arrays: Vec<Rows>,
     _memory: Vec<Opened>,
-}
-
-/// A number of this process that no other one has.
-fn process() -> u64 {
-    static NUMBER: OnceLock<u64> = OnceLock::new();
-    *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
-}
-
-/// The same number on all processes of this host since it was started, and on no other; 0: not known.
-fn host() -> u64 {
-    let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(boot.as_bytes());
-    hasher.finish()
 }
 
 impl DeviceRows {
@@ -126,7 +112,7 @@ impl DeviceRows {
 
     fn words_of(&self, what: usize, own: &Offer) -> Result<Vec<u64>> {
         let boxes = self.boxes.of(self.rank).len();
-        let mut words = collected([NO_ARRAYS, process(), host()], ROWS)?;
+        let mut words = collected([NO_ARRAYS, own_number(), host_number()], ROWS)?;
         if boxes == 0 {
             return Ok(words);
         }
@@ -154,7 +140,7 @@ impl DeviceRows {
             push(&mut self.rows[what], rows, ROWS)?;
         }
         for (rank, &start) in heads.iter().enumerate() {
-            let is_here = all[start + 1] == process();
+            let is_here = all[start + 1] == own_number();
             let mut words = all[start + HEAD..].chunks_exact(ARRAY);
             // Array by array, as the caller gave them.
             let mut lists = Vec::new();

@@ -3,6 +3,7 @@
 //! whether they refuse it: so all do the same, or all answer the same status.
 
 use crate::comm::domain::Domain;
+use crate::comm::rows::{self, OfAll, Rows};
 use crate::comm::vtable::rrbsolver_comm;
 use crate::comm::{Comm, Gather, Largest};
 use crate::error::{Error, Place, Result, collected, extend, push};
@@ -18,6 +19,7 @@ use crate::report::{Observer, Outcome};
 use crate::runtime::heap::Counted;
 use crate::solver::boxes::{Boxes, Given, Slabs, Spread, Taken, rows_of};
 use crate::solver::rrb::Rrb;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// For errors.
@@ -91,8 +93,8 @@ pub struct Ranks {
     /// Arrays of the matrix.
     arrays: usize,
     /// Rows of the matrix, of the input and of the output.
-    matrix: Vec<Vec<f64>>,
-    vectors: Vec<Vec<f64>>,
+    matrix: Rows,
+    vectors: Rows,
     /// Somewhere a monitor is set.
     monitored: bool,
     /// Messages and bytes before the last call.
@@ -183,8 +185,8 @@ impl Ranks {
             led: None,
             device_rows: None,
             arrays: 0,
-            matrix: Vec::new(),
-            vectors: Vec::new(),
+            matrix: Rows::NONE,
+            vectors: Rows::NONE,
             monitored: false,
             before: [0; 2],
         })
@@ -207,8 +209,7 @@ impl Ranks {
     }
 
     pub fn bytes(&self) -> usize {
-        let rows = self.matrix.iter().chain(&self.vectors).map(|rows| 8 * rows.capacity()).sum::<usize>();
-        rows + self.spread.as_ref().map_or(0, Spread::bytes)
+        self.matrix.bytes() + self.vectors.bytes() + self.spread.as_ref().map_or(0, Spread::bytes)
     }
 
     pub fn device_bytes(&self) -> usize {
@@ -305,25 +306,32 @@ impl Ranks {
         };
         let strips = Strips::new(grid, size, grids)?;
         let same = strips.as_ref() == self.domain.as_ref().map(|domain| &*domain.strips) && led == self.led.is_some();
-        if same && self.spread.is_some() && self.arrays == arrays {
+        if same && self.arrays == arrays {
             return Ok(false);
         }
         (self.spread, self.domain, self.arrays) = (None, None, 0);
         (self.led, self.device_rows) = (None, None);
-        (self.matrix, self.vectors) = (Vec::new(), Vec::new());
+        (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
+        if led {
+            self.led = Some(Led::new(&self.comm)?);
+            self.device_rows = Some(DeviceRows::new(&self.comm, &self.boxes, arrays)?);
+            // Where they are on one host messages are not needed.
+            let wanted = [arrays, 2];
+            if let Some([matrix, vectors]) = rows::of_all(&self.comm, &mut self.closing, wanted, grid.nodes())? {
+                (self.matrix, self.vectors) = (Rows::OfAll(matrix), Rows::OfAll(vectors));
+                self.arrays = arrays;
+                return Ok(true);
+            }
+        }
         let slabs = match &strips {
             Some(strips) => Slabs::strips(strips, Domain::slab)?,
             None if led => Slabs::first(grid, size)?,
             None => Slabs::whole(grid, size)?,
         };
-        if led {
-            self.led = Some(Led::new(&self.comm)?);
-            self.device_rows = Some(DeviceRows::new(&self.comm, &self.boxes, arrays)?);
-        }
         let spread = Spread::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
         if !self.is_alone() {
-            self.vectors = rows_of(&spread, 2)?;
-            self.matrix = rows_of(&spread, arrays)?;
+            self.vectors = Rows::Own(rows_of(&spread, 2)?);
+            self.matrix = Rows::Own(rows_of(&spread, arrays)?);
         }
         self.arrays = arrays;
         if let Some(strips) = strips {
@@ -352,7 +360,7 @@ impl Ranks {
     pub fn offer(&mut self, what: usize, own: &Offer) -> Result<bool> {
         let Some(rows) = &mut self.device_rows else { return Ok(false) };
         // Land is made on the host.
-        if what == device_rows::MATRIX && self.boxes.nodes() < self.boxes.grid.nodes() {
+        if what == device_rows::MATRIX && !self.boxes.is_whole() {
             return Ok(false);
         }
         rows.offer(what, own, &mut self.closing)
@@ -389,16 +397,27 @@ impl Ranks {
         self.domain.clone()
     }
 
-    /// The first row that this rank has.
+    /// The rows that this rank has.
+    fn rows(&self) -> Range<usize> {
+        match &self.spread {
+            Some(spread) => spread.rows(),
+            None if self.follows() => 0..0,
+            None => 0..self.boxes.grid.ny,
+        }
+    }
+
+    /// The first of them.
     pub fn first_row(&self) -> usize {
-        self.spread.as_ref().map_or(0, |spread| spread.rows().start)
+        self.rows().start
     }
 
     /// Rows of the matrix of all boxes: `given` has center, east, north and, with 9 points, both corners.
     pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
-        let spread = self.spread.as_mut().ok_or_else(no_spread)?;
-        let mut rows: Vec<&mut [f64]> = self.matrix.iter_mut().map(Vec::as_mut_slice).collect();
-        spread.bring_rows(MATRIX, given, &mut rows)?;
+        match (&mut self.spread, &mut self.matrix) {
+            (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()?)?,
+            (None, Rows::OfAll(rows)) => put(&self.boxes, self.comm.rank(), given, rows),
+            _ => return Err(no_spread()),
+        }
         // Land has the smallest center there is: the largest and the smallest say what formats hold.
         let own = given[0].iter().zip(self.boxes.of(self.comm.rank()));
         let centers = own.flat_map(|(given, b)| {
@@ -407,45 +426,63 @@ impl Ranks {
         });
         let smallest = centers.copied().filter(|c| *c > 0.0 && c.is_finite()).fold(f64::INFINITY, f64::min);
         let smallest = -self.closing.run(&[-smallest, 0.0])?[0];
-        let land = spread.make_land(if smallest.is_finite() { smallest } else { 1.0 }, &mut rows);
+        let (own, center) = (self.rows(), if smallest.is_finite() { smallest } else { 1.0 });
+        let land = self.matrix.arrays_mut().and_then(|mut rows| self.boxes.make_land(own, center, &mut rows));
         self.close(land)
     }
 
     /// Lends the rows that it brought, until they are given back.
-    pub fn take_matrix(&mut self) -> Vec<Vec<f64>> {
-        std::mem::take(&mut self.matrix)
+    pub fn take_matrix(&mut self) -> Rows {
+        std::mem::replace(&mut self.matrix, Rows::NONE)
     }
 
-    pub fn give_matrix(&mut self, rows: Vec<Vec<f64>>) {
+    pub fn give_matrix(&mut self, rows: Rows) {
         self.matrix = rows;
     }
 
     /// The input of all boxes, and with `guess` the output.
     pub fn spread_vectors(&mut self, input: &[Given], output: &[Taken], guess: bool) -> Result<()> {
-        let spread = self.spread.as_mut().ok_or_else(no_spread)?;
         let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
         if guess {
             let output = output.iter().map(|taken| Given { values: taken.values, ld: taken.ld });
             push(&mut given, collected(output, BOXES)?, BOXES)?;
         }
         let plan = if guess { BOTH } else { INPUT };
-        let count = given.len();
-        let mut rows: Vec<&mut [f64]> = self.vectors[..count].iter_mut().map(Vec::as_mut_slice).collect();
-        spread.bring_rows(plan, &given, &mut rows)
+        match (&mut self.spread, &mut self.vectors) {
+            (Some(spread), rows) => spread.bring_rows(plan, &given, &mut rows.arrays_mut()?[..given.len()]),
+            (None, Rows::OfAll(rows)) => {
+                put(&self.boxes, self.comm.rank(), &given, rows);
+                // All have done so.
+                self.close(Ok(()))
+            }
+            _ => Err(no_spread()),
+        }
     }
 
     /// Lends input and output rows, until they are given back.
-    pub fn take_vectors(&mut self) -> Vec<Vec<f64>> {
-        std::mem::take(&mut self.vectors)
+    pub fn take_vectors(&mut self) -> Rows {
+        std::mem::replace(&mut self.vectors, Rows::NONE)
     }
 
-    pub fn give_vectors(&mut self, rows: Vec<Vec<f64>>) {
+    pub fn give_vectors(&mut self, rows: Rows) {
         self.vectors = rows;
     }
 
-    /// The output to all boxes.
+    /// The output to all boxes, after a close.
     pub fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
-        self.spread.as_mut().ok_or_else(no_spread)?.bring_boxes(&self.vectors[1], output)
+        match (&mut self.spread, &self.vectors) {
+            (Some(spread), rows) => spread.bring_boxes(rows.array(1), output),
+            (None, Rows::OfAll(rows)) => {
+                for (b, taken) in self.boxes.of(self.comm.rank()).iter().zip(output) {
+                    let nx = b.columns().len();
+                    for (j, at) in self.boxes.rows_of(b) {
+                        rows.get(1, at, &mut taken.values[j * taken.ld..][..nx]);
+                    }
+                }
+                Ok(())
+            }
+            _ => Err(no_spread()),
+        }
     }
 }
 
@@ -498,6 +535,18 @@ fn sentence_of(words: &[f64], rank: usize, status: i32) -> Error {
     let text = |start: usize, len: usize| String::from_utf8_lossy(&bytes[start..start + len]).into_owned();
     let place = (there > 0).then(|| Place::node(level, i, j));
     Error::Elsewhere { rank, status, before: text(0, before), place, after: text(before, after) }
+}
+
+/// Boxes of this rank into rows of all: `given` has for each array one for each of them.
+fn put(boxes: &Boxes, rank: usize, given: &[Vec<Given>], rows: &OfAll) {
+    for (k, array) in given.iter().enumerate() {
+        for (b, given) in boxes.of(rank).iter().zip(array) {
+            let nx = b.columns().len();
+            for (j, at) in boxes.rows_of(b) {
+                rows.put(k, at, &given.values[j * given.ld..][..nx]);
+            }
+        }
+    }
 }
 
 fn no_spread() -> Error {

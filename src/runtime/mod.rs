@@ -6,6 +6,7 @@ pub mod lanes;
 pub mod memory;
 pub mod number;
 pub mod pages;
+pub mod processes;
 pub mod reduce;
 pub mod shared;
 pub mod team;

@@ -47,9 +47,53 @@ impl Boxes {
         self.of(rank).iter().map(|b| b.rows_in(rows).len() * b.columns().len()).sum()
     }
 
-    /// Nodes in all boxes.
-    pub fn nodes(&self) -> usize {
-        self.all.iter().map(|b| b.extents().nodes()).sum()
+    /// The rows of a box: their number in it, and where they begin in the rows of the whole grid.
+    pub fn rows_of(&self, b: &GridBox) -> impl Iterator<Item = (usize, usize)> {
+        let (nx, x) = (self.grid.nx, b.lower[0]);
+        b.rows().enumerate().map(move |(j, row)| (j, row * nx + x))
+    }
+
+    /// Every node is in a box.
+    pub fn is_whole(&self) -> bool {
+        self.all.iter().map(|b| b.extents().nodes()).sum::<usize>() == self.grid.nodes()
+    }
+
+    /// Puts `center` in rows `own` where no box is, and refuses couplings to there. `rows`: center, east, north and,
+    /// with 9 points, northeast and northwest.
+    pub fn make_land(&self, own: Range<usize>, center: f64, rows: &mut [&mut [f64]]) -> Result<()> {
+        let nx = self.grid.nx;
+        if self.is_whole() {
+            return Ok(());
+        }
+        const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
+        for j in own.clone() {
+            for gap in gaps(&self.all, self.grid, j)? {
+                let here = (j - own.start) * nx;
+                rows[0][here..][gap.clone()].fill(center);
+                let below = here.checked_sub(nx);
+                let west = (gap.start > 0).then(|| gap.start - 1);
+                // Array, where its rows begin, and columns of nodes with couplings into the gap.
+                let into = [
+                    (1, Some(here), west.map_or(0..0, |west| west..gap.start)),
+                    (2, below, gap.clone()),
+                    (3, below, west.unwrap_or(0)..gap.end - 1),
+                    (4, below, gap.start + 1..(gap.end + 1).min(nx)),
+                ];
+                for (k, row, columns) in into.into_iter().filter(|(k, ..)| *k < rows.len()) {
+                    let Some(row) = row else { continue };
+                    if let Some(i) = columns.clone().find(|&i| rows[k][row + i] != 0.0) {
+                        let value = rows[k][row + i];
+                        return Err(Error::at(
+                            RRB_ERR_ARGUMENT,
+                            format!("{} is {value:e} at ", NAMES[k]),
+                            Place::node(0, i, own.start + row / nx),
+                            ", which couples to a point in no box: it must be 0",
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -254,44 +298,6 @@ impl Spread {
                     let row;
                     (row, from) = from.split_at(b.columns().len());
                     taken.values[(j - b.lower[1]) * taken.ld..][..row.len()].copy_from_slice(row);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts `center` where no box is, and refuses couplings to there. `rows`: center, east, north and, with 9 points,
-    /// northeast and northwest.
-    pub fn make_land(&self, center: f64, rows: &mut [&mut [f64]]) -> Result<()> {
-        let (boxes, own, nx) = (&*self.boxes, self.rows(), self.boxes.grid.nx);
-        if boxes.nodes() == boxes.grid.nodes() {
-            return Ok(());
-        }
-        const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
-        for j in own.clone() {
-            for gap in gaps(&boxes.all, boxes.grid, j)? {
-                let here = (j - own.start) * nx;
-                rows[0][here..][gap.clone()].fill(center);
-                let below = here.checked_sub(nx);
-                let west = (gap.start > 0).then(|| gap.start - 1);
-                // Array, where its rows begin, and columns of nodes with couplings into the gap.
-                let into = [
-                    (1, Some(here), west.map_or(0..0, |west| west..gap.start)),
-                    (2, below, gap.clone()),
-                    (3, below, west.unwrap_or(0)..gap.end - 1),
-                    (4, below, gap.start + 1..(gap.end + 1).min(nx)),
-                ];
-                for (k, row, columns) in into.into_iter().filter(|(k, ..)| *k < rows.len()) {
-                    let Some(row) = row else { continue };
-                    if let Some(i) = columns.clone().find(|&i| rows[k][row + i] != 0.0) {
-                        let value = rows[k][row + i];
-                        return Err(Error::at(
-                            RRB_ERR_ARGUMENT,
-                            format!("{} is {value:e} at ", NAMES[k]),
-                            Place::node(0, i, own.start + row / nx),
-                            ", which couples to a point in no box: it must be 0",
-                        ));
-                    }
                 }
             }
         }

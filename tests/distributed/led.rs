@@ -357,8 +357,28 @@ fn slow_systems() {
     assert_eq!(cycles, [[key::INFO_CYCLE, key::INFO_LEVELS].map(|key| solver.int(key)); 2]);
 }
 
+/// Where ranks have no memory together their boxes go by messages: with a limit for files that its own is beyond, too.
+fn by_messages() {
+    const INSIDE: &str = "RRBSOLVER_TEST_LIMITED";
+    if std::env::var_os(INSIDE).is_none() {
+        let program = std::env::current_exe().expect("this program");
+        let limited = "ulimit -f 0 && exec \"$0\" --exact by_messages";
+        // The memory of emulated devices is such, too.
+        let mut shell = std::process::Command::new("sh");
+        let run = shell.args(["-c", limited]).arg(program).env(INSIDE, "1").env_remove("EMULATED_SHARED").output();
+        let run = run.expect("a shell");
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+        return;
+    }
+    let a = random_m_matrix(37, 53, false, 7);
+    check_bits_of_one("by messages", &a, &random_rhs(a.len(), 3), "backend=cuda");
+    land();
+    applied_and_multiplied();
+}
+
 device::device_tests! { devices();
     same_bits
+    by_messages
     land
     applied_and_multiplied
     in_turn

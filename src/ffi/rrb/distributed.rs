@@ -40,15 +40,15 @@ use crate::solver::rrb::{Rrb, grids_to_share, machine};
 /// neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
 /// `cycle=auto` chooses between v and amli; `precision=auto` takes no mixed. `backend=cuda`: the first rank solves, on
 /// its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
-/// back: arrays of the host by messages; where the arrays of all are of cudaMalloc, on devices of its host, it copies
-/// from and to them, once the stream of `rrb_set_stream` has made their values; other arrays on devices go through the
-/// host. It has memory for the rows of all, on the host or on the first device, and `comm_timeout` must be longer than
-/// what it does takes. `comm` is copied; what its `context` means must live as long as the handle. Errors:
-/// `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on
-/// rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls
-/// `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm` reports a failure;
-/// the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an
-/// exchange a shared grid, three gathers (docs/distributed.md).
+/// back: where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once the stream
+/// of `rrb_set_stream` has made their values; else they go through the host, in memory that all ranks have where they
+/// are processes of one host, else by messages. It has memory for the rows of all, on the host or on the first device,
+/// and `comm_timeout` must be longer than what it does takes. `comm` is copied; what its `context` means must live as
+/// long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid,
+/// overlap, other extents than on rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all
+/// collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm`
+/// reports a failure; the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of
+/// `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -343,7 +343,7 @@ impl rrb_handle {
         let (rows, first, domain) = (ranks.take_matrix(), ranks.first_row(), ranks.domain());
         let view = |k: usize| match values.get(k).and_then(|boxes| boxes.first()).filter(|_| alone) {
             Some(given) => View::new(NAMES[k], given.values, grid, given.ld),
-            None => View::of_rows(NAMES[k], &rows[k], grid, first),
+            None => View::of_rows(NAMES[k], rows.array(k), grid, first),
         };
         let corners = (values.len() > 3).then(|| (view(3), view(4)));
         let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
@@ -395,7 +395,8 @@ impl rrb_handle {
             ranks.spread_vectors(&given, &taken, guess)?;
         }
         let mut vectors = ranks.take_vectors();
-        let (row, from, to) = match (&given[..], &mut taken[..], &mut vectors[..]) {
+        let mut rows = vectors.arrays_mut()?;
+        let (row, from, to) = match (&given[..], &mut taken[..], &mut rows[..]) {
             ([from], [to], _) if alone => (from.ld, from.values, &mut *to.values),
             (_, _, [from, to]) => (grid.nx, &from[..], &mut to[..]),
             _ => return Err(Error::Internal("rows of vectors are missing".to_owned())),

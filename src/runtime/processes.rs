@@ -1,0 +1,211 @@
+//! Processes of one host: how they tell themselves apart, and memory that several of them have.
+
+use super::memory::check_there;
+use crate::error::{Error, Refused, Result};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
+
+/// A number of this process that no other one has.
+pub fn own_number() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
+}
+
+/// The same number on all processes of this host since it was started, and on no other; 0: not known.
+pub fn host_number() -> u64 {
+    let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(boot.as_bytes());
+    hasher.finish()
+}
+
+/// For errors.
+const ROWS: &str = "rows of all ranks";
+
+/// What another process needs to open a block of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    pub process: u64,
+    pub file: u64,
+    /// Written at its begin.
+    pub sign: u64,
+}
+
+/// Bytes before the values, which begin with the sign.
+const HEAD: usize = 4096;
+
+/// Values that several processes can read and write, zero at first.
+pub struct Mapped {
+    #[cfg(target_os = "linux")]
+    file: std::fs::File,
+    start: *mut u8,
+    values: usize,
+}
+
+// SAFETY: pages of our own, which belong to no thread; who may touch what of them when is the care of those who use the
+// unsafe functions below.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+fn unavailable(what: &str, error: &std::io::Error) -> Error {
+    Error::Io(format!("memory of several processes: {what}: {error}"))
+}
+
+#[cfg(target_os = "linux")]
+impl Mapped {
+    /// So many zeros, of memory that is there.
+    pub fn new(values: usize) -> Result<Self> {
+        use std::os::fd::{AsRawFd, FromRawFd};
+        let bytes = Self::bytes_of(values)?;
+        check_there(bytes as u128, ROWS)?;
+        // Beyond this limit for files the system ends the process.
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the pointer outlives the call.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+        if !known || limit.rlim_cur < bytes as u64 {
+            return Err(Error::Io(format!(
+                "memory of several processes: {bytes} bytes are beyond the limit for files"
+            )));
+        }
+        // By its number: older C libraries have no name for this call.
+        // SAFETY: a name that ends, and flags of the call.
+        let file = unsafe { libc::syscall(libc::SYS_memfd_create, c"rrbsolver".as_ptr(), libc::MFD_CLOEXEC) };
+        if file < 0 {
+            return Err(unavailable("memfd_create", &std::io::Error::last_os_error()));
+        }
+        // SAFETY: a descriptor that was made just now, for nobody else.
+        let file = unsafe { std::fs::File::from_raw_fd(file as i32) };
+        // Taken now: what is promised and not there would end the process that writes to it.
+        // SAFETY: the descriptor is there.
+        let taken = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
+        if taken != 0 {
+            return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
+        }
+        let made = Self::map(file, values)?;
+        // SAFETY: the head is there, and nobody else has the pages yet.
+        unsafe { made.start.cast::<u64>().write(own_number()) };
+        Ok(made)
+    }
+
+    /// That of another process.
+    pub fn open(told: &Told, values: usize) -> Result<Self> {
+        use std::os::unix::fs::FileExt;
+        let path = format!("/proc/{}/fd/{}", told.process, told.file);
+        let opened = std::fs::OpenOptions::new().read(true).write(true).open(&path);
+        let file = opened.map_err(|error| unavailable(&path, &error))?;
+        // Where processes are numbered apart this may be anything: it is read before it is mapped.
+        let mut sign = [0; 8];
+        let read = file.read_exact_at(&mut sign, 0).and_then(|()| file.metadata());
+        let bytes = read.map_err(|error| unavailable(&path, &error))?.len();
+        if u64::from_le_bytes(sign) != told.sign.to_le() || bytes != Self::bytes_of(values)? as u64 {
+            return Err(Error::Io(format!("memory of several processes: {path} is something else")));
+        }
+        Self::map(file, values)
+    }
+
+    fn map(file: std::fs::File, values: usize) -> Result<Self> {
+        use std::os::fd::AsRawFd;
+        let bytes = Self::bytes_of(values)?;
+        let all = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: asks for pages of the file, at any place; nothing is replaced.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, all, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
+        }
+        Ok(Self { file, start: start.cast(), values })
+    }
+
+    fn bytes_of(values: usize) -> Result<usize> {
+        let bytes = values.checked_mul(size_of::<f64>()).and_then(|bytes| bytes.checked_add(HEAD));
+        let refused = || Error::NoMemory(Refused { bytes: values as u128 * 8, what: ROWS });
+        bytes.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(refused)
+    }
+
+    /// For other processes.
+    pub fn told(&self) -> Told {
+        use std::os::fd::AsRawFd;
+        Told { process: std::process::id().into(), file: self.file.as_raw_fd() as u64, sign: own_number() }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Mapped {
+    /// Not offered here.
+    pub fn new(_: usize) -> Result<Self> {
+        Err(unavailable("this system", &std::io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Not offered here.
+    pub fn open(_: &Told, _: usize) -> Result<Self> {
+        Self::new(0)
+    }
+
+    /// Not offered here.
+    pub fn told(&self) -> Told {
+        Told { process: 0, file: 0, sign: 0 }
+    }
+}
+
+impl Mapped {
+    fn place(&self, start: usize, len: usize) -> *mut f64 {
+        assert!(start.checked_add(len).is_some_and(|end| end <= self.values));
+        self.start.wrapping_add(HEAD).cast::<f64>().wrapping_add(start)
+    }
+
+    /// Values start .. start + len.
+    ///
+    /// # Safety
+    /// No process may write these values while the slice is used.
+    pub unsafe fn slice(&self, start: usize, len: usize) -> &[f64] {
+        // SAFETY: inside the pages, as was checked; not written meanwhile, as the caller promised.
+        unsafe { std::slice::from_raw_parts(self.place(start, len), len) }
+    }
+
+    /// Values start .. start + len, to write.
+    ///
+    /// # Safety
+    /// Nobody else, of any process, may read or write these values while the slice is used.
+    #[expect(clippy::mut_from_ref, reason = "shared by processes that write disjoint parts")]
+    pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [f64] {
+        // SAFETY: inside the pages, as was checked; not used by others, as the caller promised.
+        unsafe { std::slice::from_raw_parts_mut(self.place(start, len), len) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Ok(bytes) = Self::bytes_of(self.values) {
+            // SAFETY: mapped by `map`, with this size; nobody uses it after the drop.
+            unsafe { libc::munmap(self.start.cast(), bytes) };
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Opened a second time it is the same memory, whoever has closed it; what is not what was told is refused.
+    #[test]
+    fn memory_of_several() {
+        let first = Mapped::new(1000).unwrap();
+        let told = first.told();
+        let second = Mapped::open(&told, 1000).unwrap();
+        // SAFETY: nobody else uses them; one after the other.
+        unsafe {
+            assert!(first.slice(0, 1000).iter().all(|&v| v == 0.0));
+            second.slice_mut(990, 10).fill(3.0);
+            assert_eq!(first.slice(989, 3), [0.0, 3.0, 3.0]);
+        }
+        for wrong in [Told { sign: told.sign ^ 1, ..told }, Told { file: 1 << 20, ..told }] {
+            assert!(matches!(Mapped::open(&wrong, 1000), Err(Error::Io(_))));
+        }
+        assert!(Mapped::open(&told, 999).is_err() && Mapped::new(usize::MAX / 4).is_err());
+        drop(first);
+        // SAFETY: as above.
+        assert_eq!(unsafe { second.slice(999, 1) }, [3.0]);
+        assert!(host_number() != 0 && own_number() == told.sign);
+    }
+}
