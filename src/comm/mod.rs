@@ -2,8 +2,8 @@
 //! lies in memory of the plan, which never moves.
 //!
 //! `vtable` is the table, `threads` one for ranks that are threads of one process; `domain`: a rank among those that
-//! share a grid; `rows`: those of the whole grid. A rank that waits longer than `comm_timeout`, or whose table reports a
-//! failure, has lost the others: from then on every call answers [`Error::Communication`], and nothing waits.
+//! share a grid; `rows`: those of the whole grid. A rank that waits longer than `comm_timeout`, or whose table reports
+//! a failure, has lost the others: from then on every call answers [`Error::Communication`], and nothing waits.
 
 pub mod domain;
 pub mod rows;
