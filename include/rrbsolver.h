@@ -819,13 +819,13 @@ rrb_status rrb_solve_once(int64_t nx,
  * its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
  * back: where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once the stream
  * of `rrb_set_stream` has made their values; else they go through the host, in memory that all ranks have where they
- * are processes of one host, else by messages. It has memory for the rows of all, on the host or on the first device,
- * and `comm_timeout` must be longer than what it does takes. `comm` is copied; what its `context` means must live as
- * long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid,
- * overlap, other extents than on rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all
- * collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm`
- * reports a failure; the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of
- * `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
+ * are processes of one host, else by messages. It has memory for the rows of all where they go, on the first device,
+ * on the host, and `comm_timeout` must be longer than what it does takes. `comm` is copied; what its `context` means
+ * must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of
+ * the grid, overlap, other extents than on rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as
+ * for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or
+ * `comm` reports a failure; the handle may then only be destroyed, which does not wait. Cost of an iteration beside
+ * that of `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
  *
  * Required:
  * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL

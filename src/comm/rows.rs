@@ -30,9 +30,20 @@ pub struct OfAll {
 /// Numbers by which ranks find the memory of the first one.
 const WORDS: usize = 4;
 
+/// A plan for the search of [`of_all`].
+pub fn search(comm: &Counted<Comm>) -> Result<Gather> {
+    Gather::new(comm, &collected((0..comm.size()).map(|rank| if rank == 0 { WORDS } else { 0 }), ROWS)?)
+}
+
 /// Memory for so many arrays of `len` values that all ranks can reach, in two parts; none where they are not all on one
-/// host. Collective.
-pub fn of_all(comm: &Counted<Comm>, agree: &mut Largest, arrays: [usize; 2], len: usize) -> Result<Option<[OfAll; 2]>> {
+/// host. Collective: no rank leaves it alone.
+pub fn of_all(
+    comm: &Comm,
+    gather: &mut Gather,
+    agree: &mut Largest,
+    arrays: [usize; 2],
+    len: usize,
+) -> Result<Option<[OfAll; 2]>> {
     let first = comm.rank() == 0;
     let values = len.saturating_mul(arrays[0] + arrays[1]);
     let own = if first { Mapped::new(values).ok() } else { None };
@@ -40,8 +51,6 @@ pub fn of_all(comm: &Counted<Comm>, agree: &mut Largest, arrays: [usize; 2], len
         let Told { process, file, sign } = own.told();
         [process, file, sign]
     });
-    let counts = collected((0..comm.size()).map(|rank| if rank == 0 { WORDS } else { 0 }), ROWS)?;
-    let mut gather = Gather::new(comm, &counts)?;
     let words = gather.run(|to| {
         if first {
             let host = if own.is_some() { host_number() } else { 0 };

@@ -85,14 +85,18 @@ impl DeviceRows {
         let heads = self.heads(what);
         // Where no rank has an array there is nothing to open.
         let with_arrays = heads.iter().map(|&start| &all[start..][..HEAD]).filter(|head| head[0] != NO_ARRAYS);
-        let here = with_arrays.clone().next().map_or(0, |head| head[2]);
-        if here == 0 || !with_arrays.clone().all(|head| head[0] == HANDS_OVER && head[2] == here) {
+        let here = all[heads[FIRST] + 2];
+        if here == 0
+            || with_arrays.clone().next().is_none()
+            || !with_arrays.clone().all(|head| head[0] == HANDS_OVER && head[2] == here)
+        {
             return Ok(false);
         }
         let opened = if self.rank == FIRST { self.open(what, own.ordinal, &all, &heads) } else { Ok(()) };
         let refused = agree.run(&[f64::from(u8::from(opened.is_err())), 0.0])?[0] > 0.0;
         if refused {
             self.close();
+            self.rows[what].clear();
         }
         Ok(!refused)
     }
@@ -129,7 +133,9 @@ impl DeviceRows {
 
     /// Rows on the device, and the arrays of all ranks for it.
     fn open(&mut self, what: usize, ordinal: i64, all: &[u64], heads: &[usize]) -> Result<()> {
-        let known = self.primary.take().filter(|primary| i64::from(primary.ordinal()) == ordinal);
+        self.close();
+        let is_same = |primary: &Arc<Primary>| i64::from(primary.ordinal()) == ordinal && !primary.was_reset();
+        let known = self.primary.take().filter(is_same);
         if known.is_none() {
             self.rows = [Vec::new(), Vec::new()];
         }
@@ -185,16 +191,17 @@ impl DeviceRows {
     fn copy(&self, what: usize, array: usize, to_rows: bool) -> Result<()> {
         let Some(primary) = &self.primary else { return Ok(()) };
         let nx = self.boxes.grid.nx;
-        for open in &self.opened {
+        let copied = self.opened.iter().try_for_each(|open| {
             let [x, y] = open.place.lower;
             let rows = Rows { address: self.address(what, array) + 8 * (y * nx + x) as u64, ld: nx };
             let (to, from) = if to_rows { (rows, open.arrays[array]) } else { (open.arrays[array], rows) };
             let extents = open.place.extents();
             // SAFETY: the boxes lie in the grid; their owners promised arrays of their values, which they handed over
-            // for this call.
-            unsafe { primary.copy_rows(to, from, extents.nx, extents.ny)? };
-        }
-        primary.wait()
+            // for this call, and wait for its end.
+            unsafe { primary.copy_rows(to, from, extents.nx, extents.ny) }
+        });
+        // Also what began before one failed.
+        copied.and(primary.wait())
     }
 
     /// The arrays are their ranks' own again.

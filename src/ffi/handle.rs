@@ -186,6 +186,12 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
+    /// An error where the core cannot work on the caller's stream.
+    pub fn check_stream(&mut self) -> Result<()> {
+        let stream = self.stream as usize;
+        self.core.as_mut().map_or(Ok(()), |core| core.use_stream(stream))
+    }
+
     /// Runs the core on the caller's stream, with history, log and monitor.
     pub fn run<T>(&mut self, work: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<T>) -> Result<T> {
         let Some(core) = &mut self.core else { return Err(self.state_error(Stale::New)) };

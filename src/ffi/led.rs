@@ -123,7 +123,7 @@ impl Led {
     /// How a solve ended, which may have gone over to another preconditioner.
     fn hear_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
         let words = self.results.run(|_| {})?;
-        core.done = done_of(words);
+        *core = core_of(words)?;
         match words[0] as i32 {
             0 => Ok(Outcome {
                 iterations: words[1] as usize,
@@ -142,15 +142,16 @@ impl Led {
 
     /// The same, on another rank.
     pub fn hear_factorized(&mut self) -> Result<Rrb> {
-        let words = self.results.run(|_| {})?;
-        let [grids, threads] = [0, 1].map(|k| words[SOLVE + Done::WORDS + k] as usize);
-        let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
-        Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, TELLING)?, done_of(words)))
+        core_of(self.results.run(|_| {})?)
     }
 }
 
-fn done_of(words: &[f64]) -> Done {
-    Done::of_words(words[SOLVE..][..Done::WORDS].try_into().expect("as many as were given"))
+/// What stands for the core of the first rank on another one.
+fn core_of(words: &[f64]) -> Result<Rrb> {
+    let done = words[SOLVE..][..Done::WORDS].try_into().expect("as many as were given");
+    let [grids, threads] = [0, 1].map(|k| words[SOLVE + Done::WORDS + k] as usize);
+    let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
+    Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, TELLING)?, Done::of_words(done)))
 }
 
 /// The observer of the rank that works.

@@ -90,6 +90,8 @@ pub struct Ranks {
     led: Option<Led>,
     /// There, from and to arrays on devices.
     device_rows: Option<DeviceRows>,
+    /// And until arrays go through the host for the first time, for memory that all ranks have.
+    search: Option<Gather>,
     /// Arrays of the matrix.
     arrays: usize,
     /// Rows of the matrix, of the input and of the output.
@@ -184,6 +186,7 @@ impl Ranks {
             domain: None,
             led: None,
             device_rows: None,
+            search: None,
             arrays: 0,
             matrix: Rows::NONE,
             vectors: Rows::NONE,
@@ -263,8 +266,8 @@ impl Ranks {
             return Err(self.whose(status, refused)?);
         }
         if differs(2) || differs(3) {
-            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension and \
-                            comm_timeout must be the same on all";
+            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension, memory, \
+                            device and comm_timeout must be the same on all";
             return Err(Error::Argument(sentence.to_owned()));
         }
         if differs(CORNERS) && said[2 * CORNERS].is_finite() {
@@ -309,36 +312,68 @@ impl Ranks {
         if same && self.arrays == arrays {
             return Ok(false);
         }
-        (self.spread, self.domain, self.arrays) = (None, None, 0);
-        (self.led, self.device_rows) = (None, None);
-        (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
+        self.forget();
         if led {
             self.led = Some(Led::new(&self.comm)?);
             self.device_rows = Some(DeviceRows::new(&self.comm, &self.boxes, arrays)?);
-            // Where they are on one host messages are not needed.
-            let wanted = [arrays, 2];
-            if let Some([matrix, vectors]) = rows::of_all(&self.comm, &mut self.closing, wanted, grid.nodes())? {
-                (self.matrix, self.vectors) = (Rows::OfAll(matrix), Rows::OfAll(vectors));
-                self.arrays = arrays;
-                return Ok(true);
-            }
+            self.search = Some(rows::search(&self.comm)?);
+            self.arrays = arrays;
+            return Ok(true);
         }
         let slabs = match &strips {
             Some(strips) => Slabs::strips(strips, Domain::slab)?,
-            None if led => Slabs::first(grid, size)?,
             None => Slabs::whole(grid, size)?,
         };
+        self.plan_messages(slabs, arrays)?;
+        if let Some(strips) = strips {
+            self.domain = Some(Domain::new(&self.comm, &Counted::new(strips, BOXES)?)?);
+        }
+        self.arrays = arrays;
+        Ok(true)
+    }
+
+    /// Nothing is prepared.
+    pub fn forget(&mut self) {
+        (self.spread, self.domain, self.arrays) = (None, None, 0);
+        (self.led, self.device_rows, self.search) = (None, None, None);
+        (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
+    }
+
+    fn plan_messages(&mut self, slabs: Slabs, arrays: usize) -> Result<()> {
         let spread = Spread::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
         if !self.is_alone() {
             self.vectors = Rows::Own(rows_of(&spread, 2)?);
             self.matrix = Rows::Own(rows_of(&spread, arrays)?);
         }
-        self.arrays = arrays;
-        if let Some(strips) = strips {
-            self.domain = Some(Domain::new(&self.comm, &Counted::new(strips, BOXES)?)?);
-        }
         self.spread = Some(spread);
-        Ok(true)
+        Ok(())
+    }
+
+    /// Where the first rank has all, and arrays go through the host: takes memory for them, or makes plans of messages,
+    /// the first time. Collective.
+    pub fn prepare_host(&mut self) -> Result<()> {
+        let Some(search) = self.search.as_mut().filter(|_| self.led.is_some()) else { return Ok(()) };
+        let (grid, arrays) = (self.boxes.grid, self.arrays);
+        let is_alone = self.comm.size() == 1;
+        // Where they are on one host messages are not needed.
+        let found = if is_alone {
+            None
+        } else {
+            rows::of_all(&self.comm, search, &mut self.closing, [arrays, 2], grid.nodes())?
+        };
+        if let Some([matrix, vectors]) = found {
+            (self.matrix, self.vectors) = (Rows::OfAll(matrix), Rows::OfAll(vectors));
+        } else {
+            let planned = Slabs::first(grid, self.comm.size()).and_then(|slabs| self.plan_messages(slabs, arrays));
+            let planned = self.close(planned);
+            if planned.is_err() {
+                self.spread = None;
+                (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
+                return planned;
+            }
+        }
+        self.search = None;
+        Ok(())
     }
 
     /// Another rank works for this one.

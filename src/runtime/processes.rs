@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 /// A number of this process that no other one has.
 pub fn own_number() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
-    *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish())
+    let drawn = *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish());
+    // A child has what its parent had drawn.
+    drawn ^ u64::from(std::process::id()).rotate_left(32)
 }
 
 /// The same number on all processes of this host since it was started, and on no other; 0: not known.

@@ -7,7 +7,8 @@ mod common;
 mod device;
 mod ranks;
 
-use common::problems::{Stencil, aniso, neumann_var, poisson, random_m_matrix, random_rhs};
+use common::problems::hard_suite;
+use common::problems::{Stencil, neumann_var, poisson, random_m_matrix, random_rhs};
 use common::{Solver, bits, devices, key, status};
 use cudarc::driver::sys;
 use ranks::{Late, Ranked, bricks, check_bits_of_one, distributed, on_ranks};
@@ -190,14 +191,14 @@ fn refusals_are_everywhere() {
     }
 }
 
-/// Ranks whose messages fail, the first one among them: the others end in time, and nobody touches x.
+/// Ranks whose messages fail, the first one among them: the others end in time.
 fn lost_ranks() {
     let boxes = bricks(60, 50, 1, 3);
     let a = random_m_matrix(60, 50, false, 2);
     let b = random_rhs(a.len(), 4);
     for (failing, starts) in [(0, 1), (0, 3), (1, 2), (2, 4)] {
         let since = Instant::now();
-        for result in on_ranks(3, |rank, comm| {
+        let results = on_ranks(3, |rank, comm| {
             let late = Late::new(comm, 3 + rank as u64);
             let ranked = Ranked::try_new(60, 50, &boxes[rank], &late.table()).unwrap();
             ranked.solver.options("backend=cuda").unwrap();
@@ -209,11 +210,11 @@ fn lost_ranks() {
             let failure = ranked.solve(&b, &vec![0.0; b.len()]).map(|done| done.0);
             drop(ranked);
             failure
-        }) {
-            // A rank whose last message had come may be done.
-            if let Err(failure) = result {
-                failure.expect(-60, &["all that is left is to destroy"]);
-            }
+        });
+        assert!(results[failing].is_err(), "rank {failing} after {starts}");
+        // Another one whose last message had come may be done.
+        for failure in results.into_iter().filter_map(Result::err) {
+            failure.expect(-60, &["all that is left is to destroy"]);
         }
         assert!(since.elapsed() < Duration::from_secs(20), "rank {failing} after {starts}");
     }
@@ -340,21 +341,108 @@ fn arrays_on_devices() {
     }
 }
 
+const SLOW: &str = "backend=cuda max_iter=3000";
+const TOLD: [i32; 4] = [key::INFO_CYCLE, key::INFO_LEVELS, key::INFO_GRIDS, key::INFO_BACKEND];
+
 /// A system for which `cycle=auto` goes over to aggregation in mid-solve: all ranks tell so.
 fn slow_systems() {
-    let a: Stencil = aniso(140, 1000.0);
-    let b = random_rhs(a.len(), 4);
-    let (solver, boxes) = (Solver::of(&a, "backend=cuda"), bricks(a.nx, a.ny, 2, 1));
+    let land =
+        hard_suite::systems(7, 64, 64).into_iter().find(|system| system.name == "land30").expect("a system with land");
+    let (a, b) = (land.a, land.b);
+    let (solver, boxes) = (Solver::of(&a, SLOW), bricks(a.nx, a.ny, 2, 1));
     let expected = bits(&solver.solve_from_zero(&b).0);
-    assert!(bits(&distributed(&a, &b, "backend=cuda", &boxes).0) == expected);
+    assert!(bits(&distributed(&a, &b, SLOW, &boxes).0) == expected);
     let cycles = on_ranks(2, |rank, comm| {
         let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
-        ranked.solver.options("backend=cuda").unwrap();
+        ranked.solver.options(SLOW).unwrap();
         ranked.factorize(&a).unwrap();
+        let cycle = ranked.solver.int(key::INFO_CYCLE);
         ranked.solve(&b, &vec![0.0; b.len()]).unwrap();
-        [key::INFO_CYCLE, key::INFO_LEVELS].map(|key| ranked.solver.int(key))
+        assert_ne!(cycle, ranked.solver.int(key::INFO_CYCLE), "rank {rank}: goes over in mid-solve");
+        TOLD.map(|key| ranked.solver.int(key))
     });
-    assert_eq!(cycles, [[key::INFO_CYCLE, key::INFO_LEVELS].map(|key| solver.int(key)); 2]);
+    assert_eq!(cycles, [TOLD.map(|key| solver.int(key)); 2]);
+}
+
+/// Several boxes a rank with rows that lie apart, 9 points, products: the bits of one.
+fn boxes_on_devices() {
+    let (nx, ny) = (46, 39);
+    let a = random_m_matrix(nx, ny, true, 6);
+    let (b, guess) = (random_rhs(a.len(), 4), random_rhs(a.len(), 5));
+    let one = Solver::of(&a, "backend=cuda");
+    let mut x = guess.clone();
+    one.solve(&b, &mut x).unwrap();
+    let expected = [bits(&x), bits(&one.apply(&b)), bits(&one.multiply(&b))];
+    let mut dealt: Vec<Vec<ranks::Box4>> = vec![vec![], vec![], vec![]];
+    for (k, one) in bricks(nx, ny, 4, 3).concat().into_iter().enumerate() {
+        dealt[k % 3].push(one);
+    }
+    let parts = on_ranks(3, |rank, comm| {
+        let boxes = &dealt[rank];
+        let ranked = Ranked::try_new(nx as i64, ny as i64, boxes, comm).unwrap();
+        ranked.solver.options("backend=cuda memory=device").unwrap();
+        let ordinal = (rank as i32).min(devices() - 1);
+        let there = |array: &[f64]| -> Vec<OnDevice> {
+            boxes.iter().map(|&one| OnDevice::new(ordinal, &ranks::cut(array, nx, one))).collect()
+        };
+        let pointers = |kept: &[OnDevice]| -> Vec<*const f64> { kept.iter().map(|one| one.address as _).collect() };
+        let ld: Vec<i64> = boxes.iter().map(|one| (one[2] + ranks::PADDING) as i64).collect();
+        let (northeast, northwest) = a.corners.as_ref().expect("9 points");
+        let matrix = [&a.center, &a.east, &a.north, northeast, northwest].map(|array| there(array));
+        let lists = matrix.each_ref().map(|kept| pointers(kept));
+        let handle = ranked.solver.handle;
+        let [c, e, n, ne, nw] = lists.each_ref().map(|list| list.as_ptr());
+        // SAFETY: a live handle, and arrays of its boxes.
+        let status = unsafe { rrbsolver::ffi::rrb_factorize_boxes(handle, ld.as_ptr(), c, e, n, ne, nw) };
+        assert_eq!(status, status::OK, "{}", common::last_error());
+        let right = there(&b);
+        let functions =
+            [rrbsolver::ffi::rrb_solve_boxes, rrbsolver::ffi::rrb_apply_boxes, rrbsolver::ffi::rrb_multiply_boxes];
+        functions.map(|function| {
+            let mut written = there(&guess);
+            let to: Vec<*mut f64> = written.iter().map(|one| one.address as _).collect();
+            // SAFETY: as above.
+            let status = unsafe { function(handle, ld.as_ptr(), pointers(&right).as_ptr(), to.as_ptr()) };
+            assert_eq!(status, status::OK, "{}", common::last_error());
+            written.iter_mut().map(OnDevice::values).collect::<Vec<_>>()
+        })
+    });
+    for (k, expected) in expected.iter().enumerate() {
+        let mut whole = vec![0.0; a.len()];
+        for (boxes, parts) in dealt.iter().zip(&parts) {
+            boxes.iter().zip(&parts[k]).for_each(|(&one, part)| ranks::paste(&mut whole, nx, one, part));
+        }
+        assert!(bits(&whole) == *expected, "function {k}");
+    }
+}
+
+/// A stream that the first rank cannot work on: the same status everywhere, and ranks go on.
+fn a_stream_of_another_device() {
+    if devices() < 2 {
+        return;
+    }
+    let mut stream = null_mut();
+    OnDevice::new(1, &[0.0]).entered(|_| {
+        // SAFETY: a context is current; the pointer outlives the call.
+        ok(unsafe { sys::cuStreamCreate(&mut stream, 0) });
+    });
+    let stream = stream as usize;
+    let (boxes, a) = (bricks(60, 50, 1, 3), random_m_matrix(60, 50, false, 2));
+    let b = random_rhs(a.len(), 4);
+    on_ranks(3, |rank, comm| {
+        let ranked = Ranked::try_new(60, 50, &boxes[rank], comm).unwrap();
+        ranked.solver.options("backend=cuda device=0").unwrap();
+        ranked.factorize(&a).unwrap();
+        let set = |stream: usize| {
+            // SAFETY: a live handle, and a stream that is never destroyed.
+            let status = unsafe { rrbsolver::ffi::rrb_set_stream(ranked.solver.handle, stream as _) };
+            assert_eq!(status, status::OK);
+        };
+        set(if rank == 0 { stream } else { 0 });
+        ranked.solve(&b, &vec![0.0; b.len()]).map(|done| done.0).unwrap_err().expect(status::DEVICE, &["stream"]);
+        set(0);
+        assert_eq!(ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0, status::OK);
+    });
 }
 
 /// Where ranks have no memory together their boxes go by messages: with a limit for files that its own is beyond, too.
@@ -386,5 +474,7 @@ device::device_tests! { devices();
     refusals_are_everywhere
     lost_ranks
     arrays_on_devices
+    boxes_on_devices
+    a_stream_of_another_device
     slow_systems
 }

@@ -14,10 +14,10 @@ use std::ptr::{null, null_mut};
 pub type Box4 = [usize; 4];
 
 /// What rows of this many values hold beyond those of a box.
-const PADDING: usize = 3;
+pub const PADDING: usize = 3;
 
 /// The part of an array that is a box, with rows that are longer; what stands between them is not a number.
-fn cut(array: &[f64], nx: usize, [x, y, w, h]: Box4) -> Vec<f64> {
+pub fn cut(array: &[f64], nx: usize, [x, y, w, h]: Box4) -> Vec<f64> {
     let mut cut = Vec::new();
     for j in y..y + h {
         cut.extend_from_slice(&array[j * nx + x..][..w]);

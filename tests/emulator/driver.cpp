@@ -261,7 +261,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice d) {
     contexts[d].id = 0;
     for (auto m = memory.begin(); m != memory.end();) {
         if (m->second.second == d) {
-            std::free(reinterpret_cast<void *>(m->first));
+            if (!unshare(CUdeviceptr(m->first))) std::free(reinterpret_cast<void *>(m->first));
             m = memory.erase(m);
         } else {
             ++m;

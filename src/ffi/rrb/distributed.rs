@@ -42,13 +42,13 @@ use crate::solver::rrb::{Rrb, grids_to_share, machine};
 /// its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
 /// back: where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once the stream
 /// of `rrb_set_stream` has made their values; else they go through the host, in memory that all ranks have where they
-/// are processes of one host, else by messages. It has memory for the rows of all, on the host or on the first device,
-/// and `comm_timeout` must be longer than what it does takes. `comm` is copied; what its `context` means must live as
-/// long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid,
-/// overlap, other extents than on rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all
-/// collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm`
-/// reports a failure; the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of
-/// `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
+/// are processes of one host, else by messages. It has memory for the rows of all where they go, on the first device,
+/// on the host, and `comm_timeout` must be longer than what it does takes. `comm` is copied; what its `context` means
+/// must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of
+/// the grid, overlap, other extents than on rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as
+/// for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or
+/// `comm` reports a failure; the handle may then only be destroyed, which does not wait. Cost of an iteration beside
+/// that of `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -282,12 +282,16 @@ impl rrb_handle {
         if !matches!(prepared, Ok(false)) {
             self.system.base.core = None;
         }
+        if prepared.is_err() {
+            ranks.forget();
+        }
         prepared?;
         let offer = Offer { arrays: &list, ld: &ld, places, ordinal };
         let follows = ranks.follows();
         let result = if ranks.offer(device_rows::MATRIX, &offer)? {
             if follows { Ok(()) } else { self.factorize_device_rows(arrays) }
         } else {
+            ranks.prepare_host()?;
             // SAFETY: as our caller promised; checked above.
             let staged = list.iter().map(|array| unsafe { Staged::new(ranks.own(), &ld, array, &places, true) });
             let staged = ranks.agree_where_led(staged.collect::<Result<Vec<_>>>())?;
@@ -322,16 +326,14 @@ impl rrb_handle {
         let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
         let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let rows = ranks.device_rows()?;
-        rows.bring(device_rows::MATRIX, arrays)?;
+        let brought = rows.bring(device_rows::MATRIX, arrays);
+        rows.close();
+        brought?;
         let address: Vec<u64> = (0..arrays).map(|k| rows.address(device_rows::MATRIX, k)).collect();
         let view = |k: usize| View::on_device(NAMES[k], address[k], grid, grid.nx, grid.nodes());
         let corners = (arrays > 3).then(|| (view(3), view(4)));
         let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
-        let result = self.factorize_view(&a, machine, &make_backend);
-        if let Some(ranks) = &mut self.ranks {
-            ranks.device_rows()?.close();
-        }
-        result
+        self.factorize_view(&a, machine, &make_backend)
     }
 
     /// Factorizes the rows that ranks have brought here, or the arrays of the one rank.
@@ -378,12 +380,15 @@ impl rrb_handle {
         if ranks.offer(device_rows::VECTORS, &offer)? {
             return self.call_on_device_rows(function, input.name);
         }
+        ranks.prepare_host()?;
         let guess = function == Function::Solve;
         // SAFETY: as our caller promised; checked above.
         let staged = unsafe {
             let of = |arrays, read| Staged::new(ranks.own(), &ld, arrays, &places, read);
             of(&input, true).and_then(|input| Ok((input, of(&written, guess)?)))
         };
+        // A stream that the first rank cannot work on is refused before its work, which others follow.
+        let staged = staged.and_then(|staged| self.system.base.check_stream().map(|()| staged));
         let (staged_input, mut staged_output) = ranks.agree_where_led(staged)?;
         // SAFETY: as above.
         let (given, mut taken) = unsafe {
@@ -433,7 +438,9 @@ impl rrb_handle {
         let brought = if follows { Ok(()) } else { rows.bring(device_rows::VECTORS, if guess { 2 } else { 1 }) };
         let address = |array| if follows { 0 } else { rows.address(device_rows::VECTORS, array) };
         let (device_input, device_output) = (address(0), address(1));
-        let result = ranks.close(brought).and_then(|()| {
+        // As where arrays go through the host.
+        let ready = brought.and_then(|()| self.system.base.check_stream());
+        let result = ranks.close(ready).and_then(|()| {
             let arrays = Arrays {
                 input_name,
                 input: &[],
@@ -447,13 +454,13 @@ impl rrb_handle {
             };
             Self::work(&mut self.system, ranks, function, arrays)
         });
+        // x is written where all agree that it is to be.
+        let result = ranks.close(result);
         let rows = ranks.device_rows()?;
-        let result = result.and_then(|result| {
-            let back = if follows { Ok(()) } else { rows.bring_back(device_rows::VECTORS, 1) };
-            back.map(|()| result)
-        });
+        let back = if follows || result.is_err() { Ok(()) } else { rows.bring_back(device_rows::VECTORS, 1) };
         rows.close();
-        ranks.close(result)
+        let result = result?;
+        ranks.close(back).map(|()| result)
     }
 
     /// What a call does with the rows of this rank.

@@ -40,10 +40,28 @@ pub struct Entered {
     _here: std::marker::PhantomData<*mut ()>,
 }
 
+/// Whether the host program has reset a device since its primary context had this number: what lay there is gone, and
+/// addresses may be those of others.
+pub(super) fn was_reset(device: sys::CUdevice, context: sys::CUcontext, id: u64) -> bool {
+    let (mut flags, mut active, mut now) = (0, 0, 0);
+    // SAFETY: the device is there; the pointers outlive the calls. The context is asked for its number only while the
+    // driver keeps one, which is retained by who has it.
+    let same = unsafe {
+        sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) == sys::CUresult::CUDA_SUCCESS
+            && active != 0
+            && sys::cuCtxGetId(context, &mut now) == sys::CUresult::CUDA_SUCCESS
+            && now == id
+    };
+    !same
+}
+
 impl Entered {
-    /// Makes this context current, which is there.
-    pub(super) fn into(context: sys::CUcontext) -> Result<Self> {
-        // SAFETY: the driver refuses what is no context.
+    /// Makes this context current.
+    ///
+    /// # Safety
+    /// It must be retained by the caller.
+    pub(super) unsafe fn into(context: sys::CUcontext) -> Result<Self> {
+        // SAFETY: as the caller promised.
         check(unsafe { sys::cuCtxPushCurrent_v2(context) }, "the device's context")?;
         Ok(Self { _here: std::marker::PhantomData })
     }
@@ -177,16 +195,7 @@ impl Device {
 
     /// Whether the host program has reset it: what lay there is gone, and addresses may be those of others.
     pub fn was_reset(&self) -> bool {
-        let (mut flags, mut active, mut id) = (0, 0, 0);
-        // SAFETY: the device is there; the pointers outlive the calls. The context is asked for its number only while
-        // the driver keeps one, which is retained by this value.
-        let same = unsafe {
-            sys::cuDevicePrimaryCtxGetState(self.device, &mut flags, &mut active) == sys::CUresult::CUDA_SUCCESS
-                && active != 0
-                && sys::cuCtxGetId(self.context, &mut id) == sys::CUresult::CUDA_SUCCESS
-                && id == self.id
-        };
-        !same
+        was_reset(self.device, self.context, self.id)
     }
 
     /// An error where the host program has reset it.
@@ -204,8 +213,8 @@ impl Device {
     /// Makes its context current, unless it was reset.
     pub fn enter(&self) -> Result<Entered> {
         self.check()?;
-        // Retained by this value.
-        Entered::into(self.context)
+        // SAFETY: retained by this value.
+        unsafe { Entered::into(self.context) }
     }
 }
 

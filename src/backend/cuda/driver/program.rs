@@ -1,6 +1,6 @@
 //! Memory of the host program on a device: copies of rows of it, and the handing over to another process of this host.
 
-use super::device::Entered;
+use super::device::{Entered, was_reset};
 use super::library::{check, driver};
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
@@ -11,6 +11,8 @@ pub struct Primary {
     ordinal: i32,
     device: sys::CUdevice,
     context: sys::CUcontext,
+    /// Of the context: another one after the host program has reset the device.
+    id: u64,
     /// Of its own, for copies.
     stream: sys::CUstream,
 }
@@ -52,7 +54,9 @@ impl Primary {
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
         // Releases the context from here on.
-        let mut primary = Self { ordinal, device, context, stream: std::ptr::null_mut() };
+        let mut primary = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
+        // SAFETY: retained just now; the pointer outlives the call.
+        check(unsafe { sys::cuCtxGetId(context, &mut primary.id) }, "the device's context")?;
         let entered = primary.enter()?;
         let apart = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the pointer outlives the call.
@@ -66,8 +70,17 @@ impl Primary {
         self.ordinal
     }
 
+    /// Whether the host program has reset the device: what is left here is of no use, and is not touched.
+    pub fn was_reset(&self) -> bool {
+        was_reset(self.device, self.context, self.id)
+    }
+
     fn enter(&self) -> Result<Entered> {
-        Entered::into(self.context)
+        if self.was_reset() {
+            return Err(Error::Device(format!("the program has reset device {} (cudaDeviceReset)", self.ordinal)));
+        }
+        // SAFETY: retained by this value.
+        unsafe { Entered::into(self.context) }
     }
 
     /// Waits for what a stream of the program was given; 0: the default one.
@@ -83,6 +96,12 @@ impl Primary {
     /// There are so many values at both, which nobody else changes until then.
     pub unsafe fn copy_rows(&self, to: Rows, from: Rows, nx: usize, rows: usize) -> Result<()> {
         let _entered = self.enter()?;
+        // The driver knows no rows of 2^31 bytes and more.
+        if rows == 1 || (to.ld, from.ld) == (nx, nx) {
+            // SAFETY: as our caller promised.
+            let copied = unsafe { sys::cuMemcpyAsync(to.address, from.address, 8 * nx * rows, self.stream) };
+            return check(copied, "rows of another rank");
+        }
         use sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED as UNIFIED;
         let copy = sys::CUDA_MEMCPY2D {
             srcXInBytes: 0,
@@ -155,7 +174,7 @@ impl Drop for Primary {
         if let Ok(_entered) = self.enter()
             && !self.stream.is_null()
         {
-            // SAFETY: made by us, and destroyed once; nothing is under way, since every copy is waited for.
+            // SAFETY: made by us, and destroyed once; who copies waits.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
         // SAFETY: retained once by us.
@@ -173,7 +192,7 @@ pub struct Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: taken by us, and freed once; after a reset the driver refuses.
+            // SAFETY: taken by us, and freed once; the device was not reset since, or it could not be entered.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }
     }
