@@ -9,7 +9,7 @@ mod ranks;
 
 use common::problems::hard_suite;
 use common::problems::{Stencil, neumann_var, poisson, random_m_matrix, random_rhs};
-use common::{Solver, bits, devices, key, status};
+use common::{Solver, bits, child, devices, key, status};
 use cudarc::driver::sys;
 use ranks::{Late, Ranked, bricks, check_bits_of_one, distributed, on_ranks};
 use std::ptr::null_mut;
@@ -445,6 +445,52 @@ fn a_stream_of_another_device() {
     });
 }
 
+/// The program resets the device of the first rank between two factorizations: what was there is not touched again.
+fn a_device_that_was_reset() {
+    // In a process of its own: handles of other tests are on that device, too.
+    if devices() < 2 || child("a_device_that_was_reset", &[]).is_some() {
+        return;
+    }
+    let (nx, ny) = (40, 36);
+    let a = random_m_matrix(nx, ny, false, 6);
+    let b = random_rhs(a.len(), 4);
+    let expected = bits(&Solver::of(&a, "backend=cuda").solve_from_zero(&b).0);
+    let all_wait = std::sync::Barrier::new(2);
+    let parts = on_ranks(2, |rank, comm| {
+        let rows = if rank == 0 { 0..15 } else { 15..ny };
+        let part = |array: &[f64]| array[rows.start * nx..rows.end * nx].to_vec();
+        let boxes: &[ranks::Box4] = &[[0, rows.start, nx, rows.len()]];
+        let ranked = Ranked::try_new(nx as i64, ny as i64, boxes, comm).unwrap();
+        ranked.solver.options("backend=cuda memory=device").unwrap();
+        let handle = ranked.solver.handle;
+        let ordinal = rank as i32;
+        let mut last = Vec::new();
+        for turn in 0..2 {
+            let zeros = vec![0.0; b.len()];
+            let mut kept = [&a.center, &a.east, &a.north, &b, &zeros].map(|array| OnDevice::new(ordinal, &part(array)));
+            let at: Vec<*const f64> = kept.iter().map(|one| one.address as _).collect();
+            // SAFETY: a live handle, and arrays of its box.
+            let status = unsafe {
+                let status =
+                    rrbsolver::ffi::rrb_factorize(handle, at[0], at[1], at[2], std::ptr::null(), std::ptr::null());
+                assert_eq!(status, status::OK, "turn {turn}: {}", common::last_error());
+                rrbsolver::ffi::rrb_solve(handle, at[3], at[4].cast_mut())
+            };
+            assert_eq!(status, status::OK, "turn {turn}: {}", common::last_error());
+            last = kept[4].values();
+            drop(kept);
+            all_wait.wait();
+            if rank == 0 && turn == 0 {
+                // SAFETY: nobody works on it meanwhile.
+                ok(unsafe { sys::cuDevicePrimaryCtxReset_v2(0) });
+            }
+            all_wait.wait();
+        }
+        last
+    });
+    assert!(bits(&parts.concat()) == expected);
+}
+
 /// Where ranks have no memory together their boxes go by messages: with a limit for files that its own is beyond, too.
 fn by_messages() {
     const INSIDE: &str = "RRBSOLVER_TEST_LIMITED";
@@ -476,5 +522,6 @@ device::device_tests! { devices();
     arrays_on_devices
     boxes_on_devices
     a_stream_of_another_device
+    a_device_that_was_reset
     slow_systems
 }
