@@ -1,6 +1,6 @@
 //! Rows of a whole grid on a device of the first rank, from arrays that all ranks have on devices of the same host, and
 //! back. Ranks hand their memory over by the driver; the first one opens it, copies, and closes it in the same call, so
-//! that programs may free their arrays when they like.
+//! that programs may free their arrays once the call has ended.
 
 use crate::comm::{Comm, Gather, Largest};
 use crate::error::{Error, Result, collected, extend, push};

@@ -154,6 +154,17 @@ fn core_of(words: &[f64]) -> Result<Rrb> {
     Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, TELLING)?, Done::of_words(done)))
 }
 
+/// Whether any rank's monitor stops; also where the others are lost, which `failed` is told.
+pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> bool {
+    match stop.run(&[f64::from(u8::from(own))]) {
+        Ok(all) => all[0] > 0.0,
+        Err(error) => {
+            *failed = Some(error);
+            true
+        }
+    }
+}
+
 /// The observer of the rank that works.
 struct Telling<'a, 'w> {
     watch: &'a mut Watch<'w>,
@@ -191,13 +202,7 @@ impl Observer for Telling<'_, '_> {
         }
         self.flush();
         let Some(stop) = self.stop.as_mut().filter(|_| self.failed.is_none()) else { return true };
-        match stop.run(&[f64::from(u8::from(own))]) {
-            Ok(all) => all[0] > 0.0,
-            Err(error) => {
-                self.failed = Some(error);
-                true
-            }
-        }
+        any_stops(stop, own, &mut self.failed)
     }
 
     fn passed(&mut self, iteration: usize, relative_residual: f64) {

@@ -8,7 +8,7 @@ use crate::comm::vtable::rrbsolver_comm;
 use crate::comm::{Comm, Gather, Largest};
 use crate::error::{Error, Place, Result, collected, extend, push};
 use crate::ffi::device_rows::{self, DeviceRows, Offer};
-use crate::ffi::led::Led;
+use crate::ffi::led::{Led, any_stops};
 use crate::ffi::spaces::list_of;
 use crate::ffi::watch::Watch;
 use crate::grid::boxes::{GridBox, first_overlap};
@@ -617,13 +617,7 @@ impl Observer for Agreed<'_, '_> {
     fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
         let own = self.watch.iteration(iteration, relative_residual);
         let Some(stop) = &mut self.stop else { return own };
-        match stop.run(&[f64::from(u8::from(own))]) {
-            Ok(all) => all[0] > 0.0,
-            Err(error) => {
-                self.failed = Some(error);
-                true
-            }
-        }
+        any_stops(stop, own, &mut self.failed)
     }
 
     fn passed(&mut self, iteration: usize, relative_residual: f64) {

@@ -131,18 +131,22 @@ static void check_bits(MPI_Comm group, int px, int py) {
     CHECK(comm.context == NULL && comm.exchange == NULL);
 }
 
+/* Rows of the grid, factorized by a group; a rank that is missed is so within this time. */
+static rrb_handle *in_rows(MPI_Comm group, double timeout, rrbsolver_comm *comm, boxes *own) {
+    CHECK(rrbsolver_mpi_comm(group, comm) == MPI_SUCCESS);
+    *own = bricks(1, comm->size, comm->rank, comm->size);
+    rrb_handle *h = factorized(own, comm);
+    CHECK(rrb_set_real(h, RRB_OPT_COMM_TIMEOUT, timeout) == RRB_OK);
+    return h;
+}
+
 /* The last rank does not come: the others do not wait for ever. */
 static void check_missing(MPI_Comm group) {
     static double x[NODES];
-    int rank, ranks;
     rrbsolver_comm comm;
-    MPI_Comm_rank(group, &rank);
-    MPI_Comm_size(group, &ranks);
-    CHECK(rrbsolver_mpi_comm(group, &comm) == MPI_SUCCESS);
-    const boxes own = bricks(1, ranks, rank, ranks);
-    rrb_handle *h = factorized(&own, &comm);
-    CHECK(rrb_set_real(h, RRB_OPT_COMM_TIMEOUT, 0.3) == RRB_OK);
-    if (rank + 1 < ranks) {
+    boxes own;
+    rrb_handle *h = in_rows(group, 0.3, &comm, &own);
+    if (comm.rank + 1 < comm.size) {
         const double since = MPI_Wtime();
         CHECK(solve(h, &own, b, x) == RRB_ERR_COMMUNICATION);
         CHECK(MPI_Wtime() - since < 10);
@@ -156,23 +160,18 @@ static void check_missing(MPI_Comm group) {
    With them MPI ends, which has lost a rank. */
 static void check_killed(MPI_Comm group) {
     static double x[NODES];
-    int rank, ranks;
     rrbsolver_comm comm;
-    MPI_Comm_rank(group, &rank);
-    MPI_Comm_size(group, &ranks);
-    CHECK(rrbsolver_mpi_comm(group, &comm) == MPI_SUCCESS);
-    const boxes own = bricks(1, ranks, rank, ranks);
-    rrb_handle *h = factorized(&own, &comm);
-    CHECK(rrb_set_real(h, RRB_OPT_COMM_TIMEOUT, 1) == RRB_OK);
+    boxes own;
+    rrb_handle *h = in_rows(group, 1, &comm, &own);
     CHECK(solve(h, &own, b, x) == RRB_OK);
-    if (rank + 1 == ranks) {
+    if (comm.rank + 1 == comm.size) {
         raise(SIGKILL);
     }
     const double since = MPI_Wtime();
     CHECK(solve(h, &own, b, x) == RRB_ERR_COMMUNICATION);
     CHECK(MPI_Wtime() - since < 10);
     CHECK(rrb_destroy(&h) == RRB_OK);
-    printf("rank %d has missed the one that was killed\n", rank);
+    printf("rank %d has missed the one that was killed\n", (int)comm.rank);
     fflush(stdout);
     _exit(0);
 }

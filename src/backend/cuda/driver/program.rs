@@ -36,6 +36,9 @@ pub struct Handed {
     pub offset: u64,
 }
 
+/// Rows that lie so many bytes apart the driver does not copy in one call.
+const PITCH_LIMIT: usize = 1 << 31;
+
 /// Bytes of a handle.
 pub const HANDLE: usize = size_of::<sys::CUipcMemHandle>();
 
@@ -96,11 +99,12 @@ impl Primary {
     /// There are so many values at both, which nobody else changes until then.
     pub unsafe fn copy_rows(&self, to: Rows, from: Rows, nx: usize, rows: usize) -> Result<()> {
         let _entered = self.enter()?;
-        // The driver knows no rows of 2^31 bytes and more.
-        if rows == 1 || (to.ld, from.ld) == (nx, nx) {
-            // SAFETY: as our caller promised.
-            let copied = unsafe { sys::cuMemcpyAsync(to.address, from.address, 8 * nx * rows, self.stream) };
-            return check(copied, "rows of another rank");
+        if 8 * to.ld.max(from.ld) >= PITCH_LIMIT {
+            return (0..rows as u64).try_for_each(|j| {
+                let [to, from] = [to, from].map(|rows| rows.address + 8 * j * rows.ld as u64);
+                // SAFETY: as our caller promised.
+                check(unsafe { sys::cuMemcpyAsync(to, from, 8 * nx, self.stream) }, "rows of another rank")
+            });
         }
         use sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED as UNIFIED;
         let copy = sys::CUDA_MEMCPY2D {
