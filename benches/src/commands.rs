@@ -334,6 +334,9 @@ pub struct DistributedArgs {
     /// Devices of this host in place of ranks.
     #[arg(long)]
     devices: bool,
+    /// No row of the matrix is like another.
+    #[arg(long)]
+    varied: bool,
     /// Options of the solver as text, beside threads or devices.
     #[arg(short, long, default_value = "")]
     options: String,
@@ -516,7 +519,7 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             Study::Distributed(distributed::measure(
                 &args.sizes,
                 &args.ranks,
-                &args.options,
+                (&args.options, args.varied),
                 args.devices,
                 args.repeats,
             )?),

@@ -12,7 +12,7 @@ use rrbsolver::ffi::{
 };
 use rrbsolver::layers::threads;
 use rrbsolver::options::info;
-use rrbsolver_problems::{Stencil, poisson, random_rhs};
+use rrbsolver_problems::{Random, Stencil, poisson, random_rhs};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::ops::Range;
@@ -51,6 +51,8 @@ pub struct RanksRow {
     pub messages: f64,
     /// Their bytes.
     pub bytes: f64,
+    /// A sum of the bits of x, which parts of x add up to.
+    pub bits: u64,
 }
 
 /// All of them.
@@ -58,6 +60,8 @@ pub struct RanksRow {
 pub struct Ranks {
     /// Options of the solver beside threads.
     pub options: String,
+    /// No row of the matrix is like another.
+    pub varied: bool,
     /// By scaling, size and ranks.
     pub rows: Vec<RanksRow>,
 }
@@ -113,17 +117,26 @@ impl Handle {
     }
 }
 
-/// What one rank has seen: seconds of factorizations and solves, iterations, messages and bytes.
-type Seen = (Vec<[f64; 2]>, usize, [i64; 2]);
+/// What is solved by all of them, how and how often.
+struct Task<'a> {
+    a: &'a Stencil,
+    b: &'a [f64],
+    options: &'a str,
+    repeats: usize,
+}
 
-fn run_rank(
-    a: &Stencil,
-    b: &[f64],
-    rows: &Range<usize>,
-    comm: &rrbsolver_comm,
-    options: &str,
-    (repeats, barrier): (usize, &Barrier),
-) -> Result<Seen> {
+/// What one rank has seen: seconds of factorizations and solves, iterations, messages and bytes, bits of x.
+type Seen = (Vec<[f64; 2]>, usize, [i64; 2], u64);
+
+/// The part that x, from node `first` on, has in a sum over all nodes.
+fn bits(x: &[f64], first: usize) -> u64 {
+    let of = |(k, x): (usize, &f64)| x.to_bits() ^ ((first + k) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = x.iter().enumerate().map(of).map(|word| (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9));
+    mixed.fold(0, u64::wrapping_add)
+}
+
+fn run_rank(task: &Task, rows: &Range<usize>, comm: &rrbsolver_comm, barrier: &Barrier) -> Result<Seen> {
+    let &Task { a, b, options, repeats } = task;
     let handle = Handle::new(a, rows, comm, options)?;
     let part = rows.start * a.nx..rows.end * a.nx;
     let of = |array: &[f64]| array[part.clone()].as_ptr();
@@ -145,11 +158,12 @@ fn run_rank(
         }
     }
     let iterations = handle.int(info::ITERATIONS)? as usize;
-    Ok((seconds, iterations, [handle.int(info::MESSAGES_SENT)?, handle.int(info::BYTES_SENT)?]))
+    let sent = [handle.int(info::MESSAGES_SENT)?, handle.int(info::BYTES_SENT)?];
+    Ok((seconds, iterations, sent, bits(&x, part.start)))
 }
 
-fn row(scaling: Scaling, (nx, ny): (usize, usize), ranks: usize, options: &str, repeats: usize) -> Result<RanksRow> {
-    let (a, b) = (poisson(nx, ny), random_rhs(nx * ny, 7));
+fn row(scaling: Scaling, ranks: usize, task: &Task) -> Result<RanksRow> {
+    let (nx, ny) = (task.a.nx, task.a.ny);
     let all = threads::ranks(ranks);
     let barrier = Barrier::new(ranks);
     let of_ranks: Vec<Result<Seen>> = std::thread::scope(|scope| {
@@ -158,8 +172,8 @@ fn row(scaling: Scaling, (nx, ny): (usize, usize), ranks: usize, options: &str, 
             .enumerate()
             .map(|(rank, table)| {
                 let (table, rows) = (Sent(table.table()), ny * rank / ranks..ny * (rank + 1) / ranks);
-                let (a, b, barrier) = (&a, &b, &barrier);
-                scope.spawn(move || run_rank(a, b, &rows, table.table(), options, (repeats, barrier)))
+                let barrier = &barrier;
+                scope.spawn(move || run_rank(task, &rows, table.table(), barrier))
             })
             .collect();
         started.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a rank failed"))?).collect()
@@ -169,7 +183,7 @@ fn row(scaling: Scaling, (nx, ny): (usize, usize), ranks: usize, options: &str, 
     ensure!(of_ranks.iter().all(|seen| seen.1 == iterations), "ranks differ in their iterations");
     let slowest = |which: usize| -> Samples {
         let of = |k: usize| of_ranks.iter().map(|(seconds, ..)| seconds[k][which]).fold(0.0, f64::max);
-        Samples::new((0..repeats).map(of).collect())
+        Samples::new((0..task.repeats).map(of).collect())
     };
     let most = |which: usize| of_ranks.iter().map(|seen| seen.2[which]).max().unwrap_or(0) as f64;
     Ok(RanksRow {
@@ -182,24 +196,19 @@ fn row(scaling: Scaling, (nx, ny): (usize, usize), ranks: usize, options: &str, 
         solve: slowest(1),
         messages: most(0) / iterations.max(1) as f64,
         bytes: most(1) / iterations.max(1) as f64,
+        bits: of_ranks.iter().fold(0, |sum, seen| sum.wrapping_add(seen.3)),
     })
 }
 
 /// The same on so many devices; without messages that are counted.
-fn device_row(
-    scaling: Scaling,
-    (nx, ny): (usize, usize),
-    devices: usize,
-    given: &str,
-    repeats: usize,
-) -> Result<RanksRow> {
-    let (a, b) = (poisson(nx, ny), random_rhs(nx * ny, 7));
+fn device_row(scaling: Scaling, devices: usize, task: &Task) -> Result<RanksRow> {
+    let &Task { a, b, options, repeats } = task;
     let list: Vec<String> = (0..devices).map(|device| device.to_string()).collect();
-    let text = CString::new(format!("backend=cuda devices={} {given}", list.join("+")))?;
+    let text = CString::new(format!("backend=cuda devices={} {options}", list.join("+")))?;
     let mut handle = Handle(null_mut());
     // SAFETY: a pointer and text that outlive the calls.
     unsafe {
-        checked(rrb_create(nx as i64, ny as i64, &raw mut handle.0))?;
+        checked(rrb_create(a.nx as i64, a.ny as i64, &raw mut handle.0))?;
         checked(rrb_set_options(handle.0, text.as_ptr()))?;
     }
     let mut x = vec![0.0; b.len()];
@@ -210,30 +219,60 @@ fn device_row(
         // SAFETY: a live handle, and arrays of its grid.
         unsafe {
             checked(rrb_factorize(handle.0, of(&a.center), of(&a.east), of(&a.north), null(), null()))?;
-            checked(rrb_solve(handle.0, of(&b), x.as_mut_ptr()))?;
+            checked(rrb_solve(handle.0, of(b), x.as_mut_ptr()))?;
         }
         if repeat > 0 {
             factorize.push(handle.real(info::SECONDS_SETUP)?);
             solve.push(handle.real(info::SECONDS_SOLVE)? - handle.real(info::SECONDS_TRANSFER)?);
         }
     }
-    let iterations = handle.int(info::ITERATIONS)? as usize;
-    let (factorize, solve) = (Samples::new(factorize), Samples::new(solve));
-    Ok(RanksRow { scaling, nx, ny, ranks: devices, iterations, factorize, solve, messages: 0.0, bytes: 0.0 })
+    Ok(RanksRow {
+        scaling,
+        nx: a.nx,
+        ny: a.ny,
+        ranks: devices,
+        iterations: handle.int(info::ITERATIONS)? as usize,
+        factorize: Samples::new(factorize),
+        solve: Samples::new(solve),
+        messages: 0.0,
+        bytes: 0.0,
+        bits: bits(&x, 0),
+    })
 }
 
-/// Poisson's equation on n x n points, or on as many a rank, over each number of ranks; or of devices.
-pub fn measure(sizes: &[usize], ranks: &[usize], options: &str, devices: bool, repeats: usize) -> Result<Ranks> {
+/// Poisson's equation on n x n points, or on as many a rank, over each number of ranks; or of devices. `varied`: with
+/// centers that differ in their twelfth digit, so that no row is like another. Solutions of one grid have the same bits
+/// on any number of ranks.
+pub fn measure(
+    sizes: &[usize],
+    ranks: &[usize],
+    (options, varied): (&str, bool),
+    devices: bool,
+    repeats: usize,
+) -> Result<Ranks> {
     let options_of_one = if devices { options.to_owned() } else { format!("{options} threads=1") };
     let row = if devices { device_row } else { row };
-    let mut rows = Vec::new();
+    let mut rows: Vec<RanksRow> = Vec::new();
     for scaling in [Scaling::Strong, Scaling::Weak] {
         for &n in sizes {
             for &ranks in ranks {
                 let ny = if scaling == Scaling::Weak { n * ranks } else { n };
-                rows.push(row(scaling, (n, ny), ranks, &options_of_one, repeats.max(1))?);
+                let mut a = poisson(n, ny);
+                if varied {
+                    let mut random = Random(11);
+                    a.center.iter_mut().for_each(|center| *center *= 1.0 + 1e-12 * random.unit());
+                }
+                let b = random_rhs(n * ny, 7);
+                let made =
+                    row(scaling, ranks, &Task { a: &a, b: &b, options: &options_of_one, repeats: repeats.max(1) })?;
+                let same_grid = rows.iter().find(|other| (other.nx, other.ny) == (made.nx, made.ny));
+                ensure!(
+                    same_grid.is_none_or(|other| other.bits == made.bits),
+                    "{n} x {ny}: {ranks} ranks give other bits"
+                );
+                rows.push(made);
             }
         }
     }
-    Ok(Ranks { options: options.to_owned(), rows })
+    Ok(Ranks { options: options.to_owned(), varied, rows })
 }

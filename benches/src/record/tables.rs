@@ -432,5 +432,7 @@ pub fn ranks(run: &Ranks) -> String {
         "kB an iteration",
     ];
     let options = if run.options.is_empty() { "defaults" } else { &run.options };
-    format!("Poisson, {options}, one thread a rank:\n\n") + &table(&head, &rows)
+    let rows_differ = if run.varied { ", all rows differ" } else { "" };
+    format!("Poisson{rows_differ}, {options}; one thread, or device, a rank; the same bits on all:\n\n")
+        + &table(&head, &rows)
 }
