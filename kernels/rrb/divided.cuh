@@ -23,7 +23,7 @@ constexpr bool MAY_BE_DIVIDED = true;
 #else
 constexpr bool MAY_BE_DIVIDED = false;
 #endif
-__device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.divided; }
+__device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.step != 0; }
 
 constexpr int PARTS = 8;
 // Parts begin at multiples of so many rows, where tiles of all heights of divided grids do.
@@ -36,10 +36,15 @@ struct Tiles {
 
 __device__ inline int parts_of(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
 
-// First row of a part.
+// First row of a part: of the middle one in the middle, of others whole steps from there, which the host chooses so that
+// devices have whole granules of memory (`Geometry::divide`).
 __device__ inline int first_row(const Geometry &g, int part) {
-    const int pieces = (g.cy + PART_ROWS - 1) / PART_ROWS;
-    return min(part * pieces / PARTS * PART_ROWS, g.cy);
+    if (part <= 0) return 0;
+    if (part >= PARTS) return g.cy;
+    const int pieces = (g.cy + PART_ROWS - 1) / PART_ROWS, middle = pieces / 2;
+    const int64_t steps = (int64_t(abs(part - PARTS / 2)) * g.steps + (PARTS << 7)) / (PARTS << 8);
+    const int distance = int((steps * g.step + (PART_ROWS << 7)) / (PART_ROWS << 8));
+    return PART_ROWS * (part < PARTS / 2 ? max(middle - distance, 0) : min(middle + distance, pieces - 1));
 }
 
 // Tiles of so many rows of the whole grid.

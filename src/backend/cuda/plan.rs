@@ -34,7 +34,7 @@ impl Rows {
     /// Of planes of `len` values at least; `devices` have rows of a divided grid.
     pub fn new(g: &Geometry, len: usize, devices: usize) -> Self {
         let rows = Self { plane: len, starts: [0; PARTS], others: 0 };
-        if g.divided == 0 || devices < 2 {
+        if !g.is_divided() || devices < 2 {
             return rows;
         }
         rows.divide(devices, |part| (1 + g.first_row(part)) * g.stride as usize)
@@ -44,7 +44,7 @@ impl Rows {
     pub fn natural(g: &Geometry, devices: usize) -> Self {
         let (nx, ny) = (g.nx as usize, g.ny as usize);
         let rows = Self { plane: nx * ny, starts: [0; PARTS], others: 0 };
-        if g.divided == 0 || devices < 2 {
+        if !g.is_divided() || devices < 2 {
             return rows;
         }
         rows.divide(devices, |part| nx * (2 * g.first_row(part)).saturating_sub(g.shift_y as usize).min(ny))
@@ -116,32 +116,53 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Of 4094 x 2048 places on three devices, in each format: no granule has rows of two, but where the third's begin.
+    /// Of 4094 x 2048 places on three and four devices, in each format: but for a row of tiles at a later split, no
+    /// granule has rows of two.
     #[test]
     fn devices_have_granules_of_their_own() {
-        let g = Geometry { cx: 4094, cy: 2048, stride: 4126, divided: 1, ..Geometry::default() };
+        let mut g = Geometry { cx: 4094, cy: 2048, stride: 4126, ..Geometry::default() };
+        g.divide();
         let len = 2050 * 4126;
-        let rows = Rows::new(&g, len, 3);
-        for size in SIZES {
+        for (devices, size) in [3, 4].into_iter().flat_map(|devices| SIZES.map(|size| (devices, size))) {
+            let rows = Rows::new(&g, len, devices);
             let mut plan = Plan::new(0);
             plan.bytes(1000);
             let at = plan.planes(&rows, 3, size).unwrap() as usize;
             for plane in 0..3 {
                 let first = at + plane * rows.plane * size;
-                let owner = |place: usize| plan.owner((first + place * size) / GRANULE);
-                let part = |k: usize| (1 + 16 * (k * 128 / PARTS)) * 4126;
-                assert_eq!((owner(0), owner(part(2) - 1), owner(part(2)), owner(len - 1)), (0, 0, 1, 2), "{size}");
-                let nearly = |place: usize| GRANULE / size + place;
-                assert_eq!(owner(nearly(part(5))), 2, "{size}");
+                let owner = |row: usize| plan.owner((first + (1 + row) * 4126 * size) / GRANULE);
+                for device in 1..devices {
+                    let row = g.first_row(PARTS * device / devices);
+                    let around = if device == 1 { [row - 1, row] } else { [row - 16, row + 16] };
+                    assert_eq!(around.map(owner), [device - 1, device], "{devices} devices, {size} bytes, row {row}");
+                }
+                assert_eq!([0, 2047].map(owner), [0, devices - 1], "{devices} devices, {size} bytes");
             }
             let after = plan.bytes(10) as usize;
-            assert_eq!(plan.owner(after / GRANULE), 0, "{size}: what follows");
+            assert_eq!(plan.owner(after / GRANULE), 0, "{devices} devices, {size} bytes: what follows");
         }
     }
+
+    /// Whatever the grid: parts in ascending order, at multiples of the rows of tiles, the middle one in the middle.
+    #[test]
+    fn parts_cover_the_rows() {
+        for (cx, cy) in
+            [(1, 1), (33, 17), (20, 100), (35_000, 17), (33, 18_000), (2048, 8190), (4096, 4096), (512, 2047)]
+        {
+            let mut g = Geometry { cx, cy, stride: cx + 32, ..Geometry::default() };
+            g.divide();
+            let first: Vec<usize> = (0..=PARTS).map(|part| g.first_row(part)).collect();
+            assert!(first.is_sorted() && first[..PARTS].iter().all(|row| row % 16 == 0), "{cx} x {cy}: {first:?}");
+            let middle = (cy as usize).div_ceil(16) / 2 * 16;
+            assert_eq!((first[0], first[PARTS / 2], first[PARTS]), (0, middle, cy as usize), "{cx} x {cy}");
+        }
+    }
+
     /// The same of the caller's rows.
     #[test]
     fn devices_have_rows_of_the_caller() {
-        let g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, divided: 1, ..Geometry::default() };
+        let mut g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, stride: 4128, ..Geometry::default() };
+        g.divide();
         let rows = Rows::natural(&g, 2);
         let mut plan = Plan::new(0);
         for _ in 0..2 {

@@ -77,7 +77,7 @@ impl Programs {
         }
         let mut cluster_grids = ClusterGrids::default();
         let base_with = |blocks: u32| {
-            let small = |g: &Geometry| g.divided == 0 && g.blocks().count <= blocks;
+            let small = |g: &Geometry| !g.is_divided() && g.blocks().count <= blocks;
             let fits = |q: &usize| small(&k.grids[*q].k.g) && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
@@ -137,7 +137,7 @@ impl Programs {
             programs.update_beside(k, &mut ops[programs.iteration.clone()]);
         }
         let iteration = &ops[programs.iteration.clone()];
-        let divided = k.first.g.divided != 0;
+        let divided = k.first.g.is_divided();
         if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
             // Where there are no small grids to be beside of, or x is of other devices too, x comes with the way up.
             programs.together.further = 0;
@@ -215,7 +215,7 @@ impl Programs {
     /// first of them does it while the others do the step. Then its end can be foreseen on the way down too.
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
-        let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.divided != 0);
+        let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
         let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op) && !divided(op);
         if apart(&ops[update], kind::REMAINDER) {
             return;

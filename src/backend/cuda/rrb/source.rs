@@ -32,7 +32,9 @@ impl Division {
     /// A grid as the kernels take it, and where its rows lie.
     pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
         let mut g = geometry(layout);
-        g.divided = i32::from(self.devices > 0 && g.tiles_and_patches().0 >= self.from);
+        if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
+            g.divide();
+        }
         let rows = Rows::new(&g, layout.len(), self.devices);
         g.plane = rows.plane as i64;
         (g, rows)
@@ -60,8 +62,8 @@ fn geometry(layout: &Layout) -> Geometry {
         block: layout.block as i32,
         plane: layout.len() as i64,
         uniform: 0,
-        divided: 0,
-        unused: 0,
+        step: 0,
+        steps: 0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Grids as kernels see them.
 
-use crate::backend::cuda::driver::{Argument, Blocks};
+use crate::backend::cuda::driver::{Argument, Blocks, GRANULE};
 use crate::backend::cuda::launch::{Address, TILE};
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
@@ -24,9 +24,10 @@ pub struct Geometry {
     /// A byte for each tile: 1 where one row of each colour stands for those of all its places, and of those around it.
     /// 0: not used.
     pub uniform: Address,
-    /// 1: several devices, or one in their place, have rows of it (kernels/rrb/divided.cuh).
-    pub divided: i32,
-    pub unused: i32,
+    /// Several devices, or one in their place, have rows of it (kernels/rrb/divided.cuh): its parts begin so many rows
+    /// apart, or a multiple, and so many of these there are; both in 256ths. 0: it is not divided.
+    pub step: i32,
+    pub steps: i32,
 }
 
 /// Parts of a divided grid, and rows at multiples of which they begin: kernels/rrb/divided.cuh.
@@ -54,23 +55,51 @@ impl Geometry {
 
     /// So many blocks, on each device that has rows.
     pub fn on_all(&self, count: u32) -> Blocks {
-        Blocks { count, divided: self.divided != 0 }
+        Blocks { count, divided: self.is_divided() }
     }
 
     /// Parts of its sums: a number from each block of a launch for each.
     pub fn parts(&self) -> usize {
-        if self.divided != 0 { PARTS } else { 1 }
+        if self.is_divided() { PARTS } else { 1 }
     }
 
-    /// First row of a part.
+    /// Divides it: parts begin where a granule of memory does, as nearly as tiles allow, so that devices have none of
+    /// each other's rows. Of values of two bytes, or four, where each part has two of these at least; else of eight,
+    /// where each of four devices has one.
+    pub fn divide(&mut self) {
+        let (rows, stride) = (self.cy as usize, self.stride as usize);
+        let step_of = |size: usize| (GRANULE << 8) / (size * stride);
+        let has = |steps: usize| move |step: &usize| rows << 8 >= steps * step;
+        let coarse = [2, 4].map(step_of).into_iter().find(has(2 * PARTS));
+        let found = coarse.or_else(|| Some(step_of(8)).filter(has(PARTS / 2))).unwrap_or(0);
+        let step = found.max(PART_ROWS << 8);
+        (self.step, self.steps) = (step as i32, ((rows << 16) / step) as i32);
+    }
+
+    /// It is divided.
+    pub fn is_divided(&self) -> bool {
+        self.step != 0
+    }
+
+    /// First row of a part. The middle one begins in the middle, the others whole steps from there.
     pub fn first_row(&self, part: usize) -> usize {
-        let rows = self.cy as usize;
-        (part * rows.div_ceil(PART_ROWS) / PARTS * PART_ROWS).min(rows)
+        if part >= PARTS {
+            return self.cy as usize;
+        }
+        let pieces = (self.cy as usize).div_ceil(PART_ROWS);
+        let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2));
+        let steps = (away * self.steps as usize + (PARTS << 7)) / (PARTS << 8);
+        let distance = (steps * self.step as usize + (PART_ROWS << 7)) / (PART_ROWS << 8);
+        match part {
+            0 => 0,
+            _ if part < PARTS / 2 => middle.saturating_sub(distance) * PART_ROWS,
+            _ => (middle + distance).min(pieces.saturating_sub(1)) * PART_ROWS,
+        }
     }
 
     /// For what one device does with it.
     pub fn whole(self) -> Self {
-        Self { divided: 0, ..self }
+        Self { step: 0, ..self }
     }
 
     /// Tiles of so many rows.
@@ -81,7 +110,7 @@ impl Geometry {
     /// Rows of a tile where what lies around it is computed twice (kernels/rrb/fused.cuh): those with which most blocks
     /// are at work most of the time. Where each has many tiles, the first are as good as others.
     pub fn big_rows(&self) -> i32 {
-        if self.divided != 0 {
+        if self.is_divided() {
             return BIG_ROWS[0];
         }
         let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
