@@ -23,7 +23,7 @@ constexpr bool MAY_BE_DIVIDED = true;
 #else
 constexpr bool MAY_BE_DIVIDED = false;
 #endif
-__device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.step != 0; }
+__device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.part_rows != 0; }
 
 constexpr int PARTS = 8;
 // Parts begin at multiples of so many rows, where tiles of all heights of divided grids do.
@@ -36,15 +36,14 @@ struct Tiles {
 
 __device__ inline int parts_of(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
 
-// First row of a part: of the middle one in the middle, of others whole steps from there, which the host chooses so that
-// devices have whole granules of memory (`Geometry::divide`).
+// First row of a part: of the middle one in the middle. How far apart they are the host chooses
+// (src/backend/cuda/rrb/division.rs).
 __device__ inline int first_row(const Geometry &g, int part) {
     if (part <= 0) return 0;
     if (part >= PARTS) return g.cy;
-    const int pieces = (g.cy + PART_ROWS - 1) / PART_ROWS, middle = pieces / 2;
-    const int64_t steps = (int64_t(abs(part - PARTS / 2)) * g.steps + (PARTS << 7)) / (PARTS << 8);
-    const int distance = int((steps * g.step + (PART_ROWS << 7)) / (PART_ROWS << 8));
-    return PART_ROWS * (part < PARTS / 2 ? max(middle - distance, 0) : min(middle + distance, pieces - 1));
+    const int pieces = (g.cy + PART_ROWS - 1) / PART_ROWS;
+    const int row = pieces / 2 * PART_ROWS + (part - PARTS / 2) * g.part_rows;
+    return min(max(row, 0), (pieces - 1) * PART_ROWS);
 }
 
 // Tiles of so many rows of the whole grid.
@@ -58,8 +57,9 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
     if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;
     if (is_divided(g)) {
-        part = PARTS * rrb_share.place / rrb_share.count;
-        end = PARTS * (rrb_share.place + 1) / rrb_share.count;
+        if (rrb_share.place >= g.sharers) return;
+        part = PARTS * rrb_share.place / g.sharers;
+        end = PARTS * (rrb_share.place + 1) / g.sharers;
     }
     for (; part < end; ++part) {
         Tiles tiles = all_tiles(g, rows);
@@ -74,8 +74,9 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
 // Calls f(i, row) for the nodes of the caller's rows that this device has: those of its places.
 template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
     if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
+    if (rrb_share.place >= g.sharers) return;
     const auto first = [&](int place) {
-        const int row = first_row(g, PARTS * place / rrb_share.count);
+        const int row = first_row(g, PARTS * place / g.sharers);
         return min(max(2 * row - g.shift_y, 0), g.ny);
     };
     over_rows(g.nx, first(rrb_share.place), first(rrb_share.place + 1), f);

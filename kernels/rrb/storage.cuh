@@ -48,8 +48,8 @@ struct Geometry {
     // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by
     // colour. Null where they are few.
     const uint8_t *uniform;
-    // Its rows are divided among devices (divided.cuh): rows from one step to the next, and steps, in 256ths. 0: not.
-    int step, steps;
+    // Its rows are divided (divided.cuh): rows from one part to the next, 0 if they are not, and devices that have some.
+    int part_rows, sharers;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
     // The place of node (i, j) among the planes of all colours.

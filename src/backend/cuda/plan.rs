@@ -31,23 +31,24 @@ fn before(start: usize, size: usize, used: usize) -> usize {
 }
 
 impl Rows {
-    /// Of planes of `len` values at least; `devices` have rows of a divided grid.
-    pub fn new(g: &Geometry, len: usize, devices: usize) -> Self {
-        let rows = Self { plane: len, starts: [0; PARTS], others: 0 };
-        if !g.is_divided() || devices < 2 {
+    /// Of planes of a grid, with the rows of zeros around it.
+    pub fn new(g: &Geometry) -> Self {
+        let stride = g.stride as usize;
+        let rows = Self { plane: (g.cy as usize + 2) * stride, starts: [0; PARTS], others: 0 };
+        if !g.is_divided() || g.sharers < 2 {
             return rows;
         }
-        rows.divide(devices, |part| (1 + g.first_row(part)) * g.stride as usize)
+        rows.divide(g.sharers as usize, |part| (1 + g.first_row(part)) * stride)
     }
 
     /// The same of an array of the caller's, row by row.
-    pub fn natural(g: &Geometry, devices: usize) -> Self {
+    pub fn natural(g: &Geometry) -> Self {
         let (nx, ny) = (g.nx as usize, g.ny as usize);
         let rows = Self { plane: nx * ny, starts: [0; PARTS], others: 0 };
-        if !g.is_divided() || devices < 2 {
+        if !g.is_divided() || g.sharers < 2 {
             return rows;
         }
-        rows.divide(devices, |part| nx * (2 * g.first_row(part)).saturating_sub(g.shift_y as usize).min(ny))
+        rows.divide(g.sharers as usize, |part| nx * (2 * g.first_row(part)).saturating_sub(g.shift_y as usize).min(ny))
     }
 
     /// `first`: where a part begins in a plane.
@@ -120,11 +121,10 @@ mod tests {
     /// granule has rows of two.
     #[test]
     fn devices_have_granules_of_their_own() {
-        let mut g = Geometry { cx: 4094, cy: 2048, stride: 4126, ..Geometry::default() };
-        g.divide();
-        let len = 2050 * 4126;
+        let g = Geometry { cx: 4094, cy: 2048, stride: 4126, part_rows: 256, ..Geometry::default() };
         for (devices, size) in [3, 4].into_iter().flat_map(|devices| SIZES.map(|size| (devices, size))) {
-            let rows = Rows::new(&g, len, devices);
+            let g = Geometry { sharers: devices as i32, ..g };
+            let rows = Rows::new(&g);
             let mut plan = Plan::new(0);
             plan.bytes(1000);
             let at = plan.planes(&rows, 3, size).unwrap() as usize;
@@ -143,27 +143,11 @@ mod tests {
         }
     }
 
-    /// Whatever the grid: parts in ascending order, at multiples of the rows of tiles, the middle one in the middle.
-    #[test]
-    fn parts_cover_the_rows() {
-        for (cx, cy) in
-            [(1, 1), (33, 17), (20, 100), (35_000, 17), (33, 18_000), (2048, 8190), (4096, 4096), (512, 2047)]
-        {
-            let mut g = Geometry { cx, cy, stride: cx + 32, ..Geometry::default() };
-            g.divide();
-            let first: Vec<usize> = (0..=PARTS).map(|part| g.first_row(part)).collect();
-            assert!(first.is_sorted() && first[..PARTS].iter().all(|row| row % 16 == 0), "{cx} x {cy}: {first:?}");
-            let middle = (cy as usize).div_ceil(16) / 2 * 16;
-            assert_eq!((first[0], first[PARTS / 2], first[PARTS]), (0, middle, cy as usize), "{cx} x {cy}");
-        }
-    }
-
     /// The same of the caller's rows.
     #[test]
     fn devices_have_rows_of_the_caller() {
-        let mut g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, stride: 4128, ..Geometry::default() };
-        g.divide();
-        let rows = Rows::natural(&g, 2);
+        let g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, part_rows: 512, sharers: 2, ..Geometry::default() };
+        let rows = Rows::natural(&g);
         let mut plan = Plan::new(0);
         for _ in 0..2 {
             let at = plan.planes(&rows, 1, 8).unwrap() as usize;

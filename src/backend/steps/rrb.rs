@@ -198,6 +198,8 @@ pub struct Look {
     pub members: usize,
     /// Row padding and border of r1/r2/b1/b2 grids.
     pub block: usize,
+    /// M may be stored in a short format.
+    pub short: bool,
 }
 
 /// A matrix with its RRB factorization.

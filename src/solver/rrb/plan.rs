@@ -30,7 +30,8 @@ pub fn look(options: &Options, members: usize) -> Look {
     let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
     let questions = Questions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
     let block = options.int(opt::COMPUTE_BLOCK) as usize;
-    Look { questions, project: null_space != NullSpace::None, members, block }
+    let short = !options.is(opt::PRECISION, Precision::F64);
+    Look { questions, project: null_space != NullSpace::None, members, block, short }
 }
 
 /// What the options and the matrix lead to.

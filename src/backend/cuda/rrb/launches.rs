@@ -1,10 +1,10 @@
 //! Launches of the programs of a factorization.
 
+use super::division::Division;
 use super::packed::{Packed, Remainder};
 use super::program::Part;
 use super::schedule::beside;
 use super::setup::place_in;
-use super::source::Division;
 use crate::backend::cuda::driver::{Stream, Together};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
@@ -223,7 +223,7 @@ impl Packed {
         stream.fetch(&mut values, rest.r)?;
         stream.wait()?;
         let place = |i: usize, j: usize| {
-            let (colour, at) = place_in(&layout, i, j);
+            let (colour, at) = place_in(&layout, layout.stride(), i, j);
             colour as usize * layout.len() + at
         };
         for j in 0..grid.ny {

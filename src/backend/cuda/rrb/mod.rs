@@ -1,6 +1,6 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `source` is A on the device, `packed` has the data of a factorization, `setup` makes it, `aggregated` is what may
+//! `division` says which rows several devices have, `source` is A on the device, `packed` has the data of a factorization, `setup` makes it, `aggregated` is what may
 //! take the place of its levels, `components` counts connected components, `projection` has the means of singular
 //! components. The preconditioner is a list of kernels: `program` writes it down, `schedule` says which of them go
 //! together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps, and `start` and
@@ -9,6 +9,7 @@
 
 mod aggregated;
 mod components;
+mod division;
 mod estimates;
 mod launches;
 mod looping;
@@ -37,10 +38,11 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use aggregated::{Aggregated, cost_on};
+use division::Division;
 use packed::{Packed, Shape};
 use run::Run;
 use setup::Fetched;
-use source::{Division, Source, SourceShape, Staging};
+use source::{Source, SourceShape, Staging};
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -105,6 +107,7 @@ impl RrbBackend for Cuda {
             *self = Self::with(session, self.division);
         }
         let _entered = self.session.enter()?;
+        self.division.short = self.division.devices > 0 && look.short;
         let shape = SourceShape::new(a, look.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // Their memory first.

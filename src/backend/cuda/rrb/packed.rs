@@ -3,9 +3,10 @@
 //! here.
 
 use super::aggregated::Aggregated;
+use super::division::Division;
 use super::program::Programs;
 use super::projection::Projection;
-use super::source::{Division, Source, SourceShape, Staging};
+use super::source::{Source, SourceShape, Staging};
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::cuda::driver::{Event, GRANULE, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;

@@ -621,12 +621,12 @@ impl Level {
     /// Colour and place in its plane of a node of the finest grid that lies on this one.
     fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
         let e = &self.embedding;
-        place_in(&self.layout, (i - e.x0) / e.step, (j - e.y0) / e.step)
+        place_in(&self.layout, self.k.g.stride as usize, (i - e.x0) / e.step, (j - e.y0) / e.step)
     }
 }
 
-/// Colour and place in its plane of a node.
-pub fn place_in(l: &Layout, i: usize, j: usize) -> (Colour, usize) {
+/// Colour and place in its plane of a node, where rows lie `stride` apart.
+pub fn place_in(l: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize) {
     let (ii, jj) = (i + l.shift_x, j + l.shift_y);
     let colour = match (ii % 2, jj % 2) {
         (1, 1) => Colour::B2,
@@ -634,7 +634,7 @@ pub fn place_in(l: &Layout, i: usize, j: usize) -> (Colour, usize) {
         (1, 0) => Colour::R2,
         _ => Colour::B1,
     };
-    (colour, (jj / 2 + 1) * l.stride() + l.block + ii / 2)
+    (colour, (jj / 2 + 1) * stride + l.block + ii / 2)
 }
 
 /// Ringed values, row by row.

@@ -1,71 +1,13 @@
 //! A as the device keeps it.
 
+use super::division::Division;
 use crate::backend::cuda::driver::{Memory, Pinned, Stream};
-use crate::backend::cuda::launch::{Address, Findings, Geometry, MOST_BLOCKS, Matrix};
+use crate::backend::cuda::launch::{Address, Findings, Geometry, Matrix};
 use crate::backend::cuda::plan::{Plan, Rows};
 use crate::error::Result;
 use crate::grid::layout::Layout;
 use crate::grid::levels;
 use crate::grid::stencil::StencilView;
-
-/// Tiles of a grid from which on its rows are divided: below, that costs as much as it gains.
-const DIVIDED_FROM: usize = 2 * MOST_BLOCKS as usize;
-
-/// Who has the rows of large grids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
-    /// Devices; 0: grids are not divided.
-    pub devices: usize,
-    /// Tiles from which on they are.
-    pub from: usize,
-}
-
-impl Division {
-    pub const NONE: Self = Self { devices: 0, from: 0 };
-
-    /// `RRBSOLVER_CUDA_DIVIDE=all` in the environment: all grids, however small, for tests.
-    pub fn among(devices: usize) -> Self {
-        let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
-        Self { devices, from: if all { 0 } else { DIVIDED_FROM } }
-    }
-
-    /// A grid as the kernels take it, and where its rows lie.
-    pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
-        let mut g = geometry(layout);
-        if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
-            g.divide();
-        }
-        let rows = Rows::new(&g, layout.len(), self.devices);
-        g.plane = rows.plane as i64;
-        (g, rows)
-    }
-
-    /// Memory for what was planned from address 0 on.
-    pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
-        if self.devices > 1 {
-            Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
-        } else {
-            Memory::zeroed(stream.device(), stream, plan.used, what)
-        }
-    }
-}
-
-fn geometry(layout: &Layout) -> Geometry {
-    Geometry {
-        nx: layout.grid.nx as i32,
-        ny: layout.grid.ny as i32,
-        cx: layout.cx as i32,
-        cy: layout.cy as i32,
-        shift_x: layout.shift_x as i32,
-        shift_y: layout.shift_y as i32,
-        stride: layout.stride() as i32,
-        block: layout.block as i32,
-        plane: layout.len() as i64,
-        uniform: 0,
-        step: 0,
-        steps: 0,
-    }
-}
 
 /// Room for b and x of a caller who has them on the host, row by row.
 pub struct Staging {
@@ -76,7 +18,7 @@ pub struct Staging {
 
 impl Staging {
     pub fn new(stream: &Stream, division: &Division, g: &Geometry) -> Result<Self> {
-        let rows = Rows::natural(g, division.devices);
+        let rows = Rows::natural(g);
         let place = |base| {
             let mut plan = Plan::new(base);
             let arrays = [plan.planes(&rows, 1, 8)?, plan.planes(&rows, 1, 8)?];

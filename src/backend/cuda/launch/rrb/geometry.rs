@@ -1,6 +1,6 @@
 //! Grids as kernels see them.
 
-use crate::backend::cuda::driver::{Argument, Blocks, GRANULE};
+use crate::backend::cuda::driver::{Argument, Blocks};
 use crate::backend::cuda::launch::{Address, TILE};
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
@@ -25,14 +25,15 @@ pub struct Geometry {
     /// 0: not used.
     pub uniform: Address,
     /// Several devices, or one in their place, have rows of it (kernels/rrb/divided.cuh): its parts begin so many rows
-    /// apart, or a multiple, and so many of these there are; both in 256ths. 0: it is not divided.
-    pub step: i32,
-    pub steps: i32,
+    /// apart. 0: it is not divided.
+    pub part_rows: i32,
+    /// The first so many devices have rows of it.
+    pub sharers: i32,
 }
 
 /// Parts of a divided grid, and rows at multiples of which they begin: kernels/rrb/divided.cuh.
 pub const PARTS: usize = 8;
-const PART_ROWS: usize = 16;
+pub const PART_ROWS: usize = 16;
 
 impl Geometry {
     /// Tiles, and patches of kernels/rrb/uniform.cuh.
@@ -63,43 +64,26 @@ impl Geometry {
         if self.is_divided() { PARTS } else { 1 }
     }
 
-    /// Divides it: parts begin where a granule of memory does, as nearly as tiles allow, so that devices have none of
-    /// each other's rows. Of values of two bytes, or four, where each part has two of these at least; else of eight,
-    /// where each of four devices has one.
-    pub fn divide(&mut self) {
-        let (rows, stride) = (self.cy as usize, self.stride as usize);
-        let step_of = |size: usize| (GRANULE << 8) / (size * stride);
-        let has = |steps: usize| move |step: &usize| rows << 8 >= steps * step;
-        let coarse = [2, 4].map(step_of).into_iter().find(has(2 * PARTS));
-        let found = coarse.or_else(|| Some(step_of(8)).filter(has(PARTS / 2))).unwrap_or(0);
-        let step = found.max(PART_ROWS << 8);
-        (self.step, self.steps) = (step as i32, ((rows << 16) / step) as i32);
-    }
-
     /// It is divided.
     pub fn is_divided(&self) -> bool {
-        self.step != 0
+        self.part_rows != 0
     }
 
-    /// First row of a part. The middle one begins in the middle, the others whole steps from there.
+    /// First row of a part. The middle one begins in the middle.
     pub fn first_row(&self, part: usize) -> usize {
-        if part >= PARTS {
-            return self.cy as usize;
-        }
         let pieces = (self.cy as usize).div_ceil(PART_ROWS);
-        let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2));
-        let steps = (away * self.steps as usize + (PARTS << 7)) / (PARTS << 8);
-        let distance = (steps * self.step as usize + (PART_ROWS << 7)) / (PART_ROWS << 8);
+        let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2) * self.part_rows as usize / PART_ROWS);
         match part {
             0 => 0,
-            _ if part < PARTS / 2 => middle.saturating_sub(distance) * PART_ROWS,
-            _ => (middle + distance).min(pieces.saturating_sub(1)) * PART_ROWS,
+            _ if part >= PARTS => self.cy as usize,
+            _ if part < PARTS / 2 => middle.saturating_sub(away) * PART_ROWS,
+            _ => (middle + away).min(pieces.saturating_sub(1)) * PART_ROWS,
         }
     }
 
     /// For what one device does with it.
     pub fn whole(self) -> Self {
-        Self { step: 0, ..self }
+        Self { part_rows: 0, ..self }
     }
 
     /// Tiles of so many rows.

@@ -25,7 +25,8 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     let view = StencilView { grid, center, east, north, corners: None };
     let questions = Questions { finite: true, zero_row_sum: 1e-12 };
     let mut inspection = Inspection::default();
-    cuda.examine(&view, &Look { questions, project: true, members: 1, block: 8 }, &mut inspection).unwrap();
+    cuda.examine(&view, &Look { questions, project: true, members: 1, block: 8, short: true }, &mut inspection)
+        .unwrap();
     let setup = Setup {
         may_end: false,
         levels: 1,
@@ -100,7 +101,7 @@ fn a_device_sees_the_anisotropy_of_the_host() {
                     corners: nine_points.then(|| (v("northeast", &northeast), v("northwest", &northwest))),
                 };
                 let questions = Questions { finite: true, zero_row_sum: 1e-12 };
-                let look = Look { questions, project: true, members: 1, block: 8 };
+                let look = Look { questions, project: true, members: 1, block: 8, short: true };
                 cuda.examine(&a, &look, &mut Inspection::default()).unwrap();
                 let (found, expected) = (cuda.anisotropy(&a, 1e-12), anisotropy(&a, 1e-12));
                 // Sums in another order.

@@ -1,0 +1,173 @@
+//! Which rows of large grids several devices have, and where these lie. Memory comes in granules of 2 MB, and rows of
+//! one device in a granule of another's are read through the link: a row of tiles takes ten times as long then. So rows
+//! are padded, and parts begin, such that those of devices begin where granules do, as nearly as can be.
+
+use crate::backend::cuda::driver::{GRANULE, Memory, Stream};
+use crate::backend::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
+use crate::backend::cuda::plan::{Plan, Rows};
+use crate::error::Result;
+use crate::grid::layout::Layout;
+
+/// Tiles of a grid from which on its rows are divided: below, that costs as much as it gains.
+const DIVIDED_FROM: usize = 2 * MOST_BLOCKS as usize;
+
+/// Who has the rows of large grids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Devices; 0: grids are not divided.
+    pub devices: usize,
+    /// Tiles from which on they are.
+    from: usize,
+    /// There may be values of two and four bytes, not of eight alone.
+    pub short: bool,
+}
+
+/// What a row costs that lies in another device's memory, in rows of its own: at 8191 squared on four H200s, 16 rows
+/// take the time of 180.
+const FAR: f64 = 11.0;
+
+/// Part of the time that values of so many bytes take: in double precision, and in short formats.
+const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
+const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
+
+/// Parts are chosen for so many devices, since their sums are to be the same whatever number there is.
+const USUAL: usize = 4;
+
+/// Values by which rows are padded, a sixteenth of a row at most.
+const PADDING: usize = 16;
+/// Candidates that are looked at.
+const MOST: usize = 32;
+
+impl Division {
+    pub const NONE: Self = Self { devices: 0, from: 0, short: false };
+
+    /// `RRBSOLVER_CUDA_DIVIDE=all` in the environment: all grids, however small, for tests.
+    pub fn among(devices: usize) -> Self {
+        let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
+        Self { devices, from: if all { 0 } else { DIVIDED_FROM }, short: true }
+    }
+
+    /// A grid as the kernels take it, and where its rows lie.
+    pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
+        let mut g = geometry(layout);
+        if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
+            self.divide(&mut g);
+        }
+        let rows = Rows::new(&g);
+        g.plane = rows.plane as i64;
+        (g, rows)
+    }
+
+    /// Memory for what was planned from address 0 on.
+    pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
+        if self.devices > 1 {
+            Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
+        } else {
+            Memory::zeroed(stream.device(), stream, plan.used, what)
+        }
+    }
+
+    /// Chooses the rows of a part, those from one row to the next in memory, and how many devices have some: fewer
+    /// than there are where granules are too large for all.
+    fn divide(&self, g: &mut Geometry) {
+        let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
+        let around = pieces - (pieces / 8).min(MOST / 2)..=pieces + (pieces / 8).min(MOST / 2);
+        let strides = || (0..=(g.stride as usize / (16 * PADDING)).min(MOST)).map(|n| g.stride + (n * PADDING) as i32);
+        let with =
+            |part: usize, stride, sharers| Geometry { part_rows: (part * PART_ROWS) as i32, stride, sharers, ..*g };
+        let best = |all: &mut dyn Iterator<Item = Geometry>| {
+            all.min_by(|one, other| self.time(one).total_cmp(&self.time(other))).unwrap_or(*g)
+        };
+        let usual = &mut around.rev().flat_map(|part| strides().map(move |stride| with(part, stride, USUAL as i32)));
+        let part = best(usual).part_rows as usize / PART_ROWS;
+        let fewer = [self.devices, USUAL, 2].into_iter().filter(|sharers| *sharers <= self.devices);
+        let all = fewer.flat_map(|sharers| strides().map(move |stride| (stride, sharers as i32)));
+        *g = best(&mut all.map(|(stride, sharers)| with(part, stride, sharers)));
+    }
+
+    /// What the slowest device takes, in rows of its own.
+    fn time(&self, g: &Geometry) -> f64 {
+        let sharers = g.sharers as usize;
+        let first = |device: usize| g.first_row(PARTS * device / sharers);
+        let mut far = [0.0; PARTS + 1];
+        for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
+            let row = g.stride as usize * size;
+            for device in 2..sharers {
+                // From the granule's begin to this device's first row, counted from where the second's begin.
+                let over = (first(device) - first(1)) * row % GRANULE;
+                let (loser, bytes) = if over < GRANULE / 2 { (device - 1, over) } else { (device, GRANULE - over) };
+                far[loser] += weight * bytes as f64 / row as f64;
+            }
+        }
+        let of = |device: usize| {
+            let rows = (first(device + 1) - first(device)) as f64;
+            rows + FAR * far[device].min(rows)
+        };
+        (0..sharers).map(of).fold(0.0, f64::max)
+    }
+}
+
+fn geometry(layout: &Layout) -> Geometry {
+    Geometry {
+        nx: layout.grid.nx as i32,
+        ny: layout.grid.ny as i32,
+        cx: layout.cx as i32,
+        cy: layout.cy as i32,
+        shift_x: layout.shift_x as i32,
+        shift_y: layout.shift_y as i32,
+        stride: layout.stride() as i32,
+        block: layout.block as i32,
+        plane: 0,
+        uniform: 0,
+        part_rows: 0,
+        sharers: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::levels::Grid;
+
+    fn of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
+        let division = Division { devices, from: 0, short };
+        division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
+    }
+
+    /// Whatever the grid: parts in ascending order, at multiples of the rows of tiles, the middle one in the middle, the
+    /// same for any number of devices.
+    #[test]
+    fn parts_cover_the_rows() {
+        for (nx, ny) in
+            [(1, 1), (65, 33), (39, 199), (70_000, 33), (65, 36_000), (4095, 16_380), (8191, 8191), (1000, 999)]
+        {
+            for short in [false, true] {
+                let g = of(1, short, nx, ny);
+                let parts = |g: &Geometry| [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|part| g.first_row(part));
+                let first = parts(&g);
+                assert!(first.is_sorted() && first[..PARTS].iter().all(|row| row % 16 == 0), "{nx} x {ny}: {first:?}");
+                let middle = (g.cy as usize).div_ceil(16) / 2 * 16;
+                assert_eq!((first[0], first[4], first[8]), (0, middle, g.cy as usize), "{nx} x {ny}");
+                for devices in 2..=8 {
+                    let several = of(devices, short, nx, ny);
+                    assert_eq!(parts(&several), first, "{nx} x {ny} on {devices}");
+                    assert!((2..=devices).contains(&(several.sharers as usize)), "{nx} x {ny} on {devices}");
+                }
+            }
+        }
+    }
+
+    /// Of large grids four devices have a quarter each, next to nothing of it in another's memory; where granules are
+    /// too large, fewer devices have some.
+    #[test]
+    fn devices_have_their_rows_near() {
+        for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
+            for short in [false, true] {
+                let (g, division) = (of(4, short, nx, ny), Division { devices: 4, from: 0, short });
+                let over = division.time(&g) / (0.25 * f64::from(g.cy));
+                assert!(g.sharers == 4 && over < 1.12, "{nx} x {ny}, short {short}: {over}, {g:?}");
+            }
+        }
+        assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
+    }
+}
