@@ -815,7 +815,8 @@ rrb_status rrb_solve_once(int64_t nx,
  * any number of ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is
  * given and nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the
  * neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
- * `cycle=auto` chooses between v and amli; `precision=auto` takes no mixed. `backend=cuda`: the first rank solves, on
+ * `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on with
+ * bf16. `backend=cuda`: the first rank solves, on
  * its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
  * back: where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once the stream
  * of `rrb_set_stream` has made their values; else they go through the host, in memory that all ranks have where they

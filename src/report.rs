@@ -13,6 +13,8 @@ pub struct Outcome {
     pub initial_residual: f64,
     /// Relative residual of x.
     pub final_residual: f64,
+    /// What they are relative to.
+    pub reference: f64,
 }
 
 impl Outcome {
@@ -35,6 +37,8 @@ pub trait Observer {
     /// The solve goes on with another preconditioner: after so many iterations with the one before, which had left this
     /// part of the residual, when so many more were expected of it.
     fn changed(&mut self, _iterations: usize, _left: f64, _expected: f64) {}
+    /// CG in single precision has stagnated after so many iterations: the solve goes on in double precision.
+    fn widened(&mut self, _iterations: usize) {}
     /// alpha of the step just taken and the beta that led to it (0 at a start), for the Lanczos matrix.
     fn coefficients(&mut self, alpha: f64, beta: f64);
     /// Whether `iteration` may ask to stop, so that a parallel solver must wait for its answer.

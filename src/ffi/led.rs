@@ -130,6 +130,7 @@ impl Led {
                 reason: StopReason::of(words[2] as i64).unwrap_or_default(),
                 initial_residual: words[3],
                 final_residual: words[4],
+                ..Outcome::default()
             }),
             status => Err(Error::elsewhere(FIRST, status)),
         }

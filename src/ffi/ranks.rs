@@ -628,6 +628,10 @@ impl Observer for Agreed<'_, '_> {
         self.watch.changed(iterations, left, expected);
     }
 
+    fn widened(&mut self, iterations: usize) {
+        self.watch.widened(iterations);
+    }
+
     fn coefficients(&mut self, alpha: f64, beta: f64) {
         self.watch.coefficients(alpha, beta);
     }

@@ -77,6 +77,14 @@ impl Observer for Watch<'_> {
         }
     }
 
+    fn widened(&mut self, iterations: usize) {
+        if self.verbosity >= 1 {
+            let Words { name, step, .. } = self.words;
+            let sentence = "stagnates in single precision: goes on with precision=bf16, as matrices to come do";
+            self.log.line(1, format_args!("{name}: after {iterations} {step}s precision=mixed {sentence}"));
+        }
+    }
+
     fn coefficients(&mut self, alpha: f64, beta: f64) {
         self.history.push_coefficients(alpha, beta);
     }

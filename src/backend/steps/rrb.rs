@@ -202,6 +202,9 @@ pub struct Look {
     pub short: bool,
 }
 
+/// A matrix with 5 points: center, east, north, row by row.
+pub type FivePoints = (Grid, [Vec<f64>; 3]);
+
 /// A matrix with its RRB factorization.
 pub trait RrbBackend: Send {
     /// Works on the caller's stream from now on; 0: on one of its own.
@@ -282,6 +285,10 @@ pub trait RrbBackend: Send {
     /// Aggregates that the last factorization kept from the one before, on all levels.
     fn aggregates_kept(&self) -> usize {
         0
+    }
+    /// The last matrix, as it was given; `None` where it has 9 points or is not kept whole.
+    fn matrix(&self) -> Result<Option<FivePoints>> {
+        Ok(None)
     }
     /// r1/r2/b1/b2 grids in use.
     fn grids(&self) -> usize;

@@ -81,6 +81,13 @@ pub struct Arrays<'a> {
     pub first_row: usize,
 }
 
+impl Arrays<'_> {
+    /// The same, for one run of several.
+    pub fn again(&mut self) -> Arrays<'_> {
+        Arrays { output: self.output, ..*self }
+    }
+}
+
 /// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq)]

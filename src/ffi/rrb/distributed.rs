@@ -19,7 +19,7 @@ use crate::grid::cells::Cells;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Backend, opt};
-use crate::report::Nobody;
+use crate::report::{Nobody, Observer};
 use crate::runtime::heap::boxed;
 use crate::solver::boxes::Given;
 use crate::solver::machine::Machine;
@@ -38,7 +38,8 @@ use crate::solver::rrb::{Rrb, grids_to_share, machine};
 /// any number of ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is
 /// given and nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the
 /// neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
-/// `cycle=auto` chooses between v and amli; `precision=auto` takes no mixed. `backend=cuda`: the first rank solves, on
+/// `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on with
+/// bf16. `backend=cuda`: the first rank solves, on
 /// its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
 /// back: where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once the stream
 /// of `rrb_set_stream` has made their values; else they go through the host, in memory that all ranks have where they
@@ -417,7 +418,18 @@ impl rrb_handle {
             len: grid.nodes(),
             first_row: ranks.first_row(),
         };
-        let result = Self::work(&mut self.system, ranks, function, arrays);
+        let matrix = ranks.take_matrix();
+        let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, arrays.first_row);
+        // Whoever is alone has its matrix in its factorization; that of 9 points nobody asks for.
+        let a = (!alone && !ranks.follows()).then(|| StencilView {
+            grid,
+            center: view(0),
+            east: view(1),
+            north: view(2),
+            corners: None,
+        });
+        let result = Self::work(&mut self.system, ranks, function, arrays, a.as_ref());
+        ranks.give_matrix(matrix);
         ranks.give_vectors(vectors);
         let result = ranks.close(result)?;
         if !alone {
@@ -452,7 +464,7 @@ impl rrb_handle {
                 len: grid.nodes(),
                 first_row: 0,
             };
-            Self::work(&mut self.system, ranks, function, arrays)
+            Self::work(&mut self.system, ranks, function, arrays, None)
         });
         // x is written where all agree that it is to be.
         let result = ranks.close(result);
@@ -463,11 +475,20 @@ impl rrb_handle {
         ranks.close(back).map(|()| result)
     }
 
-    /// What a call does with the rows of this rank.
-    fn work(system: &mut System<Rrb>, ranks: &mut Ranks, function: Function, arrays: Arrays) -> Result<i32> {
+    /// What a call does with the rows of this rank, whose matrix is `a`.
+    fn work(
+        system: &mut System<Rrb>,
+        ranks: &mut Ranks,
+        function: Function,
+        arrays: Arrays,
+        a: Option<&StencilView>,
+    ) -> Result<i32> {
         match function {
             Function::Solve => system.solve_by(
-                |core, options, watch| ranks.solve(core, watch, |core, observer| core.solve(arrays, options, observer)),
+                |core, options, watch| {
+                    let solve = |core: &mut Rrb, o: &mut dyn Observer| core.solve_over_ranks(arrays, a, options, o);
+                    ranks.solve(core, watch, solve)
+                },
                 Self::in_use,
             ),
             _ if ranks.follows() => Ok(RRB_OK),

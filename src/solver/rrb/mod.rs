@@ -8,16 +8,16 @@ use crate::backend::steps::cycle::Kind;
 use crate::backend::steps::rrb::{Aggregation, Look, Prediction, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
-use crate::error::{Place, RRB_ERR_MATRIX, Result};
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::outward::Outward;
-use crate::grid::stencil::StencilView;
+use crate::grid::stencil::{StencilView, View};
 use crate::options::{self, Choice, Options, Precision, opt};
-use crate::report::{Observer, Outcome};
+use crate::report::{Observer, Outcome, StopReason};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
-use plan::{Plan, look};
+use plan::{Circumstances, Plan, look};
 
 /// A factorized matrix, or room for one.
 pub struct Rrb {
@@ -59,6 +59,8 @@ struct Found {
     slow: bool,
     /// There was no memory for aggregation.
     too_much: bool,
+    /// CG in single precision has stagnated, and nothing else could go on.
+    stagnates: bool,
 }
 
 /// What a factorization has come to.
@@ -222,8 +224,10 @@ impl Rrb {
             Found { asked, ..Found::default() }
         };
         let (machine, shared) = (self.machine, self.backend.shares_grids());
-        let plan_for =
-            |inspection: &Inspection, slow| Plan::new(a, options, machine, &look, inspection, (slow, shared));
+        let stagnates = known.stagnates;
+        let plan_for = |inspection: &Inspection, slow| {
+            Plan::new(a, options, machine, &look, inspection, Circumstances { slow, shared, stagnates })
+        };
         let mut plan = plan_for(&self.inspection, known.slow && !known.too_much)?;
         let prediction = plan.predict(&*self.backend).filter(|_| !known.too_much);
         if prediction.is_some_and(|p| p.aggregates()) {
@@ -247,6 +251,7 @@ impl Rrb {
             plain: found_plain,
             slow: known.slow,
             too_much,
+            stagnates,
         };
         self.last = Some(Last { asked, look, setup });
         let went_without = too_much && !known.too_much;
@@ -334,6 +339,55 @@ impl Rrb {
         self.solve_around(arrays, options, observer, &|s, text| text(s))
     }
 
+    /// The same over ranks, where CG in single precision that stagnates goes on in double. `a`: the rows of the matrix
+    /// that this rank brought; none where it has all of them alone, in its factorization.
+    pub fn solve_over_ranks(
+        &mut self,
+        mut arrays: Arrays,
+        a: Option<&StencilView>,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        let first = self.solve(arrays.again(), options, observer)?;
+        let chosen = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
+        if !chosen || self.done.precision != Precision::Mixed || first.reason != StopReason::Stagnated {
+            return Ok(first);
+        }
+        observer.widened(first.iterations);
+        self.widen(a)?;
+        match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
+            Ok(second) => Ok(Outcome { initial_residual: first.initial_residual, ..second }),
+            // The caller has the x that there was.
+            Err(Error::Breakdown { .. } | Error::Overflow(_) | Error::Underflow { .. }) => Ok(first),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Factorizes the last matrix anew, for CG in double precision.
+    fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
+        let (Some(Last { asked, look, setup }), components) = (self.last.take(), &self.inspection.components) else {
+            return Err(Error::Internal("a solve without a factorization has stagnated".to_owned()));
+        };
+        let setup = Setup { single: false, ..setup };
+        match (a, if a.is_none() { self.backend.matrix()? } else { None }) {
+            (Some(a), _) => self.backend.factorize(a, &setup, components)?,
+            (_, Some((grid, [center, east, north]))) => {
+                let view = |name, values| View::new(name, values, grid, grid.nx);
+                let (center, east, north) = (view("center", &center), view("east", &east), view("north", &north));
+                self.backend.factorize(
+                    &StencilView { grid, center, east, north, corners: None },
+                    &setup,
+                    components,
+                )?;
+            }
+            _ => return Err(Error::Internal("a matrix that is nowhere whole was to be factorized anew".to_owned())),
+        }
+        self.found.stagnates = true;
+        self.last = Some(Last { asked, look, setup });
+        self.done = self.tell(&setup, self.done.compensated_couplings);
+        Ok(())
+    }
+
     /// The same, with `around` between the steps and the text that uses them.
     pub fn solve_around(
         &mut self,
@@ -342,9 +396,21 @@ impl Rrb {
         observer: &mut dyn Observer,
         around: Around,
     ) -> Result<Outcome> {
+        self.run(arrays, options, observer, None, around)
+    }
+
+    /// `before`: a solve that this one goes on from.
+    fn run(
+        &mut self,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        before: Option<Outcome>,
+        around: Around,
+    ) -> Result<Outcome> {
         let short = self.done.precision != Precision::F64;
         let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
-        let control = Control::new(options, seen(&self.inspection), short, definite, arrays.len);
+        let control = Control { before, ..Control::new(options, seen(&self.inspection), short, definite, arrays.len) };
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
         let before = std::mem::replace(&mut self.done.cycle, cycle_in_use(&*self.backend));
         if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {

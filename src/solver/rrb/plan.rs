@@ -53,25 +53,34 @@ pub struct Plan<'a> {
     pub cycle: Cycle,
     /// Aggregation in place of the levels.
     aggregates: bool,
+    circumstances: Circumstances,
+}
+
+/// What the choices for a matrix depend on beside it and the options.
+#[derive(Clone, Copy, Default)]
+pub struct Circumstances {
+    /// Solves of matrices like this one are slow.
+    pub slow: bool,
     /// Other ranks have rows of the grids.
-    shared: bool,
+    pub shared: bool,
+    /// CG in single precision has stagnated for one like this.
+    pub stagnates: bool,
 }
 
 impl<'a> Plan<'a> {
-    /// `known_slow`: solves of matrices like this one are; `shared`: other ranks have rows of the grids.
     pub fn new(
         a: &'a StencilView<'a>,
         options: &'a Options,
         machine: Machine,
         look: &'a Look,
         Inspection { components, findings, .. }: &Inspection,
-        (known_slow, shared): (bool, bool),
+        circumstances: Circumstances,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
         }
         check_offered(options, machine)?;
-        let aggregates = aggregates(options) || known_slow;
+        let aggregates = aggregates(options) || circumstances.slow;
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let (singular, on_device) = (components.singular() > 0, machine.is_device());
         Ok(Self {
@@ -86,7 +95,7 @@ impl<'a> Plan<'a> {
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
             cycle: choose_cycle(a.grid, options, Kinds { on_device, singular, aggregates })?,
             aggregates,
-            shared,
+            circumstances,
         })
     }
 
@@ -123,18 +132,23 @@ impl<'a> Plan<'a> {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
             _ if self.aggregates => return Aggregation::Instead,
-            _ if self.shared => return Aggregation::Never,
+            _ if self.circumstances.shared => return Aggregation::Never,
             // There vectors stay in the format that they have.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
             Precision::F64 => Storage::F64,
             Precision::Bf16 => return Aggregation::Never,
         };
+        if self.is_free() { Aggregation::IfSlow(storage) } else { Aggregation::Never }
+    }
+
+    /// Nothing was asked for that speaks against aggregation, and there is memory for it.
+    fn is_free(&self) -> bool {
+        let options = self.options;
         let memory = options.int(opt::SWITCH_MEMORY);
         let bytes = bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some(), self.on_device);
         let fits = memory < 0 || bytes as u128 <= memory as u128;
-        let asked = options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(options) && fits;
-        if asked { Aggregation::IfSlow(storage) } else { Aggregation::Never }
+        options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(options) && fits
     }
 
     /// How to factorize in this format with this cycle.
@@ -170,10 +184,14 @@ impl<'a> Plan<'a> {
             aggregation: self.aggregation(),
         };
         // On S1 of a regular matrix, whose first grid is not the last, and on the CPU. `auto` takes it where a solve
-        // that is slow may leave it: the same iterations, but for hundreds of them.
+        // that is slow may leave it: the same iterations, but for hundreds of them. Over ranks one that stagnates may,
+        // for CG in double precision, under the same options.
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
-                matches!(setup.aggregation, Aggregation::IfSlow(_)) && options.is(opt::NORM, options::Norm::True2)
+                let Circumstances { shared, stagnates, .. } = self.circumstances;
+                let goes_over = matches!(setup.aggregation, Aggregation::IfSlow(_));
+                let widens = shared && !stagnates && self.is_free();
+                (goes_over || widens) && options.is(opt::NORM, options::Norm::True2)
             }
             precision => precision == Precision::Mixed,
         };

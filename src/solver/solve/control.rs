@@ -5,6 +5,7 @@ use crate::backend::steps::vectors::VectorSteps;
 use crate::error::{Error, Place, Result};
 use crate::grid::components::ASSERTED_ZERO_ROW_SUM;
 use crate::options::{Options, Reference, opt};
+use crate::report::Outcome;
 use crate::solver::krylov::{Norm, PcgEnd, Start, Test};
 
 /// Where nodes and singular components lie, for errors: how a family counts.
@@ -53,6 +54,8 @@ pub struct Control<'a> {
     pub same_unit: bool,
     /// A may be indefinite.
     pub general: bool,
+    /// A solve before this one, which goes on from its x.
+    pub before: Option<Outcome>,
 }
 
 /// A method over numbered vectors. It ends on the recurred residual, which the solve confirms.
@@ -79,7 +82,13 @@ impl<'a> Control<'a> {
             divergence: f64::INFINITY,
             same_unit: true,
             general: false,
+            before: None,
         }
+    }
+
+    /// Iterations that were done before.
+    pub fn done(&self) -> usize {
+        self.before.map_or(0, |before| before.iterations)
     }
 
     pub fn singular(&self) -> bool {

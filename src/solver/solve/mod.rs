@@ -23,7 +23,7 @@ use returned::{complete_guess, completed, norm_as_given, reduce_again, returned,
 pub fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let checks = s.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
-    if !c.singular() {
+    if !c.singular() && c.before.is_none() {
         s.expect(&criterion);
     }
     let inputs = check_inputs(s, c, true)?;
@@ -96,11 +96,12 @@ impl<'c> Solve<'c> {
         let (c, criterion, scale) = (given.c, &given.criterion, given.scale);
         let baseless = criterion.baseless * given.norm;
         let rounding = if c.singular() { baseless } else { 0.0 };
-        let reference = match (norms.size <= baseless, c.reference_initial) {
+        let reference = match (c.before, norms.size <= baseless, c.reference_initial) {
+            (Some(before), ..) => before.reference * scale,
             // Relative to rounding nothing can be small: ||b||_D^-1 at least, for the norm of b before elimination.
-            (true, _) => given.norm / c.seen.center_max.sqrt(),
-            (false, true) => norms.initial,
-            (false, false) => norms.rhs,
+            (_, true, _) => given.norm / c.seen.center_max.sqrt(),
+            (_, false, true) => norms.initial,
+            (_, false, false) => norms.rhs,
         };
         let threshold = criterion.threshold(reference, scale);
         let reference = if reference > 0.0 { reference } else { 1.0 };
@@ -136,6 +137,7 @@ impl<'c> Solve<'c> {
             },
             initial_residual: self.norms.initial / self.test.reference,
             final_residual: norm / self.test.reference,
+            reference: self.test.reference / self.given.scale,
         }
     }
 
@@ -152,11 +154,13 @@ impl<'c> Solve<'c> {
     /// Tells the observer of the guess. Returns the outcome if there is nothing to iterate for.
     fn check_guess(&self, s: &mut dyn SolveSteps) -> Option<Outcome> {
         let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
-        let stop = s.observe(0, initial / self.test.reference);
+        let done = c.done();
+        let met = if done == 0 { StopReason::InitialGuess } else { StopReason::Converged };
+        let stop = c.before.is_none() && s.observe(0, initial / self.test.reference);
         if initial <= threshold && c.norm == Norm::True2 {
-            return Some(self.outcome(0, StopReason::InitialGuess, initial));
+            return Some(self.outcome(done, met, initial));
         }
-        if c.max_iter > 0 && !stop {
+        if c.max_iter > done && !stop {
             return None;
         }
         // What is tested is r of S1, whatever the guess's red values are; of x as it stays they count.
@@ -166,11 +170,11 @@ impl<'c> Solve<'c> {
             initial
         };
         let reason = match norm <= threshold {
-            true => StopReason::InitialGuess,
+            true => met,
             false if stop => StopReason::Monitor,
             false => StopReason::MaxIter,
         };
-        Some(self.outcome(0, reason, norm))
+        Some(self.outcome(done, reason, norm))
     }
 
     /// r of the x that PCG starts from. Returns <r, r>.
@@ -192,7 +196,7 @@ impl<'c> Solve<'c> {
     /// Runs PCG until x, as it is returned, meets the test, or no restart is worth its while.
     fn iterate(&self, s: &mut dyn SolveSteps, norm2: f64) -> Result<Ended> {
         let mut progress = Progress {
-            start: Start { norm2, iterations: 0 },
+            start: Start { norm2, iterations: self.c.done() },
             restarts: Restarts::none(),
             kept: f64::INFINITY,
             missed: f64::INFINITY,
@@ -381,6 +385,7 @@ fn constant_solution(
         },
         initial_residual: initial / reference,
         final_residual: last / reference,
+        reference: reference / scale,
     })
 }
 

@@ -28,7 +28,7 @@ mod windows;
 
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::{Kind, Recursion};
-use crate::backend::steps::rrb::{CostOfAggregation, Look, PivotContext, RrbBackend, Setup};
+use crate::backend::steps::rrb::{CostOfAggregation, FivePoints, Look, PivotContext, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
 use crate::comm::domain::Domain;
@@ -99,7 +99,7 @@ impl Cpu {
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
         // Memory that is not kept goes before more is taken.
         match other {
-            Solver::Packed(packed) if packed.was_tried() => drop(packed),
+            Solver::Packed(packed) if packed.was_tried() || packed.shape().widened() == shape => drop(packed),
             Solver::Packed(packed) => self.spare = Some(packed),
             _ => self.spare = None,
         }
@@ -282,6 +282,13 @@ impl RrbBackend for Cpu {
         }
     }
 
+    fn matrix(&self) -> Result<Option<FivePoints>> {
+        match &self.solver {
+            Solver::Packed(packed) => packed.matrix(),
+            _ => Ok(None),
+        }
+    }
+
     fn grids(&self) -> usize {
         match &self.solver {
             Solver::Packed(packed) => packed.shape().grids,
@@ -327,6 +334,8 @@ trait PackedSolver: Send {
     fn aggregation_levels(&self) -> Option<usize>;
     /// See [`RrbBackend::aggregates_kept`].
     fn aggregates_kept(&self) -> usize;
+    /// See [`RrbBackend::matrix`].
+    fn matrix(&self) -> Result<Option<FivePoints>>;
     fn bytes(&self) -> usize;
 }
 
@@ -421,6 +430,10 @@ impl<F: Format> PackedSolver for Packed<F> {
 
     fn aggregates_kept(&self) -> usize {
         self.aggregated.get().map_or(0, Aggregated::aggregates_kept)
+    }
+
+    fn matrix(&self) -> Result<Option<FivePoints>> {
+        self.natural_matrix()
     }
 
     fn bytes(&self) -> usize {

@@ -10,12 +10,13 @@ use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
 use super::ranks::{Halo, HandOver, Links, MatrixHalo, Seen, Sums};
+use super::spread::collect_matrix;
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::aggregation::Kept;
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::steps::cycle::{Kind, Recursion};
-use crate::backend::steps::rrb::{Aggregation, Setup};
+use crate::backend::steps::rrb::{Aggregation, FivePoints, Setup};
 use crate::backend::steps::solve::Inputs;
 use crate::backend::storage::Storage;
 use crate::comm::domain::Domain;
@@ -403,6 +404,24 @@ impl<F: Format> Packed<F> {
             own_bytes: 0,
             members,
         })
+    }
+
+    /// See [`RrbBackend::matrix`](crate::backend::steps::rrb::RrbBackend::matrix).
+    pub fn natural_matrix(&self) -> Result<Option<FivePoints>> {
+        const NATURAL: &str = "a matrix, row by row";
+        let (layout, m) = (&self.grids[0].layout, &self.matrix);
+        if m.nine_points || self.links.is_some() {
+            return Ok(None);
+        }
+        let Grid { nx, ny } = layout.grid;
+        let zeros = || zeroed(nx * ny, NATURAL);
+        let mut natural = [zeros()?, zeros()?, zeros()?];
+        for j in 0..ny {
+            let rows = natural.each_mut().map(|array| &mut array[j * nx..][..nx]);
+            // SAFETY: once it is factorized nobody writes A.
+            unsafe { collect_matrix(layout, j, &m.center, &m.straight, rows) };
+        }
+        Ok(Some((layout.grid, natural)))
     }
 
     /// The matrix that CG runs on, for aggregation.

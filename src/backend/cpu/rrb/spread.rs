@@ -118,6 +118,27 @@ pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, 
     join(layout, unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) }, values);
 }
 
+/// Natural row j of a matrix with 5 points from the colours: center, east, north.
+///
+/// # Safety
+/// Nobody may write the matrix meanwhile.
+pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straight: &Straight, to: [&mut [f64]; 3]) {
+    let row = (j + layout.shift_y) / 2;
+    let (r1, r2) = (&straight.r1, &straight.r2);
+    let [center, east, north] = to;
+    // SAFETY: as the caller promised; the places are those of `Target::spread`.
+    unsafe {
+        collect(layout, j, diagonal, center);
+        let (of_east, of_north) = if (j + layout.shift_y) % 2 == 1 {
+            ((r1[EAST].row(row, 0), r1[WEST].row(row, 1)), (r1[NORTH].row(row, 0), r2[SOUTH].row(row + 1, 0)))
+        } else {
+            ((r2[WEST].row(row, 0), r2[EAST].row(row, 0)), (r1[SOUTH].row(row, 0), r2[NORTH].row(row, 0)))
+        };
+        join(layout, of_east, east);
+        join(layout, of_north, north);
+    }
+}
+
 /// The natural row that even and odd columns make.
 pub fn join<R: Real>(layout: &Layout, (even, odd): (&[R], &[R]), values: &mut [R]) {
     if layout.shift_x == 1 {
