@@ -295,10 +295,13 @@ impl rrb_handle {
             ranks.prepare_host()?;
             // SAFETY: as our caller promised; checked above.
             let staged = list.iter().map(|array| unsafe { Staged::new(ranks.own(), &ld, array, &places, true) });
-            let staged = ranks.agree_where_led(staged.collect::<Result<Vec<_>>>())?;
+            let staged = staged.collect::<Result<Vec<_>>>();
             // SAFETY: as above.
             let of = |(array, staged): (&BoxArrays<_>, _)| unsafe { given(ranks.own(), &ld, &array.arrays, staged) };
-            let mut values = list.iter().zip(&staged).map(of).collect::<Result<Vec<_>>>()?;
+            let values = staged.as_ref().map_err(Clone::clone);
+            let values = values.and_then(|staged| list.iter().zip(staged).map(of).collect::<Result<Vec<_>>>());
+            // Memory may be refused on one rank alone.
+            let mut values = ranks.close(values)?;
             // A rank without boxes has as many arrays as the others.
             values.resize_with(arrays, Vec::new);
             let alone = ranks.is_alone();
@@ -389,13 +392,16 @@ impl rrb_handle {
             of(&input, true).and_then(|input| Ok((input, of(&written, guess)?)))
         };
         // A stream that the first rank cannot work on is refused before its work, which others follow.
-        let staged = staged.and_then(|staged| self.system.base.check_stream().map(|()| staged));
-        let (staged_input, mut staged_output) = ranks.agree_where_led(staged)?;
-        // SAFETY: as above.
-        let (given, mut taken) = unsafe {
-            let given = given(ranks.own(), &ld, &input.arrays, &staged_input)?;
-            (given, taken(ranks.own(), &ld, &output.arrays, &mut staged_output)?)
-        };
+        let mut staged = staged.and_then(|staged| self.system.base.check_stream().map(|()| staged));
+        let lists = staged.as_mut().map_err(|error| error.clone()).and_then(|(from, to)| {
+            // SAFETY: as above.
+            unsafe {
+                let given = given(ranks.own(), &ld, &input.arrays, from)?;
+                Ok((given, taken(ranks.own(), &ld, &output.arrays, to)?))
+            }
+        });
+        // Memory may be refused on one rank alone, too.
+        let (given, mut taken) = ranks.close(lists)?;
         let (alone, grid) = (ranks.is_alone(), self.system.grid());
         if !alone {
             ranks.spread_vectors(&given, &taken, guess)?;
@@ -436,7 +442,7 @@ impl rrb_handle {
             ranks.collect(&mut taken)?;
         }
         // SAFETY: as above.
-        let back = unsafe { staged_output.write_back(ranks.own(), &ld, &output, &places) };
+        let back = staged.and_then(|(_, to)| unsafe { to.write_back(ranks.own(), &ld, &output, &places) });
         ranks.agree_where_led(back)?;
         Ok(result)
     }
