@@ -749,10 +749,13 @@ rrb_status rrb_factorize(rrb_handle *h,
  * turns out slow (`norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on, on a device the 32nd, a
  * solve may go over to aggregation, where that promises less work, once as long as the options of the choice hold,
  * with about 150 bytes a point (400 with 9 points; 400 and 800 on a device) while it is made, if that is at most
- * `switch_memory`. On a device, pageable arrays of the host get buffers and threads with the first solve that has them
- * (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per unknown with 5 points and fused stages
- * (docs/performance.md has the counts), two waits for all threads and two per shared grid, more with recursion.
- * Source: report 16-06, algorithms 1 and 3.
+ * `switch_memory`; and over many ranks, where `precision=auto` took mixed and conjugate gradients in single precision
+ * stagnate: the solve then factorizes anew for those in double and goes on, as matrices to come are factorized until
+ * an option of the choice changes. That takes the memory of a factorization and, on one rank alone, 24 bytes a point
+ * meanwhile; where it is refused the solve ends as stagnated. On a device, pageable arrays of the host get buffers and
+ * threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic
+ * per unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and two
+ * per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
  *
  * Required:
  * `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
@@ -815,18 +818,18 @@ rrb_status rrb_solve_once(int64_t nx,
  * any number of ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is
  * given and nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the
  * neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
- * `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on with
- * bf16. `backend=cuda`: the first rank solves, on
- * its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
- * back: where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once the stream
- * of `rrb_set_stream` has made their values; else they go through the host, in memory that all ranks have where they
- * are processes of one host, else by messages. It has memory for the rows of all where they go, on the first device,
- * on the host, and `comm_timeout` must be longer than what it does takes. `comm` is copied; what its `context` means
- * must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of
- * the grid, overlap, other extents than on rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as
- * for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or
- * `comm` reports a failure; the handle may then only be destroyed, which does not wait. Cost of an iteration beside
- * that of `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
+ * `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on
+ * with bf16. `backend=cuda`: the first rank solves, on its `device` or its `devices`, with the bits of `rrb_create`
+ * there. The others bring it their boxes and take them back: where the arrays of all are of cudaMalloc, on devices of
+ * its host, it copies from and to them, once the stream of `rrb_set_stream` has made their values; else they go
+ * through the host, in memory that all ranks have where they are processes of one host, else by messages. It has
+ * memory for the rows of all where they go, on the first device, on the host, and `comm_timeout` must be longer than
+ * what it does takes. `comm` is copied; what its `context` means must live as long as the handle. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on
+ * rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls
+ * `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm` reports a failure;
+ * the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an
+ * exchange a shared grid, three gathers (docs/distributed.md).
  *
  * Required:
  * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL

@@ -52,6 +52,7 @@ pub struct RanksRow {
     /// Their bytes.
     pub bytes: f64,
     /// A sum of the bits of x, which parts of x add up to.
+    #[serde(default)]
     pub bits: u64,
 }
 
@@ -61,6 +62,7 @@ pub struct Ranks {
     /// Options of the solver beside threads.
     pub options: String,
     /// No row of the matrix is like another.
+    #[serde(default)]
     pub varied: bool,
     /// By scaling, size and ranks.
     pub rows: Vec<RanksRow>,

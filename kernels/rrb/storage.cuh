@@ -48,7 +48,7 @@ struct Geometry {
     // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by
     // colour. Null where they are few.
     const uint8_t *uniform;
-    // Its rows are divided (divided.cuh): rows from one part to the next, 0 if they are not, and devices that have some.
+    // Its rows are divided (divided.cuh): rows from one part to the next, 0 if they are not; devices that have some.
     int part_rows, sharers;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }

@@ -27,6 +27,9 @@ pub struct OfAll {
     works: bool,
 }
 
+/// Of a matrix with 9 points.
+pub const MOST_ARRAYS: usize = 5;
+
 /// Numbers by which ranks find the memory of the first one.
 const WORDS: usize = 4;
 
@@ -85,17 +88,17 @@ impl Rows {
         }
     }
 
-    /// The same of all, to write.
-    pub fn arrays_mut(&mut self) -> Result<Vec<&mut [f64]>> {
+    /// The same of all, to write; empty ones after them.
+    pub fn arrays_mut(&mut self) -> [&mut [f64]; MOST_ARRAYS] {
+        let mut all: [&mut [f64]; MOST_ARRAYS] = Default::default();
         match self {
-            Self::Own(arrays) => collected(arrays.iter_mut().map(Vec::as_mut_slice), ROWS),
+            Self::Own(arrays) => all.iter_mut().zip(arrays).for_each(|(to, rows)| *to = rows),
             // SAFETY: arrays lie apart; else as in `array`.
-            Self::OfAll(of_all) => collected(
-                (0..of_all.arrays)
-                    .map(|k| unsafe { of_all.memory.slice_mut(of_all.start + k * of_all.len, of_all.own_len()) }),
-                ROWS,
-            ),
+            Self::OfAll(of_all) => all.iter_mut().take(of_all.arrays).enumerate().for_each(|(k, to)| unsafe {
+                *to = of_all.memory.slice_mut(of_all.start + k * of_all.len, of_all.own_len());
+            }),
         }
+        all
     }
 
     pub fn bytes(&self) -> usize {

@@ -449,7 +449,7 @@ impl Ranks {
     /// Rows of the matrix of all boxes: `given` has center, east, north and, with 9 points, both corners.
     pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
-            (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()?)?,
+            (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
             (None, Rows::OfAll(rows)) => put(&self.boxes, self.comm.rank(), given, rows),
             _ => return Err(no_spread()),
         }
@@ -462,7 +462,7 @@ impl Ranks {
         let smallest = centers.copied().filter(|c| *c > 0.0 && c.is_finite()).fold(f64::INFINITY, f64::min);
         let smallest = -self.closing.run(&[-smallest, 0.0])?[0];
         let (own, center) = (self.rows(), if smallest.is_finite() { smallest } else { 1.0 });
-        let land = self.matrix.arrays_mut().and_then(|mut rows| self.boxes.make_land(own, center, &mut rows));
+        let land = self.boxes.make_land(own, center, &mut self.matrix.arrays_mut()[..self.arrays]);
         self.close(land)
     }
 
@@ -475,16 +475,20 @@ impl Ranks {
         self.matrix = rows;
     }
 
-    /// The input of all boxes, and with `guess` the output.
-    pub fn spread_vectors(&mut self, input: &[Given], output: &[Taken], guess: bool) -> Result<()> {
-        let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
-        if guess {
-            let output = output.iter().map(|taken| Given { values: taken.values, ld: taken.ld });
-            push(&mut given, collected(output, BOXES)?, BOXES)?;
-        }
+    /// The input of all boxes, and with `guess` the output: where no rank has been refused memory for it.
+    pub fn spread_vectors(&mut self, own: Result<(&[Given], &[Taken])>, guess: bool) -> Result<()> {
+        let given = own.and_then(|(input, output)| {
+            let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
+            if guess {
+                let output = output.iter().map(|taken| Given { values: taken.values, ld: taken.ld });
+                push(&mut given, collected(output, BOXES)?, BOXES)?;
+            }
+            Ok(given)
+        });
+        let given = self.close(given)?;
         let plan = if guess { BOTH } else { INPUT };
         match (&mut self.spread, &mut self.vectors) {
-            (Some(spread), rows) => spread.bring_rows(plan, &given, &mut rows.arrays_mut()?[..given.len()]),
+            (Some(spread), rows) => spread.bring_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
             (None, Rows::OfAll(rows)) => {
                 put(&self.boxes, self.comm.rank(), &given, rows);
                 // All have done so.

@@ -107,8 +107,8 @@ fn scales_change_no_bit() {
     }
 }
 
-/// By default `rrb_create` takes aggregation, too, which is not offered over many ranks: the counts are the same, but for
-/// one where the residual is next to the tolerance.
+/// By default `rrb_create` takes aggregation, too, which is not offered over many ranks: the counts are the same, but
+/// for one where the residual is next to the tolerance.
 #[test]
 fn default_counts_are_those_of_one() {
     for (name, a) in [
@@ -151,8 +151,8 @@ fn lakes(nx: usize, ny: usize, mass: f64) -> Stencil {
     a
 }
 
-/// `auto` takes mixed, and where that stagnates goes on with bf16 from what it has: on any ranks with the same bits. The
-/// next matrix is factorized so at once.
+/// `auto` takes mixed, and where that stagnates goes on with bf16 from what it has: on any ranks with the same bits.
+/// The next matrix is factorized so at once.
 #[test]
 fn where_single_precision_stagnates() {
     let a = lakes(211, 150, 1e-6);
@@ -188,6 +188,68 @@ fn where_single_precision_stagnates() {
             assert!(first.0 == status::OK && first.1 > stagnates, "{first:?}");
             assert!(again.1.0 == status::OK && again.1.1 < first.1, "{again:?}");
             assert_eq!(few, (status::NOT_CONVERGED, stagnates + 9));
+        }
+    }
+}
+
+/// The same from a guess, in the other norm, beside late messages; with solves and applications after it.
+#[test]
+fn what_comes_after_single_precision_has_stagnated() {
+    let a = lakes(211, 150, 1e-6);
+    let (b, other) = (random_rhs(a.len(), 9), random_rhs(a.len(), 4));
+    let guess: Vec<f64> = random_rhs(a.len(), 5).iter().map(|x| 0.01 * x).collect();
+    let sequence = |boxes: &[Vec<Box4>], options: &str, late: bool| {
+        let parts = on_ranks(boxes.len(), |rank, comm| {
+            let slow = Late::new(comm, 77 + rank as u64);
+            let table = if late { slow.table() } else { *comm };
+            let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], &table).unwrap();
+            ranked.factorize(&a).unwrap();
+            ranked.solver.options(options).unwrap();
+            let precision = || ranked.solver.int(key::INFO_PRECISION);
+            assert_eq!(precision(), 4, "{options}");
+            let first = ranked.solve(&b, &guess).unwrap();
+            assert_eq!((first.0, precision()), (status::OK, 3), "{options}");
+            let told = bits(&ranked.solver.history());
+            assert_eq!(told.len(), ranked.solver.iterations() + 1, "{options}");
+            let second = ranked.solve(&other, &vec![0.0; b.len()]).unwrap();
+            (told, [first.1, second.1, ranked.apply(&b).unwrap().1, ranked.multiply(&b).unwrap().1])
+        });
+        let told = parts[0].0.clone();
+        assert!(parts.iter().all(|part| part.0 == told), "{options}");
+        let whole = |k: usize| {
+            let mut x = vec![0.0; a.len()];
+            for (rank, (_, parts)) in parts.iter().enumerate() {
+                boxes[rank].iter().zip(&parts[k]).for_each(|(b, part)| paste(&mut x, a.nx, *b, part));
+            }
+            bits(&x)
+        };
+        (told, [0, 1, 2, 3].map(whole))
+    };
+    for options in ["reference=initial", "norm=preconditioned rel_tol=1e-8", "max_iter=2000 rel_tol=1e-9"] {
+        let one = sequence(&bricks(a.nx, a.ny, 1, 1), options, false);
+        assert!(sequence(&bricks(a.nx, a.ny, 1, 2), options, true) == one, "{options}, late");
+        assert!(sequence(&bricks(a.nx, a.ny, 2, 2), options, false) == one, "{options}");
+    }
+}
+
+/// Below what double precision reaches nothing is gained by going on, and what was chosen stays.
+#[test]
+fn where_double_precision_stagnates() {
+    let a = random_m_matrix(211, 150, false, 3);
+    let b = random_rhs(a.len(), 9);
+    for boxes in [bricks(a.nx, a.ny, 1, 1), bricks(a.nx, a.ny, 1, 2)] {
+        let seen = on_ranks(boxes.len(), |rank, comm| {
+            let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
+            ranked.solver.options("rel_tol=1e-18").unwrap();
+            let solved = || ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0;
+            let precision = || ranked.solver.int(key::INFO_PRECISION);
+            ranked.factorize(&a).unwrap();
+            let first = (precision(), solved());
+            ranked.factorize(&a).unwrap();
+            (first, precision(), solved(), precision())
+        });
+        for (first, again, status, after) in seen {
+            assert_eq!((first, again, status, after), ((4, status::NOT_CONVERGED), 4, status::NOT_CONVERGED, 4));
         }
     }
 }

@@ -24,8 +24,8 @@ fn all_are_divided() -> bool {
     std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some()
 }
 
-/// The smallest grids that are divided, and some that leave parts of their rows empty.
-const SIZES: [(usize, usize); 3] = [(1501, 1450), (70_000, 33), (65, 36_000)];
+/// The smallest grids that are divided, some that leave parts of their rows empty, and one whose rows are padded.
+const SIZES: [(usize, usize); 4] = [(1501, 1450), (70_000, 33), (65, 36_000), (3001, 2003)];
 const SMALL_SIZES: [(usize, usize); 7] = [(131, 93), (37, 53), (200, 1), (1, 130), (64, 64), (5, 150), (130, 33)];
 
 fn sizes() -> &'static [(usize, usize)] {

@@ -433,6 +433,6 @@ pub fn ranks(run: &Ranks) -> String {
     ];
     let options = if run.options.is_empty() { "defaults" } else { &run.options };
     let rows_differ = if run.varied { ", all rows differ" } else { "" };
-    format!("Poisson{rows_differ}, {options}; one thread, or device, a rank; the same bits on all:\n\n")
+    format!("Poisson{rows_differ}, {options}; one thread, or device, a rank; the same bits of one grid:\n\n")
         + &table(&head, &rows)
 }

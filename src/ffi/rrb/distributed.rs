@@ -38,18 +38,18 @@ use crate::solver::rrb::{Rrb, grids_to_share, machine};
 /// any number of ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is
 /// given and nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the
 /// neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
-/// `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on with
-/// bf16. `backend=cuda`: the first rank solves, on
-/// its `device` or its `devices`, with the bits of `rrb_create` there. The others bring it their boxes and take them
-/// back: where the arrays of all are of cudaMalloc, on devices of its host, it copies from and to them, once the stream
-/// of `rrb_set_stream` has made their values; else they go through the host, in memory that all ranks have where they
-/// are processes of one host, else by messages. It has memory for the rows of all where they go, on the first device,
-/// on the host, and `comm_timeout` must be longer than what it does takes. `comm` is copied; what its `context` means
-/// must live as long as the handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of
-/// the grid, overlap, other extents than on rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as
-/// for all collective calls `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or
-/// `comm` reports a failure; the handle may then only be destroyed, which does not wait. Cost of an iteration beside
-/// that of `rrb_create`: an exchange a shared grid, three gathers (docs/distributed.md).
+/// `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on
+/// with bf16. `backend=cuda`: the first rank solves, on its `device` or its `devices`, with the bits of `rrb_create`
+/// there. The others bring it their boxes and take them back: where the arrays of all are of cudaMalloc, on devices of
+/// its host, it copies from and to them, once the stream of `rrb_set_stream` has made their values; else they go
+/// through the host, in memory that all ranks have where they are processes of one host, else by messages. It has
+/// memory for the rows of all where they go, on the first device, on the host, and `comm_timeout` must be longer than
+/// what it does takes. `comm` is copied; what its `context` means must live as long as the handle. Errors:
+/// `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on
+/// rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls
+/// `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm` reports a failure;
+/// the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an
+/// exchange a shared grid, three gathers (docs/distributed.md).
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -400,18 +400,17 @@ impl rrb_handle {
                 Ok((given, taken(ranks.own(), &ld, &output.arrays, to)?))
             }
         });
-        // Memory may be refused on one rank alone, too.
-        let (given, mut taken) = ranks.close(lists)?;
         let (alone, grid) = (ranks.is_alone(), self.system.grid());
         if !alone {
-            ranks.spread_vectors(&given, &taken, guess)?;
+            let own = lists.as_ref().map(|(given, taken)| (&given[..], &taken[..]));
+            ranks.spread_vectors(own.map_err(Clone::clone), guess)?;
         }
+        let (given, mut taken) = lists?;
         let mut vectors = ranks.take_vectors();
-        let mut rows = vectors.arrays_mut()?;
-        let (row, from, to) = match (&given[..], &mut taken[..], &mut rows[..]) {
-            ([from], [to], _) if alone => (from.ld, from.values, &mut *to.values),
-            (_, _, [from, to]) => (grid.nx, &from[..], &mut to[..]),
-            _ => return Err(Error::Internal("rows of vectors are missing".to_owned())),
+        let [from, to, ..] = vectors.arrays_mut();
+        let (row, from, to) = match (&given[..], &mut taken[..]) {
+            ([from], [to]) if alone => (from.ld, from.values, &mut *to.values),
+            _ => (grid.nx, &*from, to),
         };
         let arrays = Arrays {
             input_name: input.name,
@@ -490,13 +489,20 @@ impl rrb_handle {
         a: Option<&StencilView>,
     ) -> Result<i32> {
         match function {
-            Function::Solve => system.solve_by(
-                |core, options, watch| {
-                    let solve = |core: &mut Rrb, o: &mut dyn Observer| core.solve_over_ranks(arrays, a, options, o);
-                    ranks.solve(core, watch, solve)
-                },
-                Self::in_use,
-            ),
+            Function::Solve => {
+                let follows = ranks.follows();
+                let result = system.solve_by(
+                    |core, options, watch| {
+                        let solve = |core: &mut Rrb, o: &mut dyn Observer| core.solve_over_ranks(arrays, a, options, o);
+                        ranks.solve(core, watch, solve)
+                    },
+                    Self::in_use,
+                );
+                if !follows && system.base.core.as_ref().is_some_and(Rrb::is_lost) {
+                    system.base.begin_setup();
+                }
+                result
+            }
             _ if ranks.follows() => Ok(RRB_OK),
             _ => {
                 let call = if function == Function::Apply { Rrb::apply } else { Rrb::multiply };

@@ -80,10 +80,13 @@ pub unsafe extern "C" fn rrb_factorize(
 /// turns out slow (`norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on, on a device the 32nd, a
 /// solve may go over to aggregation, where that promises less work, once as long as the options of the choice hold,
 /// with about 150 bytes a point (400 with 9 points; 400 and 800 on a device) while it is made, if that is at most
-/// `switch_memory`. On a device, pageable arrays of the host get buffers and threads with the first solve that has them
-/// (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per unknown with 5 points and fused stages
-/// (docs/performance.md has the counts), two waits for all threads and two per shared grid, more with recursion.
-/// Source: report 16-06, algorithms 1 and 3.
+/// `switch_memory`; and over many ranks, where `precision=auto` took mixed and conjugate gradients in single precision
+/// stagnate: the solve then factorizes anew for those in double and goes on, as matrices to come are factorized until
+/// an option of the choice changes. That takes the memory of a factorization and, on one rank alone, 24 bytes a point
+/// meanwhile; where it is refused the solve ends as stagnated. On a device, pageable arrays of the host get buffers and
+/// threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic
+/// per unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and two
+/// per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.

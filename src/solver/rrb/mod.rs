@@ -8,13 +8,14 @@ use crate::backend::steps::cycle::Kind;
 use crate::backend::steps::rrb::{Aggregation, Look, Prediction, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::error::{Error, Place, RRB_ERR_COMMUNICATION, RRB_ERR_MATRIX, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{self, Choice, Options, Precision, opt};
 use crate::report::{Observer, Outcome, StopReason};
+use crate::solver::krylov::done_before;
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
 use plan::{Circumstances, Plan, look};
@@ -59,8 +60,10 @@ struct Found {
     slow: bool,
     /// There was no memory for aggregation.
     too_much: bool,
-    /// CG in single precision has stagnated, and nothing else could go on.
+    /// CG in single precision has stagnated over ranks, where that in double goes on.
     stagnates: bool,
+    /// That came no further.
+    futile: bool,
 }
 
 /// What a factorization has come to.
@@ -252,6 +255,7 @@ impl Rrb {
             slow: known.slow,
             too_much,
             stagnates,
+            futile: known.futile,
         };
         self.last = Some(Last { asked, look, setup });
         let went_without = too_much && !known.too_much;
@@ -350,42 +354,53 @@ impl Rrb {
     ) -> Result<Outcome> {
         let first = self.solve(arrays.again(), options, observer)?;
         let chosen = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
-        if !chosen || self.done.precision != Precision::Mixed || first.reason != StopReason::Stagnated {
+        let stagnates = self.done.precision == Precision::Mixed && first.reason == StopReason::Stagnated;
+        let may_go_on = !self.found.futile && (first.iterations as i64) < options.int(opt::MAX_ITER);
+        if !(chosen && stagnates && may_go_on) {
             return Ok(first);
         }
-        observer.widened(first.iterations);
-        self.widen(a)?;
-        match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
-            Ok(second) => Ok(Outcome { initial_residual: first.initial_residual, ..second }),
-            // The caller has the x that there was.
-            Err(Error::Breakdown { .. } | Error::Overflow(_) | Error::Underflow { .. }) => Ok(first),
-            Err(error) => Err(error),
+        match self.widen(a) {
+            Err(error) if error.status() == RRB_ERR_COMMUNICATION => return Err(error),
+            // The caller has the x that there was; where the factorization is lost, the next call tells.
+            Err(_) => return Ok(first),
+            Ok(()) => observer.widened(first.iterations),
         }
+        let second = match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
+            Err(Error::Breakdown { quantity, iteration, .. }) => {
+                Outcome { iterations: done_before(quantity, iteration), ..first }
+            }
+            other => other?,
+        };
+        if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
+            // That was rounding of the system itself.
+            (self.found.stagnates, self.found.futile) = (false, true);
+        }
+        Ok(Outcome { initial_residual: first.initial_residual, ..second })
     }
 
     /// Factorizes the last matrix anew, for CG in double precision.
     fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
-        let (Some(Last { asked, look, setup }), components) = (self.last.take(), &self.inspection.components) else {
-            return Err(Error::Internal("a solve without a factorization has stagnated".to_owned()));
-        };
-        let setup = Setup { single: false, ..setup };
-        match (a, if a.is_none() { self.backend.matrix()? } else { None }) {
-            (Some(a), _) => self.backend.factorize(a, &setup, components)?,
-            (_, Some((grid, [center, east, north]))) => {
-                let view = |name, values| View::new(name, values, grid, grid.nx);
-                let (center, east, north) = (view("center", &center), view("east", &east), view("north", &north));
-                self.backend.factorize(
-                    &StencilView { grid, center, east, north, corners: None },
-                    &setup,
-                    components,
-                )?;
-            }
-            _ => return Err(Error::Internal("a matrix that is nowhere whole was to be factorized anew".to_owned())),
-        }
+        let nowhere = || Error::Internal("a matrix that is nowhere whole was to be factorized anew".to_owned());
+        let last = self.last.ok_or_else(nowhere)?;
+        let own = if a.is_none() { Some(self.backend.matrix()?.ok_or_else(nowhere)?) } else { None };
+        let view = own.as_ref().map(|(grid, [center, east, north])| {
+            let view = |name, values| View::new(name, values, *grid, grid.nx);
+            let (center, east, north) = (view("center", center), view("east", east), view("north", north));
+            StencilView { grid: *grid, center, east, north, corners: None }
+        });
+        let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
+        let setup = Setup { single: false, ..last.setup };
+        self.last = None;
+        self.backend.factorize(a, &setup, &self.inspection.components)?;
+        self.last = Some(Last { setup, ..last });
         self.found.stagnates = true;
-        self.last = Some(Last { asked, look, setup });
         self.done = self.tell(&setup, self.done.compensated_couplings);
         Ok(())
+    }
+
+    /// A call has lost the factorization.
+    pub fn is_lost(&self) -> bool {
+        self.last.is_none()
     }
 
     /// The same, with `around` between the steps and the text that uses them.

@@ -139,16 +139,15 @@ impl<'a> Plan<'a> {
             Precision::F64 => Storage::F64,
             Precision::Bf16 => return Aggregation::Never,
         };
-        if self.is_free() { Aggregation::IfSlow(storage) } else { Aggregation::Never }
-    }
-
-    /// Nothing was asked for that speaks against aggregation, and there is memory for it.
-    fn is_free(&self) -> bool {
-        let options = self.options;
         let memory = options.int(opt::SWITCH_MEMORY);
         let bytes = bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some(), self.on_device);
         let fits = memory < 0 || bytes as u128 <= memory as u128;
-        options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(options) && fits
+        if self.is_free() && fits { Aggregation::IfSlow(storage) } else { Aggregation::Never }
+    }
+
+    /// No cycle was asked for, nor a variant that only the papers' tables want.
+    fn is_free(&self) -> bool {
+        self.options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(self.options)
     }
 
     /// How to factorize in this format with this cycle.
@@ -185,7 +184,7 @@ impl<'a> Plan<'a> {
         };
         // On S1 of a regular matrix, whose first grid is not the last, and on the CPU. `auto` takes it where a solve
         // that is slow may leave it: the same iterations, but for hundreds of them. Over ranks one that stagnates may,
-        // for CG in double precision, under the same options.
+        // for CG in double precision.
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
                 let Circumstances { shared, stagnates, .. } = self.circumstances;

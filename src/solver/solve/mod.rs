@@ -23,6 +23,7 @@ use returned::{complete_guess, completed, norm_as_given, reduce_again, returned,
 pub fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let checks = s.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
+    // A backend that began by itself would not know what was before.
     if !c.singular() && c.before.is_none() {
         s.expect(&criterion);
     }

@@ -61,7 +61,7 @@ impl Device {
     }
 }
 
-/// Blocks of a launch, on each device that has rows of a divided grid.
+/// Blocks of a launch, on each of several devices where a grid is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     pub count: u32,

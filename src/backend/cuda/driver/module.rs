@@ -21,7 +21,7 @@ pub struct Module {
     pub kernels: &'static [&'static [Kernel]],
 }
 
-/// A device's place among `count` that have rows of divided grids: kernels/rrb/divided.cuh.
+/// A device's place among `count` that go in step: kernels/rrb/divided.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Share {

@@ -18,6 +18,8 @@ pub struct Division {
     pub devices: usize,
     /// Tiles from which on they are.
     from: usize,
+    /// All devices have rows, however small a grid, and rows are padded: for tests.
+    always: bool,
     /// There may be values of two and four bytes, not of eight alone.
     pub short: bool,
 }
@@ -26,7 +28,8 @@ pub struct Division {
 /// take the time of 180.
 const FAR: f64 = 11.0;
 
-/// Part of the time that values of so many bytes take: in double precision, and in short formats.
+/// Part of the time that values of so many bytes take: in double precision, and, by their planes in
+/// docs/performance.md's count of words, in short formats, whose first grid has vectors of eight bytes.
 const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
@@ -39,12 +42,12 @@ const PADDING: usize = 16;
 const MOST: usize = 32;
 
 impl Division {
-    pub const NONE: Self = Self { devices: 0, from: 0, short: false };
+    pub const NONE: Self = Self { devices: 0, from: 0, always: false, short: false };
 
     /// `RRBSOLVER_CUDA_DIVIDE=all` in the environment: all grids, however small, for tests.
     pub fn among(devices: usize) -> Self {
         let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
-        Self { devices, from: if all { 0 } else { DIVIDED_FROM }, short: true }
+        Self { devices, from: if all { 0 } else { DIVIDED_FROM }, always: all, short: true }
     }
 
     /// A grid as the kernels take it, and where its rows lie.
@@ -70,19 +73,24 @@ impl Division {
     /// Chooses the rows of a part, those from one row to the next in memory, and how many devices have some: fewer
     /// than there are where granules are too large for all.
     fn divide(&self, g: &mut Geometry) {
+        let given = *g;
         let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
         let around = pieces - (pieces / 8).min(MOST / 2)..=pieces + (pieces / 8).min(MOST / 2);
-        let strides = || (0..=(g.stride as usize / (16 * PADDING)).min(MOST)).map(|n| g.stride + (n * PADDING) as i32);
+        let strides =
+            || (0..=(given.stride as usize / (16 * PADDING)).min(MOST)).map(|n| given.stride + (n * PADDING) as i32);
         let with =
-            |part: usize, stride, sharers| Geometry { part_rows: (part * PART_ROWS) as i32, stride, sharers, ..*g };
+            |part: usize, stride, sharers| Geometry { part_rows: (part * PART_ROWS) as i32, stride, sharers, ..given };
         let best = |all: &mut dyn Iterator<Item = Geometry>| {
-            all.min_by(|one, other| self.time(one).total_cmp(&self.time(other))).unwrap_or(*g)
+            all.min_by(|one, other| self.time(one).total_cmp(&self.time(other))).unwrap_or(given)
         };
         let usual = &mut around.rev().flat_map(|part| strides().map(move |stride| with(part, stride, USUAL as i32)));
         let part = best(usual).part_rows as usize / PART_ROWS;
         let fewer = [self.devices, USUAL, 2].into_iter().filter(|sharers| *sharers <= self.devices);
         let all = fewer.flat_map(|sharers| strides().map(move |stride| (stride, sharers as i32)));
         *g = best(&mut all.map(|(stride, sharers)| with(part, stride, sharers)));
+        if self.always {
+            (g.stride, g.sharers) = (g.stride + PADDING as i32, self.devices as i32);
+        }
     }
 
     /// What the slowest device takes, in rows of its own.
@@ -130,12 +138,12 @@ mod tests {
     use crate::grid::levels::Grid;
 
     fn of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
-        let division = Division { devices, from: 0, short };
+        let division = Division { devices, from: 0, always: false, short };
         division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
     }
 
-    /// Whatever the grid: parts in ascending order, at multiples of the rows of tiles, the middle one in the middle, the
-    /// same for any number of devices.
+    /// Whatever the grid: parts in ascending order, at multiples of the rows of tiles, the middle one in the middle,
+    /// the same for any number of devices.
     #[test]
     fn parts_cover_the_rows() {
         for (nx, ny) in
@@ -163,11 +171,30 @@ mod tests {
     fn devices_have_their_rows_near() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
             for short in [false, true] {
-                let (g, division) = (of(4, short, nx, ny), Division { devices: 4, from: 0, short });
+                let (g, division) = (of(4, short, nx, ny), Division { devices: 4, from: 0, always: false, short });
                 let over = division.time(&g) / (0.25 * f64::from(g.cy));
                 assert!(g.sharers == 4 && over < 1.12, "{nx} x {ny}, short {short}: {over}, {g:?}");
             }
         }
         assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
+    }
+
+    /// The same by the plan of memory: rows of a device whose granule another one has.
+    #[test]
+    fn few_rows_are_in_memory_of_others() {
+        for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {
+            let division = Division { devices: 4, from: 0, always: false, short: false };
+            let (g, rows) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
+            let mut plan = Plan::new(0);
+            plan.bytes(5000);
+            let at = plan.planes(&rows, 2, 8).unwrap() as usize + 8 * rows.plane;
+            let stride = g.stride as usize;
+            for device in 0..4 {
+                let own = g.first_row(2 * device)..g.first_row(2 * device + 2);
+                let is_far = |row: &usize| plan.owner((at + 8 * stride * (1 + row)) / GRANULE) != device;
+                let (count, far) = (own.len(), own.filter(is_far).count());
+                assert!(far <= 16 && 50 * far <= count, "{nx} x {ny}: {far} rows of {count} on {device}");
+            }
+        }
     }
 }

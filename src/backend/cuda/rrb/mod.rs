@@ -1,11 +1,11 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `division` says which rows several devices have, `source` is A on the device, `packed` has the data of a factorization, `setup` makes it, `aggregated` is what may
-//! take the place of its levels, `components` counts connected components, `projection` has the means of singular
-//! components. The preconditioner is a list of kernels: `program` writes it down, `schedule` says which of them go
-//! together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps, and `start` and
-//! `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid (`levels` below
-//! 2, a grid of three nodes) the host's reference does the work.
+//! `division` says which rows several devices have, `source` is A on the device, `packed` has the data of a
+//! factorization, `setup` makes it, `aggregated` is what may take the place of its levels, `components` counts
+//! connected components, `projection` has the means of singular components. The preconditioner is a list of kernels:
+//! `program` writes it down, `schedule` says which of them go together, `launches` runs them, `estimates` chooses the
+//! cycle. A solve is a `run`: its steps, and `start` and `looping`, what is done in bulk; `textbook` has each step by
+//! itself. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
 mod aggregated;
 mod components;

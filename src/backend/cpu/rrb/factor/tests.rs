@@ -347,3 +347,30 @@ fn every_row_is_done_once() {
         }
     }
 }
+
+/// A is there as it was given.
+#[test]
+fn a_matrix_comes_back() {
+    for (nx, ny) in [(5, 17), (64, 65), (1, 300), (300, 1), (33, 2), (97, 101)] {
+        let grid = Grid { nx, ny };
+        let given = matrix(grid, 7);
+        let a = five_points(grid, &given);
+        let setup = setup(Storage::F64, 1.0, 1.0);
+        let mut k = Packed::<Double>::new(Shape::new(&a, &setup), None).unwrap();
+        let components = &inspected(&a).components;
+        k.prepare(&setup, components, 1).unwrap();
+        let context = PivotContext::new(&a, components);
+        let shared = &k;
+        let share = |me: Me| shared.factorize_share(me, &setup, &context, None);
+        Team::new(1).unwrap().run(|me| drop(share(me)), share).unwrap().unwrap();
+        let (found_grid, mut found) = k.natural_matrix().unwrap().unwrap();
+        assert_eq!((found_grid.nx, found_grid.ny), (nx, ny));
+        // Nobody reads what points out of the grid.
+        let mut given = given;
+        for arrays in [&mut given, &mut found] {
+            (0..ny).for_each(|j| arrays[1][j * nx + nx - 1] = 0.0);
+            arrays[2][(ny - 1) * nx..].fill(0.0);
+        }
+        assert!(found == given, "{nx} x {ny}");
+    }
+}

@@ -54,7 +54,7 @@ impl Geometry {
         self.on_all(tiles(self.nx as usize, self.ny as usize))
     }
 
-    /// So many blocks, on each device that has rows.
+    /// So many blocks, on each device where it is divided.
     pub fn on_all(&self, count: u32) -> Blocks {
         Blocks { count, divided: self.is_divided() }
     }
