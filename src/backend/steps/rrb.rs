@@ -242,6 +242,8 @@ pub trait RrbBackend: Send {
     }
     /// Other options are asked for: memory that the last ones wanted for matrices of another kind is of no more use.
     fn forget(&mut self) {}
+    /// The last factorization goes, with its memory.
+    fn release(&mut self) {}
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// `examine` and `factorize` in one reading of a matrix that is hoped to be like the last one, for the same setup.

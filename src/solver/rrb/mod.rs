@@ -390,7 +390,9 @@ impl Rrb {
         });
         let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
         let setup = Setup { single: false, ..last.setup };
+        // Its memory first.
         self.last = None;
+        self.backend.release();
         self.backend.factorize(a, &setup, &self.inspection.components)?;
         self.last = Some(Last { setup, ..last });
         self.found.stagnates = true;

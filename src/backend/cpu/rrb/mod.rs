@@ -99,7 +99,7 @@ impl Cpu {
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
         // Memory that is not kept goes before more is taken.
         match other {
-            Solver::Packed(packed) if packed.was_tried() || packed.shape().widened() == shape => drop(packed),
+            Solver::Packed(packed) if packed.was_tried() => drop(packed),
             Solver::Packed(packed) => self.spare = Some(packed),
             _ => self.spare = None,
         }
@@ -178,6 +178,10 @@ impl RrbBackend for Cpu {
 
     fn forget(&mut self) {
         self.spare = None;
+    }
+
+    fn release(&mut self) {
+        self.solver = Solver::Empty;
     }
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {

@@ -53,11 +53,6 @@ impl Shape {
         }
     }
 
-    /// The same with CG in double precision.
-    pub fn widened(self) -> Self {
-        Self { single: false, ..self }
-    }
-
     /// Members that have something to do.
     pub fn useful_members(&self, wanted: usize) -> usize {
         let rows = Layout::new(self.grid, self.block).cy;

@@ -28,8 +28,8 @@ pub struct Division {
 /// take the time of 180.
 const FAR: f64 = 11.0;
 
-/// Part of the time that values of so many bytes take: in double precision, and, by their planes in
-/// docs/performance.md's count of words, in short formats, whose first grid has vectors of eight bytes.
+/// Part of the time that values of so many bytes take, roughly: in double precision, and in short formats, whose first
+/// grid has vectors of eight bytes and sweeps of four.
 const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
