@@ -37,10 +37,11 @@ program wave
       real(dp), pointer, contiguous :: inner(:, :) => null()   ! (nx+2, ny), from cell (1, 1) on
    end type field
 
-   integer :: rank, ranks, ierror
-   integer :: parts(2)                               ! blocks in x and y
-   integer, allocatable :: rank_of(:, :)             ! of a block; MPI_PROC_NULL: all land, or outside of the bay
-   integer :: place(2)                               ! of the block of this rank
+   integer :: ierror
+   integer :: cart                                   ! all ranks, one for each block
+   integer :: water                                  ! those with water; MPI_COMM_NULL on the others
+   integer :: rank                                   ! in water
+   integer :: west, east, south, north               ! ranks in water; MPI_PROC_NULL: all land, or outside of the bay
    integer :: lower(2, 1), extents(2, 1)             ! its first cell in the bay, and its cells in x and y
    integer :: nx, ny                                 ! the same cells in x and y
    type(field) :: eta, rhs                           ! [m], [m^2]
@@ -52,27 +53,29 @@ program wave
    real(dp) :: first_volume
 
    call MPI_Init(ierror)
-   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
-   call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
-   call deal_blocks()
-   call make_water()
-   call make_solver()
-
-   first_volume = volume()
-   if (rank == 0) print '(a)', ' time [s]  iterations  highest [m]  volume [m^3]'
-   do step = 1, steps
-      call advance()
-      if (mod(step, steps_a_line) == 0) call print_line()
-   end do
-   call print_checksum()
-
-   call solver%destroy()
-   call comm%free()
-   call free_field(eta)
-   call free_field(rhs)
+   call cut_bay()
+   if (water /= MPI_COMM_NULL) call run()
    call MPI_Finalize(ierror)
 
 contains
+
+   subroutine run()
+      call make_water()
+      call make_solver()
+
+      first_volume = volume()
+      if (rank == 0) print '(a)', ' time [s]  iterations  highest [m]  volume [m^3]'
+      do step = 1, steps
+         call advance()
+         if (mod(step, steps_a_line) == 0) call print_line()
+      end do
+      call print_checksum()
+
+      call solver%destroy()
+      call comm%free()
+      call free_field(eta)
+      call free_field(rhs)
+   end subroutine run
 
    ! The depth at rest in cell (i, j) of the bay [m]; 0 on land and outside. The bay has the shape of an L, becomes
    ! shallower to the east, and has an island.
@@ -98,87 +101,47 @@ contains
 
    ! ---- blocks ----
 
-   ! The first and the last cell of block k of n, of so many cells.
-   pure function span(k, n, count) result(ends)
-      integer, intent(in) :: k, n, count
-      integer :: ends(2)
-      ends = [count*(k - 1)/n + 1, count*k/n]
-   end function span
-
-   ! Cuts the bay into as many blocks with water as there are ranks, and gives each rank one. Of all ways to do so it
-   ! takes that with the smallest blocks: it leaves out the most land.
-   subroutine deal_blocks()
-      logical, allocatable :: wet(:, :)
-      integer :: m, n, points, fewest
-      call map_water(wet)
+   ! Cuts the bay into a block for each rank. The ranks of blocks with water get a communicator of their own, in which
+   ! land has no rank. The others only wait for the end.
+   subroutine cut_bay()
+      integer :: ranks, parts(2), place(2), i, j, own
+      logical :: wet
+      call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
       parts = 0
-      fewest = huge(fewest)
-      do n = 1, min(2*ranks, cells(2))
-         do m = 1, min(2*ranks/n, cells(1))
-            points = product((cells - 1)/[m, n] + 1)            ! of the largest block
-            if (points >= fewest) cycle
-            if (count(wet_blocks(wet, [m, n])) /= ranks) cycle
-            parts = [m, n]
-            fewest = points
-         end do
-      end do
-      if (any(parts == 0)) call refuse('no way to cut the bay gives each rank one block with water: take fewer ranks')
-      call number_blocks(wet_blocks(wet, parts))
-      call print_blocks()
-   end subroutine deal_blocks
-
-   pure subroutine map_water(wet)
-      logical, allocatable, intent(out) :: wet(:, :)
-      integer :: i, j
-      allocate (wet(cells(1), cells(2)))
-      do j = 1, cells(2)
-         do i = 1, cells(1)
-            wet(i, j) = depth(i, j) > 0
-         end do
-      end do
-   end subroutine map_water
-
-   ! Which of m x n blocks have water.
-   pure function wet_blocks(wet, of) result(some)
-      logical, intent(in) :: wet(:, :)
-      integer, intent(in) :: of(2)
-      logical :: some(of(1), of(2))
-      integer :: p, q, x(2), y(2)
-      do q = 1, of(2)
-         do p = 1, of(1)
-            x = span(p, of(1), cells(1))
-            y = span(q, of(2), cells(2))
-            some(p, q) = any(wet(x(1):x(2), y(1):y(2)))
-         end do
-      end do
-   end function wet_blocks
-
-   ! Ranks in the order of the blocks. MPI_Cart_create has no grid with gaps, so a table tells who is where.
-   subroutine number_blocks(some)
-      logical, intent(in) :: some(:, :)
-      integer :: p, q, next, x(2), y(2)
-      allocate (rank_of(0:parts(1) + 1, 0:parts(2) + 1), source=MPI_PROC_NULL)
-      next = 0
-      do q = 1, parts(2)
-         do p = 1, parts(1)
-            if (.not. some(p, q)) cycle
-            rank_of(p, q) = next
-            if (next == rank) place = [p, q]
-            next = next + 1
-         end do
-      end do
-      x = span(place(1), parts(1), cells(1))
-      y = span(place(2), parts(2), cells(2))
-      lower(:, 1) = [x(1), y(1)]
-      nx = x(2) - x(1) + 1
-      ny = y(2) - y(1) + 1
-      extents(:, 1) = [nx, ny]
-   end subroutine number_blocks
-
-   subroutine print_blocks()
+      call MPI_Dims_create(ranks, 2, parts, ierror)
+      call MPI_Cart_create(MPI_COMM_WORLD, 2, parts, [.false., .false.], .true., cart, ierror)
+      call MPI_Comm_rank(cart, own, ierror)
+      call MPI_Cart_coords(cart, own, 2, place, ierror)
+      lower(:, 1) = cells*place/parts + 1
+      extents(:, 1) = cells*(place + 1)/parts - cells*place/parts
+      nx = extents(1, 1)
+      ny = extents(2, 1)
+      wet = any([((depth(i, j) > 0, i=lower(1, 1), lower(1, 1) + nx - 1), j=lower(2, 1), lower(2, 1) + ny - 1)])
+      call MPI_Comm_split(cart, merge(0, MPI_UNDEFINED, wet), own, water, ierror)
+      if (water == MPI_COMM_NULL) return
+      call MPI_Comm_rank(water, rank, ierror)
+      call find_neighbours()
+      call MPI_Comm_size(water, own, ierror)
       if (rank == 0) print '(a, i0, a, i0, a, i0, a, i0)', 'ranks ', ranks, ', blocks ', parts(1), ' x ', parts(2), &
-         ', all land: ', product(parts) - ranks
-   end subroutine print_blocks
+         ', all land: ', ranks - own
+   end subroutine cut_bay
+
+   ! The ranks of the blocks around, by their numbers in `water`, where those of land have none.
+   subroutine find_neighbours()
+      integer :: all_blocks, wet_blocks, around(4)
+      call MPI_Cart_shift(cart, 0, 1, west, east, ierror)
+      call MPI_Cart_shift(cart, 1, 1, south, north, ierror)
+      call MPI_Comm_group(cart, all_blocks, ierror)
+      call MPI_Comm_group(water, wet_blocks, ierror)
+      call MPI_Group_translate_ranks(all_blocks, 4, [west, east, south, north], wet_blocks, around, ierror)
+      where (around == MPI_UNDEFINED) around = MPI_PROC_NULL
+      west = around(1)
+      east = around(2)
+      south = around(3)
+      north = around(4)
+      call MPI_Group_free(all_blocks, ierror)
+      call MPI_Group_free(wet_blocks, ierror)
+   end subroutine find_neighbours
 
    ! Ends the program on all ranks, which all make this call. Rank 0 alone speaks, and the others wait for it.
    subroutine refuse(sentence)
@@ -211,11 +174,6 @@ contains
    ! Fills the ghost cells from the blocks around. No corner is read: the stencil has 5 points.
    subroutine exchange_ghosts(f)
       type(field), intent(inout) :: f
-      integer :: west, east, south, north
-      west = rank_of(place(1) - 1, place(2))
-      east = rank_of(place(1) + 1, place(2))
-      south = rank_of(place(1), place(2) - 1)
-      north = rank_of(place(1), place(2) + 1)
       call shift(f%at(nx, 1:ny), east, f%at(0, 1:ny), west)
       call shift(f%at(1, 1:ny), west, f%at(nx + 1, 1:ny), east)
       call shift(f%at(1:nx, ny), north, f%at(1:nx, 0), south)
@@ -232,7 +190,7 @@ contains
       sent = edge
       received = ghosts
       call MPI_Sendrecv(sent, size(sent), MPI_DOUBLE_PRECISION, receiver, tag, received, size(received), &
-                        MPI_DOUBLE_PRECISION, sender, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierror)
+                        MPI_DOUBLE_PRECISION, sender, tag, water, MPI_STATUS_IGNORE, ierror)
       ghosts = received
    end subroutine shift
 
@@ -240,27 +198,27 @@ contains
 
    ! Water at rest, with a mound of 1 m. Face (i, j) of `east` is that between the cells (i, j) and (i+1, j).
    subroutine make_water()
-      integer :: i, j, west, south
+      integer :: i, j, x, y
       call make_field(eta)
       call make_field(rhs)
       allocate (h_east(0:nx, ny), h_north(nx, 0:ny))
       allocate (q_east(0:nx, ny), q_north(nx, 0:ny), source=0.0_dp)
-      west = lower(1, 1) - 1
-      south = lower(2, 1) - 1
+      x = lower(1, 1) - 1
+      y = lower(2, 1) - 1
       do j = 1, ny
          do i = 0, nx
-            h_east(i, j) = between(depth(west + i, south + j), depth(west + i + 1, south + j))
+            h_east(i, j) = between(depth(x + i, y + j), depth(x + i + 1, y + j))
          end do
       end do
       do j = 0, ny
          do i = 1, nx
-            h_north(i, j) = between(depth(west + i, south + j), depth(west + i, south + j + 1))
+            h_north(i, j) = between(depth(x + i, y + j), depth(x + i, y + j + 1))
          end do
       end do
       do j = 1, ny
          do i = 1, nx
-            if (depth(west + i, south + j) > 0) eta%at(i, j) = &
-               mound((west + i - 0.5_dp)*dx, (south + j - 0.5_dp)*dy, cells*[dx, dy]/4)
+            if (depth(x + i, y + j) > 0) eta%at(i, j) = &
+               mound((x + i - 0.5_dp)*dx, (y + j - 0.5_dp)*dy, cells*[dx, dy]/4)
          end do
       end do
    end subroutine make_water
@@ -289,7 +247,7 @@ contains
          end do
       end do
 
-      call comm%from_mpi(MPI_COMM_WORLD)
+      call comm%from_mpi(water)
       call solver%create_distributed(cells(1), cells(2), lower, extents, comm)
       call solver%set('threads=1')                            ! a core a rank
       call solver%set(RRB_OPT_LEADING_DIMENSION, nx + 2)
@@ -353,13 +311,13 @@ contains
    real(dp) function volume()
       real(dp) :: own
       own = area*sum(eta%at(1:nx, 1:ny))
-      call MPI_Allreduce(own, volume, 1, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierror)
+      call MPI_Allreduce(own, volume, 1, MPI_DOUBLE_PRECISION, MPI_SUM, water, ierror)
    end function volume
 
    subroutine print_line()
       real(dp) :: own, highest, now
       own = maxval(eta%at(1:nx, 1:ny))
-      call MPI_Allreduce(own, highest, 1, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD, ierror)
+      call MPI_Allreduce(own, highest, 1, MPI_DOUBLE_PRECISION, MPI_MAX, water, ierror)
       now = volume()
       if (abs(now - first_volume) > largest_drift*first_volume) call refuse('the volume of the water has changed')
       if (rank == 0) print '(f9.1, i12, f13.8, es15.8)', step*dt, iterations, highest, now
@@ -377,7 +335,7 @@ contains
             own = ieor(own, ishftc(transfer(eta%at(i, j), own), mod(cell, storage_size(own))))
          end do
       end do
-      call MPI_Reduce(own, all_of_it, 1, MPI_INTEGER8, MPI_BXOR, 0, MPI_COMM_WORLD, ierror)
+      call MPI_Reduce(own, all_of_it, 1, MPI_INTEGER8, MPI_BXOR, 0, water, ierror)
       if (rank == 0) print '(a, z16.16)', 'checksum of the bits of eta: ', all_of_it
    end subroutine print_checksum
 

@@ -26,14 +26,16 @@ pub const ABOVE: usize = 2 * REACH;
 pub struct Domain {
     pub comm: Counted<Comm>,
     pub strips: Counted<Strips>,
+    /// Sums have the bits of those of one rank.
+    pub reproducible: bool,
     /// Bits of the largest center of the last matrix.
     center: Counted<AtomicU64>,
 }
 
 impl Domain {
-    pub fn new(comm: &Counted<Comm>, strips: &Counted<Strips>) -> Result<Self> {
+    pub fn new(comm: &Counted<Comm>, strips: &Counted<Strips>, reproducible: bool) -> Result<Self> {
         let center = Counted::new(AtomicU64::new(0), HALOS)?;
-        Ok(Self { comm: comm.clone(), strips: strips.clone(), center })
+        Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
     }
 
     /// The largest center of the last matrix: a scale for any pivot.

@@ -67,7 +67,7 @@ const OPENING: usize = 2 * SAME + 2;
 #[derive(Clone, Copy)]
 pub enum Sharing {
     /// So many of the first grids may be shared; the others every rank has whole.
-    Grids(usize),
+    Grids { most: usize, reproducible: bool },
     /// The first rank has all.
     First,
 }
@@ -303,12 +303,13 @@ impl Ranks {
     /// than they were.
     pub fn prepare(&mut self, arrays: usize, sharing: Sharing) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
-        let (grids, led) = match sharing {
-            Sharing::Grids(grids) => (grids, false),
-            Sharing::First => (0, true),
+        let (grids, reproducible, led) = match sharing {
+            Sharing::Grids { most, reproducible } => (most, reproducible, false),
+            Sharing::First => (0, true, true),
         };
         let strips = Strips::new(grid, size, grids)?;
-        let same = strips.as_ref() == self.domain.as_ref().map(|domain| &*domain.strips) && led == self.led.is_some();
+        let like = |domain: &Domain| strips.as_ref() == Some(&*domain.strips) && reproducible == domain.reproducible;
+        let same = self.domain.as_ref().map_or(strips.is_none(), like) && led == self.led.is_some();
         if same && self.arrays == arrays {
             return Ok(false);
         }
@@ -326,7 +327,7 @@ impl Ranks {
         };
         self.plan_messages(slabs, arrays)?;
         if let Some(strips) = strips {
-            self.domain = Some(Domain::new(&self.comm, &Counted::new(strips, BOXES)?)?);
+            self.domain = Some(Domain::new(&self.comm, &Counted::new(strips, BOXES)?, reproducible)?);
         }
         self.arrays = arrays;
         Ok(true)

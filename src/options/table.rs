@@ -329,6 +329,8 @@ options! {
     DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals as 0+1+2" };
         "up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: \
          one device";
+    REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
+        "many ranks; 1: the same bits for any number of them; 0: for the same number, a sum is sent as one value a rank";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
         "seconds that a rank waits for the others; 0: for ever";
 

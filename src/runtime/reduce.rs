@@ -99,6 +99,10 @@ pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
 pub trait Elsewhere: Send + Sync {
     /// `numbers`: of everything; this rank has noted its own, and the rest is filled in.
     fn fill(&self, numbers: &mut [&mut [f64]]);
+
+    /// The same where sums alone are made of them: the sum of what a rank has may stand at its first place, and zeros
+    /// at the others, on all ranks alike.
+    fn fill_sums(&self, numbers: &mut [&mut [f64]]);
 }
 
 /// Room for what the members of a team note of rows, or of other things that are one member's each.
@@ -167,6 +171,15 @@ impl<'a, const N: usize> Reduce<'a, N> {
 
     /// All that was noted, number by number. `None`: a barrier stands between already, or one member alone works.
     pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
+        self.filled(me, |elsewhere, numbers| elsewhere.fill(numbers))
+    }
+
+    /// The same for sums over all, or over parts that hold all or nothing of what a rank has in one piece.
+    pub fn summands(&self, me: Option<Me>) -> [&'a [f64]; N] {
+        self.filled(me, |elsewhere, numbers| elsewhere.fill_sums(numbers))
+    }
+
+    fn filled(&self, me: Option<Me>, fill: fn(&dyn Elsewhere, &mut [&mut [f64]])) -> [&'a [f64]; N] {
         if let Some(me) = me {
             me.barrier();
         }
@@ -174,7 +187,7 @@ impl<'a, const N: usize> Reduce<'a, N> {
             if me.is_none_or(|me| me.index == 0) {
                 // SAFETY: all is noted, and the others wait; or one member alone works.
                 let of = |k: usize| unsafe { self.values.slice_mut(k * self.room, self.rows) };
-                elsewhere.fill(&mut std::array::from_fn::<_, N, _>(of));
+                fill(elsewhere, &mut std::array::from_fn::<_, N, _>(of));
             }
             if let Some(me) = me {
                 me.barrier();
@@ -186,7 +199,7 @@ impl<'a, const N: usize> Reduce<'a, N> {
 
     /// The sums, by halves.
     pub fn sum(&self, me: Option<Me>) -> [f64; N] {
-        self.all(me).map(pairwise)
+        self.summands(me).map(pairwise)
     }
 }
 

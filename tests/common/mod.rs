@@ -96,6 +96,7 @@ pub mod key {
     pub const INFO_COMPENSATED_COUPLINGS: i32 = 1105;
     pub const INFO_GRIDS: i32 = 1106;
     pub const INFO_AGGREGATES_KEPT: i32 = 1108;
+    pub const INFO_BYTES_SENT: i32 = 1111;
 }
 
 /// A failed call: its status and the sentence it left.

@@ -107,6 +107,53 @@ fn scales_change_no_bit() {
     }
 }
 
+/// Sums of one value a rank: the bits of any boxes of as many ranks, the history but for rounding, fewer bytes.
+#[test]
+fn sums_by_ranks() {
+    let regular = random_m_matrix(211, 150, false, 3);
+    let nine = random_m_matrix(150, 111, true, 3);
+    let closed = neumann_var(150, 111);
+    let of_closed = closed.multiply(&random_rhs(closed.len(), 5));
+    let bytes_of = |a: &Stencil, b: &[f64], options: &str| -> i64 {
+        let boxes = bricks(a.nx, a.ny, 1, 3);
+        on_ranks(3, |rank, comm| {
+            let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
+            ranked.solver.options(options).unwrap();
+            ranked.factorize(a).unwrap();
+            ranked.solve(b, &vec![0.0; b.len()]).unwrap();
+            ranked.solver.int(key::INFO_BYTES_SENT)
+        })
+        .iter()
+        .sum()
+    };
+    let of_regular = random_rhs(regular.len(), 9);
+    let of_nine = random_rhs(nine.len(), 2);
+    // Rounding of the vectors, some hundred times what one sum has of it.
+    let (double, single) = (1e-13, 1e-5);
+    for (name, a, b, options, rounded) in [
+        ("f64", &regular, &of_regular, "precision=f64 cycle=v", double),
+        ("default", &regular, &of_regular, "", single),
+        ("k", &regular, &of_regular, "cycle=k fusion=off", single),
+        ("nine points", &nine, &of_nine, "", single),
+        ("closed", &closed, &of_closed, "precision=f64", double),
+    ] {
+        let by_ranks = format!("{options} reproducible=0");
+        let (_, by_rows, _) = distributed(a, b, options, &bricks(a.nx, a.ny, 1, 3));
+        let (x, history, _) = distributed(a, b, &by_ranks, &bricks(a.nx, a.ny, 1, 3));
+        for boxes in [bricks(a.nx, a.ny, 3, 1), bricks(a.nx, a.ny, 1, 3)] {
+            let (other, told, _) = distributed(a, b, &by_ranks, &boxes);
+            assert!(bits(&other) == bits(&x) && told == history, "{name}");
+        }
+        assert!(history.len().abs_diff(by_rows.len()) <= 1, "{name}: {} for {}", history.len(), by_rows.len());
+        for (k, (one, other)) in by_rows.iter().zip(&history).take(3).enumerate() {
+            let (one, other) = (f64::from_bits(*one), f64::from_bits(*other));
+            assert!((one - other).abs() <= rounded * one, "{name}, {k}: {other:e} for {one:e}");
+        }
+        let (fewer, bytes) = (bytes_of(a, b, &by_ranks), bytes_of(a, b, options));
+        assert!(fewer < bytes, "{name}: {fewer} bytes for {bytes}");
+    }
+}
+
 /// By default `rrb_create` takes aggregation, too, which is not offered over many ranks: the counts are the same, but
 /// for one where the residual is next to the tolerance.
 #[test]

@@ -272,9 +272,12 @@ impl rrb_handle {
         let corners = ranks.open(Function::Factorize, &base.options, corners, false, refused)?;
         let (ld, list) = checked?;
         let sharing = match base.options.choice(opt::BACKEND) {
-            Backend::Reference => Sharing::Grids(0),
+            Backend::Reference => Sharing::Grids { most: 0, reproducible: true },
             Backend::Cuda => Sharing::First,
-            _ => Sharing::Grids(grids_to_share(&base.options, self.system.grid())),
+            _ => Sharing::Grids {
+                most: grids_to_share(&base.options, self.system.grid()),
+                reproducible: base.options.on(opt::REPRODUCIBLE),
+            },
         };
         let arrays = if corners { 5 } else { 3 };
         let prepared = ranks.prepare(arrays, sharing);

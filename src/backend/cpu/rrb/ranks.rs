@@ -13,7 +13,7 @@ use crate::error::{Result, collected, extend, push};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Grid;
 use crate::runtime::number::Real;
-use crate::runtime::reduce::Elsewhere;
+use crate::runtime::reduce::{Elsewhere, pairwise};
 use crate::runtime::shared::Number;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,25 +25,72 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What other ranks note of rows, or of runs of nodes.
-pub struct Sums {
-    rank: usize,
+/// Numbers at places of which each rank has some, which all ranks get.
+struct Gathered {
     /// Of each rank.
     owned: Vec<Vec<Range<usize>>>,
-    /// For one number, two, ...
+    /// For one number a place, two, ...
     plans: Vec<Mutex<Gather>>,
 }
 
-impl Sums {
-    /// Sums over things that ranks have these of, one behind the other: N numbers of each at most.
-    pub fn new(domain: &Domain, owned: Vec<Vec<Range<usize>>>, most: usize) -> Result<Self> {
+impl Gathered {
+    fn new(domain: &Domain, owned: Vec<Vec<Range<usize>>>, most: usize) -> Result<Self> {
         let count = |ranges: &Vec<Range<usize>>| ranges.iter().map(ExactSizeIterator::len).sum::<usize>();
         let mut plans = Vec::new();
         for numbers in 1..=most {
             let counts = collected(owned.iter().map(|ranges| numbers * count(ranges)), HALOS)?;
             push(&mut plans, Mutex::new(Gather::new(&domain.comm, &counts)?), HALOS)?;
         }
-        Ok(Self { rank: domain.comm.rank(), owned, plans })
+        Ok(Self { owned, plans })
+    }
+
+    /// Fills in what is not of this rank.
+    fn fill(&self, this: usize, numbers: &mut [&mut [f64]]) {
+        let mut plan = lock(&self.plans[numbers.len() - 1]);
+        let own = &self.owned[this];
+        let pack = |to: &mut [f64]| {
+            let mut to = to.iter_mut();
+            for number in numbers.iter() {
+                for range in own {
+                    number[range.clone()].iter().zip(to.by_ref()).for_each(|(&value, to)| *to = value);
+                }
+            }
+        };
+        let all = plan.run(pack);
+        let mut all = all.unwrap_or_default().iter();
+        for (rank, owned) in self.owned.iter().enumerate() {
+            for number in numbers.iter_mut() {
+                for range in owned {
+                    for value in &mut number[range.clone()] {
+                        let other = all.next().copied().unwrap_or(f64::NAN);
+                        if rank != this {
+                            *value = other;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What other ranks note of rows, or of runs of nodes.
+pub struct Sums {
+    rank: usize,
+    all: Gathered,
+    /// The first place of each range. `None`: sums are the same for any ranks, so that all places count.
+    totals: Option<Gathered>,
+}
+
+impl Sums {
+    /// Sums over things that ranks have these of, one behind the other: N numbers of each at most.
+    pub fn new(domain: &Domain, owned: Vec<Vec<Range<usize>>>, most: usize) -> Result<Self> {
+        let mut firsts = Vec::new();
+        for ranges in &owned {
+            let first = |range: &Range<usize>| range.start..range.end.min(range.start + 1);
+            push(&mut firsts, collected(ranges.iter().map(first), HALOS)?, HALOS)?;
+        }
+        let totals = if domain.reproducible { None } else { Some(Gathered::new(domain, firsts, most)?) };
+        Ok(Self { rank: domain.comm.rank(), all: Gathered::new(domain, owned, most)?, totals })
     }
 
     /// Over the rows of a shared grid.
@@ -74,30 +121,21 @@ impl Sums {
 
 impl Elsewhere for Sums {
     fn fill(&self, numbers: &mut [&mut [f64]]) {
-        let mut plan = lock(&self.plans[numbers.len() - 1]);
-        let own = &self.owned[self.rank];
-        let pack = |to: &mut [f64]| {
-            let mut to = to.iter_mut();
-            for number in numbers.iter() {
-                for range in own {
-                    number[range.clone()].iter().zip(to.by_ref()).for_each(|(&value, to)| *to = value);
-                }
-            }
-        };
-        let all = plan.run(pack);
-        let mut all = all.unwrap_or_default().iter();
-        for (rank, owned) in self.owned.iter().enumerate() {
+        self.all.fill(self.rank, numbers);
+    }
+
+    fn fill_sums(&self, numbers: &mut [&mut [f64]]) {
+        let Some(totals) = &self.totals else { return self.fill(numbers) };
+        for range in self.all.owned.iter().flatten().filter(|range| !range.is_empty()) {
             for number in numbers.iter_mut() {
-                for range in owned {
-                    for value in &mut number[range.clone()] {
-                        let other = all.next().copied().unwrap_or(f64::NAN);
-                        if rank != self.rank {
-                            *value = other;
-                        }
-                    }
-                }
+                let places = &mut number[range.clone()];
+                // Those of other ranks come next.
+                let total = pairwise(places);
+                places.fill(0.0);
+                places[0] = total;
             }
         }
+        totals.fill(self.rank, numbers);
     }
 }
 

@@ -87,7 +87,7 @@ impl<F: Format> Member<'_, F> {
         me.barrier();
         // What other ranks have noted is waited for by all members.
         let wait = of_section.map(|_| me);
-        let [sums] = sums.all(wait);
+        let [sums] = sums.summands(wait);
         self.rho = (pairwise(&sums[..k.rho_start[grids.end]]) + below.sum(wait)[0]) / k.unit;
         pairwise(&sums[all_grids..])
     }

@@ -134,7 +134,7 @@ fn ranks_of<F: Format>(
         let strips = Counted::new(Strips::new(grid, ranks, 2).unwrap().unwrap(), HALOS).unwrap();
         let rows = Domain::slab(&strips, rank);
         let own = strips.natural(rank);
-        let domain = Domain::new(&comm, &strips).unwrap();
+        let domain = Domain::new(&comm, &strips, true).unwrap();
         let part = |v: &[f64]| v[rows.start * grid.nx..rows.end * grid.nx].to_vec();
         let parts = arrays.each_ref().map(|v| part(v));
         let view = |k: usize| View::of_rows("an array", &parts[k], grid, rows.start);
