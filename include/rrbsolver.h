@@ -142,8 +142,8 @@
 #define RRB_OPT_SUBDOMAINS_Z          406  /* boxes in z, at most nz; 0: chosen */
 #define RRB_OPT_KEEP_ALL              407  /* 1: where singular, all vectors with a shifted coarse matrix; 0: without
                                               that of a region of weak couplings */
-#define RRB_OPT_COARSE_SOLVER         408  /* of the coarse matrix; auto: inverse up to 1024 vectors, else cholesky;
-                                              cg: inner CG, on the CPU */
+#define RRB_OPT_COARSE_SOLVER         408  /* of the coarse matrix; auto: inverse up to 1024 vectors, on a device up
+                                              to 4096, else cholesky; cg: inner CG, on the CPU */
 #define RRB_OPT_COARSE_TOL            409  /* relative, of coarse_solver = cg */
 #define RRB_OPT_COARSENING            410  /* of multigrid; vertex: every second cell, operator-dependent transfer,
                                               Galerkin; cell: pairs of cells, constant transfer, down to 64 cells at

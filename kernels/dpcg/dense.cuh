@@ -1,5 +1,5 @@
-// Dense symmetric positive matrices of up to 1024 unknowns in f64, which kernels/common/inverse.cuh inverts: E, and
-// that of the coarsest grid.
+// Dense symmetric positive matrices in f64, which kernels/common/inverse.cuh inverts: E, of up to MOST_VECTORS unknowns,
+// and that of the coarsest grid, of up to MOST_UNKNOWNS.
 //
 // Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others
 // becomes (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
@@ -9,7 +9,7 @@
 
 namespace dpcg {
 
-constexpr int MOST_UNKNOWNS = 1024;
+constexpr int MOST_UNKNOWNS = 1024, MOST_VECTORS = 4096;
 // Of `null_of`: the unknown that is left out. The other bits are the null vector, from 1 on; 0: none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
 
@@ -48,14 +48,15 @@ __device__ inline void find_shifts(const NullArgs &a) {
 
 // Takes means over null vectors from rows, with `add` plus the shift, and turns rows to columns. A block a row.
 __device__ inline void take_means(const NullArgs &a) {
+    constexpr int EACH = MOST_VECTORS / THREADS;
     const int n = a.n, t = threadIdx.x;
     const uint32_t nulls = *a.nulls;
     for (int row = blockIdx.x; row < n; row += gridDim.x) {
-        double v[MOST_UNKNOWNS / THREADS];
-        uint32_t of[MOST_UNKNOWNS / THREADS];
+        double v[EACH];
+        uint32_t of[EACH];
         const uint32_t of_row = a.null_of[row] & ~LEFT_OUT;
 #pragma unroll
-        for (int q = 0; q < MOST_UNKNOWNS / THREADS; ++q) {
+        for (int q = 0; q < EACH; ++q) {
             const int c = t + THREADS * q;
             v[q] = c < n ? a.from[int64_t(row) * n + c] : 0.0;
             of[q] = c < n ? a.null_of[c] & ~LEFT_OUT : 0;
@@ -63,17 +64,17 @@ __device__ inline void take_means(const NullArgs &a) {
         for (uint32_t u = 1; u <= nulls; ++u) {
             double size = 0.0, sum = 0.0;
 #pragma unroll
-            for (int q = 0; q < MOST_UNKNOWNS / THREADS; ++q) {
+            for (int q = 0; q < EACH; ++q) {
                 size += of[q] == u ? 1.0 : 0.0;
                 sum += of[q] == u ? v[q] : 0.0;
             }
             size = block_sum(size);
             const double change = (a.add && of_row == u ? a.shift[2 * u - 2] : 0.0) - block_sum(sum) / size;
 #pragma unroll
-            for (int q = 0; q < MOST_UNKNOWNS / THREADS; ++q) v[q] += of[q] == u ? change : 0.0;
+            for (int q = 0; q < EACH; ++q) v[q] += of[q] == u ? change : 0.0;
         }
 #pragma unroll
-        for (int q = 0; q < MOST_UNKNOWNS / THREADS; ++q) {
+        for (int q = 0; q < EACH; ++q) {
             const int c = t + THREADS * q;
             if (c < n) a.to[int64_t(c) * n + row] = v[q];
         }

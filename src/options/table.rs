@@ -374,7 +374,8 @@ options! {
     KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
         "1: where singular, all vectors with a shifted coarse matrix; 0: without that of a region of weak couplings";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
-        "of the coarse matrix; auto: inverse up to 1024 vectors, else cholesky; cg: inner CG, on the CPU";
+        "of the coarse matrix; auto: inverse up to 1024 vectors, on a device up to 4096, else cholesky; cg: inner CG, on \
+         the CPU";
     COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative, of coarse_solver = cg";
     COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
         "of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, \

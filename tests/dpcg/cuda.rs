@@ -410,6 +410,36 @@ fn coarse_matrices_as_the_reference() {
     rows.end();
 }
 
+/// E of more vectors than the CPU inverts, in one component, singular or not, and in two, and with shifts.
+fn many_vectors() {
+    const INVERSE: i64 = 1;
+    const CHOLESKY: i64 = 2;
+    if device::emulated() {
+        // An inversion would take minutes.
+        return;
+    }
+    let options = "deflation=subdomain subdomains_x=11 subdomains_y=10 subdomains_z=12 preconditioner=jacobi";
+    let mut rows = Rows::default();
+    for name in ["9", "9;dir=top", "surf;obs=box"] {
+        for keep_all in [0, 1] {
+            rows.row(&format!("{name}, keep_all={keep_all}"), || {
+                let a = TwoPhase::new(name, [33, 40, 36], 1e-3);
+                let [cpu, cuda] = ["cpu", "cuda"]
+                    .map(|backend| Solver::of(&a, &format!("backend={backend} keep_all={keep_all} {options}")));
+                let solvers = [&cpu, &cuda].map(|solver| solver.int(info::COARSE_SOLVER));
+                assert_eq!(solvers, [CHOLESKY, INVERSE]);
+                assert_eq!(cuda.int(info::DEFLATION_VECTORS), cpu.int(info::DEFLATION_VECTORS));
+                let r: Vec<f64> = a.rhs("rand").iter().map(|v| v + 1.0).collect();
+                let (z, expected) = (cuda.apply(&r), cpu.apply(&r));
+                let off = max_difference(&z, &expected) / max_abs(&expected);
+                // Rounding times the condition of E.
+                assert!(off <= 1e-9, "{off:e} off");
+            });
+        }
+    }
+    rows.end();
+}
+
 /// A vector that is all of a singular component has E = 0. What rounding leaves of u^T A p must not come back through
 /// it, however large A is: nothing is deflated.
 fn lone_vectors() {
@@ -644,6 +674,7 @@ device::device_tests! { devices();
     cell_multigrid_as_the_reference
     deflation_of_every_kind
     coarse_matrices_as_the_reference
+    many_vectors
     lone_vectors
     arrays_here_and_there
     second_factorizations

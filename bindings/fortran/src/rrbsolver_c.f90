@@ -161,7 +161,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Z        = 406_c_int32_t
    ! 1: where singular, all vectors with a shifted coarse matrix; 0: without that of a region of weak couplings
    integer(c_int32_t), parameter, public :: RRB_OPT_KEEP_ALL            = 407_c_int32_t
-   ! of the coarse matrix; auto: inverse up to 1024 vectors, else cholesky; cg: inner CG, on the CPU
+   ! of the coarse matrix; auto: inverse up to 1024 vectors, on a device up to 4096, else cholesky; cg: inner CG, on the
+   ! CPU
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_SOLVER       = 408_c_int32_t
    ! relative, of coarse_solver = cg
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_TOL          = 409_c_int32_t

@@ -66,7 +66,7 @@ impl Deflation {
         stream.fill(vectors.address, 0, vectors.bytes)?;
         let mut inverse = None;
         let mut solver = of.setup.coarse_solver;
-        if solver == Solver::Inverse && count <= Dense::MOST {
+        if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
             inverse = on_device(pool, stream, of.source, &region, singular, scale)?;
             solver = Solver::Cholesky;
         }

@@ -4,7 +4,9 @@
 use super::arrays::Pool;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, DenseArgs, InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS, Sum, VectorArgs};
+use crate::backend::cuda::launch::{
+    Address, DenseArgs, InverseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullArgs, PIVOTS, Sum, VectorArgs,
+};
 use crate::error::Result;
 
 /// For errors.
@@ -28,8 +30,9 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Most unknowns.
+    /// Most unknowns of a coarsest grid, and of E.
     pub const MOST: usize = MOST_UNKNOWNS as usize;
+    pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
 
     /// Room for a matrix of zeros, without null vectors.
     pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize) -> Result<Self> {

@@ -28,11 +28,12 @@ pub fn cell_blocks(count: i64) -> u32 {
     (count.max(1) as u64).div_ceil(u64::from(CELL_THREADS)).min(u64::from(MOST_CELL_BLOCKS)) as u32
 }
 
-/// Cells whose sums by label are one value each, and those of a segment of these; unknowns of a dense matrix at most:
-/// kernels/dpcg.
+/// Cells whose sums by label are one value each, and those of a segment of these; unknowns of a coarsest grid and of E
+/// at most: kernels/dpcg.
 pub const CHUNK: i64 = 1024;
 pub const SEGMENT: i64 = 16;
 pub const MOST_UNKNOWNS: u32 = 1024;
+pub const MOST_VECTORS: u32 = 4096;
 
 /// Blocks of a launch with one for each chunk of so many cells.
 fn chunk_blocks(cells: i64) -> u32 {
