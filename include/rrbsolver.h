@@ -103,8 +103,8 @@
                                               nx (also dpcg_) */
 #define RRB_OPT_DEVICES               220  /* up to eight CUDA ordinals, as 0+1+2: these devices share the rows of
                                               large grids, in place of device; none: one device */
-#define RRB_OPT_REPRODUCIBLE          218  /* many ranks; 1: the same bits for any number of them; 0: for the same
-                                              number, a sum is sent as one value a rank */
+#define RRB_OPT_REPRODUCIBLE          218  /* 1: the same bits for any number of ranks; 0: for the same number alone,
+                                              but a sum takes one value a rank */
 #define RRB_OPT_COMM_TIMEOUT          219  /* seconds that a rank waits for the others; 0: for ever */
 #define RRB_OPT_METHOD                300  /* which block waits for which */
 #define RRB_OPT_OMEGA                 301  /* relaxation; 0: the method's own, 1, or 0.8 for block_jacobi */

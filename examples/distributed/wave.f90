@@ -1,4 +1,5 @@
-! Long waves in a bay with land, over the ranks of MPI: one block of the grid a rank, none for blocks that are all land.
+! Long waves in a bay with land, over the ranks of MPI: one block of the grid a rank. Ranks of blocks that are all land
+! take no part.
 ! Below the first line it prints the same text for any number of ranks, with a checksum of all bits of the result.
 !
 ! Linear shallow water, implicit in time:
@@ -54,7 +55,11 @@ program wave
 
    call MPI_Init(ierror)
    call cut_bay()
-   if (water /= MPI_COMM_NULL) call run()
+   if (water /= MPI_COMM_NULL) then
+      call run()
+      call MPI_Comm_free(water, ierror)
+   end if
+   call MPI_Comm_free(cart, ierror)
    call MPI_Finalize(ierror)
 
 contains
@@ -104,26 +109,29 @@ contains
    ! Cuts the bay into a block for each rank. The ranks of blocks with water get a communicator of their own, in which
    ! land has no rank. The others only wait for the end.
    subroutine cut_bay()
-      integer :: ranks, parts(2), place(2), i, j, own
+      integer :: ranks, workers, parts(2), place(2), i, j
       logical :: wet
       call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
+      call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
       parts = 0
       call MPI_Dims_create(ranks, 2, parts, ierror)
+      ! Blocks without cells would part others that are neighbours.
+      if (any(parts > cells)) call refuse('more blocks than cells in a direction: take another number of ranks')
       call MPI_Cart_create(MPI_COMM_WORLD, 2, parts, [.false., .false.], .true., cart, ierror)
-      call MPI_Comm_rank(cart, own, ierror)
-      call MPI_Cart_coords(cart, own, 2, place, ierror)
+      call MPI_Comm_rank(cart, rank, ierror)
+      call MPI_Cart_coords(cart, rank, 2, place, ierror)
       lower(:, 1) = cells*place/parts + 1
       extents(:, 1) = cells*(place + 1)/parts - cells*place/parts
       nx = extents(1, 1)
       ny = extents(2, 1)
       wet = any([((depth(i, j) > 0, i=lower(1, 1), lower(1, 1) + nx - 1), j=lower(2, 1), lower(2, 1) + ny - 1)])
-      call MPI_Comm_split(cart, merge(0, MPI_UNDEFINED, wet), own, water, ierror)
+      call MPI_Comm_split(cart, merge(0, MPI_UNDEFINED, wet), rank, water, ierror)
       if (water == MPI_COMM_NULL) return
       call MPI_Comm_rank(water, rank, ierror)
       call find_neighbours()
-      call MPI_Comm_size(water, own, ierror)
+      call MPI_Comm_size(water, workers, ierror)
       if (rank == 0) print '(a, i0, a, i0, a, i0, a, i0)', 'ranks ', ranks, ', blocks ', parts(1), ' x ', parts(2), &
-         ', all land: ', ranks - own
+         ', all land: ', ranks - workers
    end subroutine cut_bay
 
    ! The ranks of the blocks around, by their numbers in `water`, where those of land have none.
@@ -143,7 +151,7 @@ contains
       call MPI_Group_free(wet_blocks, ierror)
    end subroutine find_neighbours
 
-   ! Ends the program on all ranks, which all make this call. Rank 0 alone speaks, and the others wait for it.
+   ! Ends the program on all ranks; those with water all make this call. Rank 0 alone speaks, and the others wait for it.
    subroutine refuse(sentence)
       character(*), intent(in) :: sentence
       if (rank == 0) then

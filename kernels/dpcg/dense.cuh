@@ -1,5 +1,5 @@
-// Dense symmetric positive matrices in f64, which kernels/common/inverse.cuh inverts: E, of up to MOST_VECTORS unknowns,
-// and that of the coarsest grid, of up to MOST_UNKNOWNS.
+// Dense symmetric positive matrices in f64, which kernels/common/inverse.cuh inverts: E, of up to MOST_VECTORS
+// unknowns, and that of the coarsest grid, of up to MOST_UNKNOWNS.
 //
 // Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others
 // becomes (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).

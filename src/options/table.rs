@@ -330,7 +330,7 @@ options! {
         "up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: \
          one device";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
-        "many ranks; 1: the same bits for any number of them; 0: for the same number, a sum is sent as one value a rank";
+        "1: the same bits for any number of ranks; 0: for the same number alone, but a sum takes one value a rank";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
         "seconds that a rank waits for the others; 0: for ever";
 
@@ -374,8 +374,8 @@ options! {
     KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
         "1: where singular, all vectors with a shifted coarse matrix; 0: without that of a region of weak couplings";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
-        "of the coarse matrix; auto: inverse up to 1024 vectors, on a device up to 4096, else cholesky; cg: inner CG, on \
-         the CPU";
+        "of the coarse matrix; auto: inverse up to 1024 vectors, on a device up to 4096, else cholesky; cg: inner CG, \
+         on the CPU";
     COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative, of coarse_solver = cg";
     COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
         "of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, \

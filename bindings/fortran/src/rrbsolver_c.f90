@@ -116,7 +116,7 @@ module rrbsolver_constants
    ! up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: one
    ! device
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICES             = 220_c_int32_t
-   ! many ranks; 1: the same bits for any number of them; 0: for the same number, a sum is sent as one value a rank
+   ! 1: the same bits for any number of ranks; 0: for the same number alone, but a sum takes one value a rank
    integer(c_int32_t), parameter, public :: RRB_OPT_REPRODUCIBLE        = 218_c_int32_t
    ! seconds that a rank waits for the others; 0: for ever
    integer(c_int32_t), parameter, public :: RRB_OPT_COMM_TIMEOUT        = 219_c_int32_t

@@ -126,13 +126,14 @@ impl Elsewhere for Sums {
 
     fn fill_sums(&self, numbers: &mut [&mut [f64]]) {
         let Some(totals) = &self.totals else { return self.fill(numbers) };
-        for range in self.all.owned.iter().flatten().filter(|range| !range.is_empty()) {
-            for number in numbers.iter_mut() {
-                let places = &mut number[range.clone()];
-                // Those of other ranks come next.
-                let total = pairwise(places);
-                places.fill(0.0);
-                places[0] = total;
+        for (rank, owned) in self.all.owned.iter().enumerate() {
+            for range in owned.iter().filter(|range| !range.is_empty()) {
+                for number in numbers.iter_mut() {
+                    let places = &mut number[range.clone()];
+                    let total = if rank == self.rank { pairwise(places) } else { 0.0 };
+                    places.fill(0.0);
+                    places[0] = total;
+                }
             }
         }
         totals.fill(self.rank, numbers);

@@ -123,7 +123,7 @@ fn ranks_of<F: Format>(
     arrays: &[Vec<f64>; 3],
     grid: Grid,
     setup: &Setup,
-    ranks: usize,
+    (ranks, reproducible): (usize, bool),
     members: usize,
 ) -> Vec<(Vec<u64>, Vec<u64>)> {
     let all = threads::ranks(ranks);
@@ -134,7 +134,7 @@ fn ranks_of<F: Format>(
         let strips = Counted::new(Strips::new(grid, ranks, 2).unwrap().unwrap(), HALOS).unwrap();
         let rows = Domain::slab(&strips, rank);
         let own = strips.natural(rank);
-        let domain = Domain::new(&comm, &strips, true).unwrap();
+        let domain = Domain::new(&comm, &strips, reproducible).unwrap();
         let part = |v: &[f64]| v[rows.start * grid.nx..rows.end * grid.nx].to_vec();
         let parts = arrays.each_ref().map(|v| part(v));
         let view = |k: usize| View::of_rows("an array", &parts[k], grid, rows.start);
@@ -188,12 +188,24 @@ fn check<F: Format>(storage: Storage, single: bool) {
                 let unit = if storage == Storage::F64 { 1.0 } else { 4.0 };
                 let cycle = Cycle { kind: Some(kind), spacing: 2, steps: 2, jumps: false };
                 let wanted = Setup { levels: 6, grids: 3, fused, single, cycle, ..setup(storage, 1.0, unit) };
-                let one = &ranks_of::<F>(&arrays, grid, &wanted, 1, 2)[0];
+                // Of vectors, through two steps.
+                let rounded = if storage == Storage::F64 { 1e-12 } else { 1e-4 };
+                let one = &ranks_of::<F>(&arrays, grid, &wanted, (1, true), 2)[0];
                 for (ranks, members) in [(2, 1), (3, 2), (4, 1)] {
-                    let all = ranks_of::<F>(&arrays, grid, &wanted, ranks, members);
+                    let all = ranks_of::<F>(&arrays, grid, &wanted, (ranks, true), members);
                     assert!(all.iter().all(|(sums, _)| *sums == one.0), "{nx} x {ny}, {kind:?}, {fused}, {ranks}");
                     let x: Vec<u64> = all.into_iter().flat_map(|(_, x)| x).collect();
                     assert!(x == one.1, "{nx} x {ny}, {kind:?}, {fused}, {ranks}: x");
+                    // With sums by ranks all have the same, and numbers alone.
+                    let by_ranks = ranks_of::<F>(&arrays, grid, &wanted, (ranks, false), members);
+                    let (sums, _) = &by_ranks[0];
+                    assert!(
+                        by_ranks.iter().all(|(others, _)| others == sums),
+                        "{nx} x {ny}, {kind:?}, {fused}, {ranks}"
+                    );
+                    let off = |(sum, of_one): (&u64, &u64)| f64::from_bits(*sum) / f64::from_bits(*of_one) - 1.0;
+                    let off = sums.iter().zip(&one.0).map(off);
+                    assert!({ off }.all(|off| off.abs() <= rounded), "{nx} x {ny}, {kind:?}, {fused}, {ranks}");
                 }
             }
         }
