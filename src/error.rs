@@ -421,7 +421,7 @@ fn indefinite(value: f64, iteration: usize) -> String {
     } else {
         format!(
             "{value} in iteration {iteration}: numbers of this system are too large for double precision, or for \
-             single where precision is not f64"
+             single where precision is not f64, or grow without end, as where a singular matrix is taken as regular"
         )
     }
 }

@@ -43,7 +43,7 @@ program wave
    integer :: water                                  ! those with water; MPI_COMM_NULL on the others
    integer :: rank                                   ! in water
    integer :: west, east, south, north               ! ranks in water; MPI_PROC_NULL: all land, or outside of the bay
-   integer :: lower(2, 1), extents(2, 1)             ! its first cell in the bay, and its cells in x and y
+   integer :: lower(2, 1), extents(2, 1)             ! of this rank's block: first cell in the bay, cells in x and y
    integer :: nx, ny                                 ! the same cells in x and y
    type(field) :: eta, rhs                           ! [m], [m^2]
    real(dp), allocatable :: h_east(:, :), h_north(:, :)   ! depth at faces [m], 0 where no water flows through

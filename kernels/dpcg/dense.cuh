@@ -53,25 +53,25 @@ __device__ inline void take_means(const NullArgs &a) {
     const uint32_t nulls = *a.nulls;
     for (int row = blockIdx.x; row < n; row += gridDim.x) {
         double v[EACH];
-        uint32_t of[EACH];
         const uint32_t of_row = a.null_of[row] & ~LEFT_OUT;
 #pragma unroll
         for (int q = 0; q < EACH; ++q) {
             const int c = t + THREADS * q;
             v[q] = c < n ? a.from[int64_t(row) * n + c] : 0.0;
-            of[q] = c < n ? a.null_of[c] & ~LEFT_OUT : 0;
         }
         for (uint32_t u = 1; u <= nulls; ++u) {
+            const auto is_part = [&](int c) { return c < n && (fixed(a.null_of[c]) & ~LEFT_OUT) == u; };
             double size = 0.0, sum = 0.0;
 #pragma unroll
             for (int q = 0; q < EACH; ++q) {
-                size += of[q] == u ? 1.0 : 0.0;
-                sum += of[q] == u ? v[q] : 0.0;
+                const bool in = is_part(t + THREADS * q);
+                size += in ? 1.0 : 0.0;
+                sum += in ? v[q] : 0.0;
             }
             size = block_sum(size);
             const double change = (a.add && of_row == u ? a.shift[2 * u - 2] : 0.0) - block_sum(sum) / size;
 #pragma unroll
-            for (int q = 0; q < EACH; ++q) v[q] += of[q] == u ? change : 0.0;
+            for (int q = 0; q < EACH; ++q) v[q] += is_part(t + THREADS * q) ? change : 0.0;
         }
 #pragma unroll
         for (int q = 0; q < EACH; ++q) {

@@ -65,17 +65,17 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// not read. Cells that are no part of the problem (solid) are rows with zero couplings and a positive center. Host
 /// arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and ny * ld unless `leading_dimension`
 /// and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds the new matrix or none. auto
-/// takes by the matrix what is the same for any number of threads and any backend (but multigrid for amg with
-/// `backend=reference`, which has none); results such as `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
-/// `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in use, and why. Errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells, more than 65,535 deflation regions,
-/// couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a
-/// device, amg on as many cells as 32 bits do not count couplings of, and what this build lacks), `RRB_ERR_MATRIX` (a
-/// center that is not positive, a lost pivot, such as that of `ric_omega=1` on a singular matrix),
-/// `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J.
-/// Sci. Comput. 39 (2009), 340-370, for deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for
-/// truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay, SIAM J. Sci.
-/// Comput. 34 (2012), A1079-A1109, for amg.
+/// takes by the matrix what is the same for any number of threads and any backend (but for the solver of E, and
+/// multigrid for amg with `backend=reference`, which has none); results such as `RRB_INFO_PRECONDITIONER`,
+/// `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in use, and why. Errors:
+/// `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells, more than 65,535
+/// deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or
+/// `coarse_solver=cg`, on a device, amg on as many cells as 32 bits do not count couplings of, and what this build
+/// lacks), `RRB_ERR_MATRIX` (a center that is not positive, a lost pivot, such as that of `ric_omega=1` on a singular
+/// matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call reuses memory. Source: Tang, Nabben, Vuik and
+/// Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982),
+/// 350-356, for truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay,
+/// SIAM J. Sci. Comput. 34 (2012), A1079-A1109, for amg.
 ///
 /// # Safety
 /// `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.

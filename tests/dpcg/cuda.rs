@@ -410,6 +410,33 @@ fn coarse_matrices_as_the_reference() {
     rows.end();
 }
 
+/// Ponds in a row, each with a null vector: of one region, where E is zero, and of two.
+fn many_null_vectors() {
+    const INVERSE: i64 = 1;
+    let mut a = TwoPhase::new("9", [16, 6, 4], 1.0);
+    let [nx, ..] = a.size;
+    a.center.fill(0.0);
+    a.forward.iter_mut().for_each(|couplings| couplings.fill(0.0));
+    for c in (0..a.cells()).filter(|c| c % nx % 4 < 3) {
+        a.forward[0][c] = -1.0;
+        a.center[c] += 1.0;
+        a.center[c + 1] += 1.0;
+    }
+    for boxes in [1, 8] {
+        let options = format!("deflation=subdomain keep_all=1 subdomains_x={boxes} subdomains_y=1 subdomains_z=1");
+        let [reference, cuda] = ["reference", "cuda"]
+            .map(|backend| Solver::of(&a, &format!("backend={backend} preconditioner=jacobi {options}")));
+        let vectors = if boxes == 1 { 96 } else { 192 };
+        assert_eq!([&cuda, &reference].map(|solver| solver.int(info::DEFLATION_VECTORS)), [vectors; 2]);
+        assert_eq!(cuda.int(info::COARSE_SOLVER), INVERSE);
+        let r = a.rhs("rand");
+        let (z, expected) = (cuda.apply(&r), reference.apply(&r));
+        let off = max_difference(&z, &expected) / max_abs(&expected);
+        // Rounding: E of a pond is 1, -1, -1, 1.
+        assert!(off <= 1e-13, "{boxes}: {off:e} off");
+    }
+}
+
 /// E of more vectors than the CPU inverts, in one component, singular or not, and in two, and with shifts.
 fn many_vectors() {
     const INVERSE: i64 = 1;
@@ -674,6 +701,7 @@ device::device_tests! { devices();
     cell_multigrid_as_the_reference
     deflation_of_every_kind
     coarse_matrices_as_the_reference
+    many_null_vectors
     many_vectors
     lone_vectors
     arrays_here_and_there

@@ -491,6 +491,18 @@ mod tests {
         check(plan.told(0), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
     }
 
+    /// How E is solved, by its vectors and the place.
+    #[test]
+    fn solvers_of_e() {
+        use CoarseSolver::{Cholesky, Inverse};
+        for (backend, most) in [("cpu", 1024), ("cuda", 4096)] {
+            let mut options = Options::new(crate::options::Family::Dpcg);
+            options.set_text(&format!("backend={backend}")).unwrap();
+            let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 1), &bubbly(9, 4, 1e-3), false).unwrap();
+            assert_eq!([most, most + 1].map(|vectors| plan.told(vectors).coarse_solver), [Inverse, Cholesky]);
+        }
+    }
+
     /// Without multigrid boxes are cut by what is in the matrix.
     #[test]
     fn other_preconditioners() {

@@ -144,7 +144,7 @@ impl Maker<'_> {
     /// The inverse of the matrix of coarse grid l - 1, or of the caller's for 0.
     fn invert(&self, pool: &mut Pool, grid: Option<&Grid>, l: usize) -> Result<Dense> {
         let (stream, of) = (self.stream, grid.map_or(self.source.of, |grid| grid.of));
-        let mut dense = Dense::zeroed(pool, stream, of.count())?;
+        let mut dense = Dense::zeroed(pool, stream, of.count(), None)?;
         let CellGridArgs { cells, center, forward: [c, ..], excess, factor, .. } = self.arguments(grid, l);
         let stride = grid.map_or(self.source.stride(), |grid| grid.arrays.stride());
         let a = CoarsestArgs {

@@ -266,7 +266,7 @@ impl Maker<'_> {
 
     /// The inverse of the coarsest matrix, number l.
     fn invert(&self, pool: &mut Pool, matrix: &Matrix, l: usize) -> Result<Dense> {
-        let mut dense = Dense::zeroed(pool, self.stream, matrix.of.count())?;
+        let mut dense = Dense::zeroed(pool, self.stream, matrix.of.count(), None)?;
         let a = CoarsestArgs {
             cells: box_of(matrix.of),
             c: matrix.couplings.at(0),

@@ -67,7 +67,11 @@ impl Deflation {
         let mut inverse = None;
         let mut solver = of.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
-            inverse = on_device(pool, stream, of.source, &region, singular, scale)?;
+            inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
+                // A factor of the host's takes none of this memory.
+                Err(error) if count > Dense::MOST && error.is_too_much() => None,
+                made => made?,
+            };
             solver = Solver::Cholesky;
         }
         let mut host_bytes = 0;
@@ -190,19 +194,25 @@ fn on_device(
     scale: f64,
 ) -> Result<Option<Dense>> {
     let n = regions.count;
-    let mut dense = Dense::zeroed(pool, stream, n)?;
-    stream.send(dense.null_of, &regions.null_of)?;
-    stream.send(dense.nulls, &[regions.nulls as u32])?;
     let bytes = 24 * (n + 1) * (n + 1);
+    let mut large = None;
     let sums = match pool.borrow(bytes) {
         Some(sums) => sums,
         None => {
             let (memory, [sums]) = pool.lists(stream, [bytes], DEFLATION)?;
-            pool.keep(memory)?;
+            if n > Dense::MOST {
+                large = Some(memory);
+            } else {
+                pool.keep(memory)?;
+            }
             sums
         }
     };
     stream.fill(sums, 0, bytes)?;
+    // Sums are spent when the inversion begins.
+    let mut dense = Dense::zeroed(pool, stream, n, Some(sums))?;
+    stream.send(dense.null_of, &regions.null_of)?;
+    stream.send(dense.nulls, &[regions.nulls as u32])?;
     let a = GalerkinArgs {
         cells: source.cells,
         m: source.m,
@@ -222,9 +232,14 @@ fn on_device(
     if regions.nulls > 0 {
         dense.complete(stream, true)?;
     }
+    dense.settle(stream)?;
     let condition = dense.condition(stream)?;
+    drop(large);
     if condition <= LARGEST_CONDITION {
         return Ok(Some(dense));
     }
-    dense.keep(pool).map(|()| None)
+    if n <= Dense::MOST {
+        dense.keep(pool)?;
+    }
+    Ok(None)
 }

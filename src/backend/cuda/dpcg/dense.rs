@@ -34,14 +34,27 @@ impl Dense {
     pub const MOST: usize = MOST_UNKNOWNS as usize;
     pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
 
-    /// Room for a matrix of zeros, without null vectors.
-    pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize) -> Result<Self> {
+    /// Room for a matrix of zeros, without null vectors. `work`: n^2 numbers of others until [`Self::settle`].
+    pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, work: Option<Address>) -> Result<Self> {
         let square = 8 * n * n;
-        let sizes = [square, square, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 8 * n, 16];
+        let own = if work.is_some() { 0 } else { square };
+        // Two numbers of a null vector, of which there may be as many as unknowns.
+        let sizes = [square, own, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
         let (memory, [first, second, pivots, diagonal, null_of, nulls, shift, largest]) =
             pool.lists(stream, sizes, INVERSE)?;
         stream.fill(memory.address, 0, memory.bytes)?;
-        Ok(Self { memory, n, buffers: [first, second], pivots, diagonal, null_of, nulls, shift, largest })
+        let buffers = [first, work.unwrap_or(second)];
+        Ok(Self { memory, n, buffers, pivots, diagonal, null_of, nulls, shift, largest })
+    }
+
+    /// The inverse lies in its own memory from here on.
+    pub fn settle(&mut self, stream: &Stream) -> Result<()> {
+        let own = self.memory.address;
+        if self.buffers[0] != own {
+            self.multiply_by(stream, 1.0)?;
+        }
+        self.buffers = [own; 2];
+        Ok(())
     }
 
     /// Keeps its memory for the next factorization.
