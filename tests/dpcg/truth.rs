@@ -334,8 +334,6 @@ impl<'c> Judge<'c> {
                 self.case.is_not_offered() || null_space == "constant" && self.system.singular.contains(&false)
             }
             status::INCOMPATIBLE => self.case.checks_compatibility && self.incompatibility() > 0.99e-10,
-            // Nobody takes from r what it has along the null vector: it grows until it is no number.
-            status::BREAKDOWN => null_space == "none" && self.singular() && call == "solve",
             // The last pivot of a singular component may be zero, and one of contrasts nothing but rounding.
             status::MATRIX => {
                 let incomplete =
