@@ -7,8 +7,11 @@ mod common;
 mod device;
 
 use common::problems::{Stencil, poisson, random_rhs};
-use common::{Failure, Solver, bits, devices, outcome, rrb_set_stream, rrb_solve, status};
+use common::{
+    Failure, Solver, bits, devices, dpcg, max_abs, max_difference, outcome, rrb_set_stream, rrb_solve, status,
+};
 use cudarc::driver::sys::*;
+use rrbsolver_problems::two_phase::TwoPhase;
 use std::ptr::null_mut;
 
 fn ok(result: CUresult) {
@@ -30,6 +33,18 @@ fn on_device<T>(ordinal: i32, f: impl FnOnce() -> T) -> T {
         ok(cuDevicePrimaryCtxRelease_v2(ordinal));
     }
     value
+}
+
+/// Bytes that a device has left; none where there is no end of them.
+fn free_memory() -> Option<usize> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the context is current; pointers outlive the call.
+    on_device(0, || ok(unsafe { cuMemGetInfo_v2(&mut free, &mut total) }));
+    if total >= 1 << 50 {
+        eprintln!("skipped: an emulated device without limits (EMULATED_MEMORY)");
+        return None;
+    }
+    Some(free)
 }
 
 fn array(bytes: usize) -> CUdeviceptr {
@@ -96,13 +111,7 @@ fn what_is_not_there() {
     assert_works(&solver, &a, &expected);
 
     // No memory: for a first handle, and for one that had some.
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: the context is current; pointers outlive the call.
-    on_device(0, || ok(unsafe { cuMemGetInfo_v2(&mut free, &mut total) }));
-    if total >= 1 << 50 {
-        eprintln!("skipped: an emulated device without limits (EMULATED_MEMORY)");
-        return;
-    }
+    let Some(free) = free_memory() else { return };
     let large = poisson(401, 400);
     // SAFETY: as above.
     let rest = on_device(0, || {
@@ -130,4 +139,51 @@ fn what_is_not_there() {
     assert_works(&solver, &a, &expected);
 }
 
-device::device_tests! { devices(); what_is_not_there }
+/// E of more vectors than the CPU inverts, for which the device has no memory: the host has its factor.
+fn memory_for_e() {
+    let a = TwoPhase::new("9", [24, 24, 24], 1e-3);
+    let options = |backend: &str, boxes: usize| {
+        let boxes = format!("subdomains_x={boxes} subdomains_y={boxes} subdomains_z={boxes}");
+        format!("backend={backend} preconditioner=jacobi deflation=subdomain {boxes}")
+    };
+    let solver = dpcg::Solver::of(&a, &options("cuda", 2));
+    let r = a.rhs("rand");
+    solver.apply(&r);
+    let Some(free) = free_memory() else { return };
+    solver.options(&options("cuda", 13)).unwrap();
+    // Sums for E take 116 MB.
+    const LEFT: usize = 100 << 20;
+    let rest = on_device(0, || {
+        let left = array(LEFT);
+        let mut rest = Vec::new();
+        let mut piece = free;
+        while piece >= 1 << 20 {
+            let mut address = 0;
+            // SAFETY: a context is current; the pointer outlives the call.
+            match unsafe { cuMemAlloc_v2(&mut address, piece) } {
+                CUresult::CUDA_SUCCESS => rest.push(address),
+                _ => piece /= 2,
+            }
+        }
+        // SAFETY: allocated above.
+        ok(unsafe { cuMemFree_v2(left) });
+        rest
+    });
+    solver.factorize(&a).unwrap();
+    let (vectors, method) = (solver.int(dpcg::key::INFO_DEFLATION_VECTORS), solver.int(dpcg::key::INFO_COARSE_SOLVER));
+    assert_eq!((vectors, method), (13 * 13 * 13 - 1, 2), "vectors, and how E is solved (2: cholesky)");
+    let (z, expected) = (solver.apply(&r), dpcg::Solver::of(&a, &options("cpu", 13)).apply(&r));
+    // SAFETY: allocated above.
+    on_device(0, || rest.iter().for_each(|address| ok(unsafe { cuMemFree_v2(*address) })));
+    let off = max_difference(&z, &expected) / max_abs(&expected);
+    // Rounding times the condition of E.
+    assert!(off <= 1e-9, "{off:e} off");
+}
+
+/// Each takes all memory of a device.
+fn one_after_the_other() {
+    what_is_not_there();
+    memory_for_e();
+}
+
+device::device_tests! { devices(); one_after_the_other }
