@@ -280,13 +280,21 @@ impl<'c> Solve<'c> {
         match ended {
             // The caller has an iterate, or keeps the guess where iterates have gone astray: nothing else may be said.
             Err(Error::Breakdown { quantity, iteration, value })
-                if progress.kept < f64::INFINITY || astray(self.c, value, iteration) =>
+                if progress.kept < f64::INFINITY || self.gone_astray(value, iteration) =>
             {
                 let iterations = done_before(quantity, iteration);
                 Ok(PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated })
             }
             ended => ended,
         }
+    }
+
+    /// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the
+    /// preconditioned norm the residual of the guess can be told then if it stays as it is: where x is completed it
+    /// would be computed anew, and vectors of M hold infinities.
+    fn gone_astray(&self, value: f64, iteration: usize) -> bool {
+        let told = self.c.norm == Norm::True2 || !self.checks;
+        told && !value.is_finite() && iteration > 1
     }
 
     /// Gives x to the caller if it is better than the guess and than the best iterate, of norm `best`. Returns its norm
@@ -342,12 +350,6 @@ impl<'c> Solve<'c> {
         }
         Ok(self.outcome(end.iterations, end.reason, end.norm))
     }
-}
-
-/// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the
-/// preconditioned norm the residual of the guess could not be told then: vectors of M hold infinities.
-fn astray(c: &Control, value: f64, iteration: usize) -> bool {
-    c.norm == Norm::True2 && !value.is_finite() && iteration > 1
 }
 
 /// b is in the null space, but for rounding: x = the mean of the guess in each component, on which A is zero but for
