@@ -25,7 +25,7 @@ struct CoarseningArgs {
     int which;        // order of points
     Matrix m;         // the caller's
     double scale;     // what it is multiplied by
-    void *c;          // conductances of the fine grid
+    void *c;          // conductances of the fine grid, or couplings: conductance_of
     int64_t c_stride; // from those of one offset to the next
     void *diagonal, *inverse; // of the finest grid, or of the coarse one
     double *excess;           // row sums of the fine grid
@@ -69,7 +69,8 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     const T *c = static_cast<const T *>(a.c) + p;
     for (int k = 0; k < (FINEST ? 3 : 13); ++k, c += a.c_stride) {
         const Offset o = offset_of_number<FINEST>(k);
-        const double up = c[0], down = c[-step_of_offset(a.fine, o)];
+        const double up = conductance_of<T, FINEST>(c[0], -a.scale);
+        const double down = conductance_of<T, FINEST>(c[-step_of_offset(a.fine, o)], -a.scale);
         if (up != 0.0) f(o, up);
         if (down != 0.0) f(Offset{{-o.d[0], -o.d[1], -o.d[2]}}, down);
     }
@@ -89,7 +90,7 @@ template <class T> __device__ inline void take_conductances(const CoarseningArgs
             size += fabs(entries[k]);
             const T value = T(-a.scale * entries[k]);
             rounded += double(value);
-            if (k % 2 == 0) c[k / 2 * a.c_stride + p] = value;
+            if (!OF_SOLVER<T, true> && k % 2 == 0) c[k / 2 * a.c_stride + p] = value;
         }
         const double center = a.scale * a.m.center[p];
         const double excess = size > 0.0 ? excess_of(center, a.scale * sum) : 0.0;
@@ -257,7 +258,7 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
                     has &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
                 }
                 if (!has) continue;
-                const double conductance = c[k * a.c_stride + place(from)];
+                const double conductance = conductance_of<T, FINEST>(c[k * a.c_stride + place(from)], -a.scale);
                 if (conductance == 0.0) continue;
                 double v[8];
 #pragma unroll

@@ -1,6 +1,6 @@
 // Multigrid with vertex coarsening on the finest grid: sweeps of red-black Gauss-Seidel, a pass over memory each, and
-// the residual with its restriction. r comes in f64 and is rounded to the numbers T of the cycle, after a division by a
-// power of two near |r|; z = M^-1 r goes in f64. Storage as in vertex.cuh.
+// the residual with its restriction. r comes in f64, and for numbers T of single precision is divided by a power of two
+// near |r| and rounded; z = M^-1 r goes in f64. Storage as in vertex.cuh.
 //
 // A sweep: a block has a tile of rows of pairs of cells, a thread a pair (2 I, 2 I + 1), and goes up through the
 // planes. In step k it relaxes the first colour of plane k, then the second one of plane k - 1. A pair has a cell of
@@ -43,7 +43,8 @@ struct SweepArgs {
 };
 
 // The power of two that residuals are divided by: in a loop |r| is known, and s^2 <= |r|^2 < 4 s^2.
-__device__ inline double scale_of(const SweepArgs &a) {
+template <class T> __device__ inline double scale_of(const SweepArgs &a) {
+    if (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
     const int64_t exponent = int64_t(magnitude(a.sum.scalars->norm2) >> 52);
     if (exponent == 0 || exponent == 2047) return 1.0;
@@ -79,7 +80,11 @@ template <class T, Start START> struct Column {
     __device__ bool in(int q) const { return q ? in_high : in_low; }
     __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.box.nz; }
     __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.box.ny + j) * a.k.box.nx + i + q; }
-    __device__ const T *c(int offset) const { return static_cast<const T *>(a.k.c) + offset * a.k.c_stride; }
+    // The conductance of an offset, so many cells before p.
+    __device__ T c(int offset, int64_t before, uint32_t p) const {
+        const T *of = static_cast<const T *>(a.k.c) + offset * a.k.c_stride - before;
+        return conductance_of<T, true>(fixed(of[p]), a.k.factor);
+    }
 
     // Cell q of plane k; `bottom`: the coupling there.
     __device__ Row<T> row(int k, int q, T bottom) const {
@@ -88,12 +93,12 @@ template <class T, Start START> struct Column {
         const uint32_t p = place(k, q);
         v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.k.r)[p];
         v.inverse = fixed(static_cast<const T *>(a.k.inverse)[p]);
-        v.c[0] = fixed((c(0) - 1)[p]);
-        v.c[1] = fixed(c(0)[p]);
-        v.c[2] = fixed((c(1) - a.k.box.north())[p]);
-        v.c[3] = fixed(c(1)[p]);
+        v.c[0] = c(0, 1, p);
+        v.c[1] = c(0, 0, p);
+        v.c[2] = c(1, a.k.box.north(), p);
+        v.c[3] = c(1, 0, p);
         v.c[4] = bottom;
-        v.c[5] = fixed(c(2)[p]);
+        v.c[5] = c(2, 0, p);
         return v;
     }
 
@@ -144,10 +149,9 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
     // In plane k the first colour is at q and the second one beside it; in plane k - 1 the other way round, so that a
     // coupling to the bottom is that of the other colour to the top.
     int q = (a.colour + j + low - 1) & 1;
-    const T *top = column.c(2);
-    Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? fixed(top[column.place(low - 2, q)]) : T(0));
+    Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? column.c(2, 0, column.place(low - 2, q)) : T(0));
     Row<T> second = column.row(
-        low - 1, 1 - q, column.has(low - 2, 1 - q) ? fixed(top[column.place(low - 2, 1 - q)]) : T(0));
+        low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.place(low - 2, 1 - q)) : T(0));
     Row<T> kept = {};
     // x of the second colour in planes k - 1, k, k + 1, then of the first one in k - 2, k - 1, k.
     T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
@@ -196,7 +200,7 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
             if (in_first) out[of_first] = relaxed[1];
             if (in_second) out[of_second] = x;
         }
-        if (START == ZERO && column.own && k >= low && k < high) {
+        if (START == ZERO && !OF_SOLVER<T, true> && column.own && k >= low && k < high) {
             T *out = static_cast<T *>(a.k.r);
             if (column.in(q)) out[column.place(k, q)] = first.r;
             if (column.in(1 - q)) out[column.place(k, 1 - q)] = second.r;
@@ -214,7 +218,7 @@ template <class T, Start START, bool LAST> __device__ inline void sweep(const Sw
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;
     if (!is_met(a.sum)) {
-        const double scale = START == ZERO || LAST ? scale_of(a) : 1.0;
+        const double scale = START == ZERO || LAST ? scale_of<T>(a) : 1.0;
         for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
             __syncthreads();
             sum += sweep_tile<T, START, LAST>(a, tile, scale, planes);

@@ -49,6 +49,7 @@ struct Level {
     int wide;           // the next grid is the coarsest one, whose vectors are in f64
     const void *c;      // of the first offset
     int64_t c_stride;   // from there to those of the next one
+    double factor;      // of couplings
     const void *diagonal;
     const void *inverse; // 1 / divisor of Jacobi
     const void *weights;
@@ -66,6 +67,14 @@ __device__ inline bool is_met(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;
 }
 
+// In double precision the finest grid has the couplings of the caller's matrix, which `factor` times are conductances,
+// and r of the solver.
+template <class T, bool FINEST> constexpr bool OF_SOLVER = FINEST && sizeof(T) == sizeof(double);
+
+template <class T, bool FINEST> __device__ inline T conductance_of(T c, double factor) {
+    return OF_SOLVER<T, FINEST> ? T(factor * double(c)) : c;
+}
+
 // The steps through memory of the offsets, in the order of their arrays.
 template <bool FINEST> __device__ inline int64_t step_of(const Box &box, int k) {
     if (FINEST) return k == 0 ? 1 : k == 1 ? box.north() : box.top();
@@ -81,8 +90,8 @@ template <class T, bool FINEST> __device__ inline T residual_at(const Level &a, 
 #pragma unroll
     for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
         const int64_t step = step_of<FINEST>(a.box, k);
-        sum += fixed(c[-step]) * x[p - step];
-        sum += fixed(c[0]) * x[p + step];
+        sum += conductance_of<T, FINEST>(fixed(c[-step]), a.factor) * x[p - step];
+        sum += conductance_of<T, FINEST>(fixed(c[0]), a.factor) * x[p + step];
         c += a.c_stride;
     }
     return sum;

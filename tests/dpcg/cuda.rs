@@ -317,9 +317,12 @@ fn some_directions() {
 fn bytes_a_cell() {
     let a = TwoPhase::new("9", [96; 3], 1e-3);
     // Bytes a cell: the matrix and seven vectors are 88, components and groups 8, the tables of the survey another 8.
-    for (options, most) in
-        [("preconditioner=neumann deflation=levelset_subdomain", 130.0), ("", 180.0), ("preconditioner=amg", 660.0)]
-    {
+    for (options, most) in [
+        ("preconditioner=neumann deflation=levelset_subdomain", 130.0),
+        ("", 180.0),
+        ("preconditioner=multigrid coarsening=vertex precision=f64", 180.0),
+        ("preconditioner=amg", 660.0),
+    ] {
         if options.contains("amg") && device::emulated() {
             continue; // minutes
         }

@@ -21,14 +21,33 @@ pub struct Grid {
     pub cells: CellBox,
     pub coarse: CellBox,
     pub coarsened: [i32; 3],
-    /// Conductances, offset by offset.
-    pub couplings: Padded,
+    pub conductances: Conductances,
     /// Diagonal, and 1 / divisor of the smoother.
     pub rows: Padded,
     pub weights: Memory,
     pub strides: Strides,
-    /// r, and two that are x and the residual in turn.
-    pub vectors: Padded,
+    /// r, and two that are x and the residual in turn; none: those of the solver.
+    pub vectors: Option<Padded>,
+}
+
+/// Conductances, offset by offset.
+pub struct Conductances {
+    /// The first value of the first offset, values from there to the next one, and what they are multiplied by.
+    pub at: Address,
+    pub stride: usize,
+    pub factor: f64,
+    /// None: they are the couplings of the caller's matrix.
+    own: Option<Padded>,
+}
+
+impl Conductances {
+    fn of(own: Padded) -> Self {
+        Self { at: own.at(0), stride: own.stride(), factor: 1.0, own: Some(own) }
+    }
+
+    fn of_matrix(source: &Source, scale: f64) -> Self {
+        Self { at: source.m.east, stride: source.stride(), factor: -scale, own: None }
+    }
 }
 
 /// Of `rows`.
@@ -41,32 +60,44 @@ const CUBE_ENTRIES: usize = 36;
 /// The matrix of a grid.
 struct Matrix {
     of: Cells,
-    couplings: Padded,
+    conductances: Conductances,
     rows: Padded,
+}
+
+/// Zeros around the arrays of a grid: the longest step to one of 27 points.
+fn guard(of: Cells) -> usize {
+    of.plane() + of.nx + 1
 }
 
 impl Matrix {
     fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
-        let guard = of.plane() + of.nx + 1;
-        let mut padded = |arrays: usize| Padded::zeroed_in(pool, stream, arrays, of.count(), guard, value, GRIDS);
-        Ok(Self { of, couplings: padded(offsets)?, rows: padded(2)? })
+        let own = Padded::zeroed_in(pool, stream, offsets, of.count(), guard(of), value, GRIDS)?;
+        Self::with(Conductances::of(own), pool, stream, of, value)
+    }
+
+    /// Room for diagonals beside the conductances that are there.
+    fn with(conductances: Conductances, pool: &mut Pool, stream: &Stream, of: Cells, value: usize) -> Result<Self> {
+        Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
     }
 
     /// With room for the way to the next grid.
     fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
-        let (of, n) = (self.of, self.of.count());
-        let guard = of.plane() + of.nx + 1;
+        let of = self.of;
         let (strides, count) = Strides::of(box_of(coarse), coarsened);
         let (weights, [_]) = pool.lists(stream, [value * count], GRIDS)?;
+        let vectors = match self.conductances.own {
+            Some(_) => Some(Padded::zeroed_in(pool, stream, 3, of.count(), guard(of), value, GRIDS)?),
+            None => None,
+        };
         Ok(Grid {
             cells: box_of(of),
             coarse: box_of(coarse),
             coarsened: coarsened.map(i32::from),
-            couplings: self.couplings,
+            conductances: self.conductances,
             rows: self.rows,
             weights,
             strides,
-            vectors: Padded::zeroed_in(pool, stream, 3, n, guard, value, GRIDS)?,
+            vectors,
         })
     }
 }
@@ -75,11 +106,13 @@ impl Grid {
     /// Its memory, for another one.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         pool.give(self.weights)?;
-        [self.couplings, self.rows, self.vectors].into_iter().try_for_each(|arrays| pool.give(arrays.into_memory()))
+        let arrays = [self.conductances.own, Some(self.rows), self.vectors];
+        arrays.into_iter().flatten().try_for_each(|arrays| pool.give(arrays.into_memory()))
     }
 
     pub fn bytes(&self) -> usize {
-        self.couplings.bytes() + self.rows.bytes() + self.weights.bytes + self.vectors.bytes()
+        let arrays = [self.conductances.own.as_ref(), Some(&self.rows), self.vectors.as_ref()];
+        self.weights.bytes + arrays.into_iter().flatten().map(Padded::bytes).sum::<usize>()
     }
 }
 
@@ -173,7 +206,10 @@ pub fn make(
     let scratch = Scratch::new(pool, stream, source.of)?;
     let maker = Maker { stream, source, scalars, scale, single, scratch };
     let value = if single { size_of::<f32>() } else { size_of::<f64>() };
-    let mut matrix = Matrix::zeroed(pool, stream, source.of, FACES.len(), value)?;
+    let mut matrix = match single {
+        true => Matrix::zeroed(pool, stream, source.of, FACES.len(), value)?,
+        false => Matrix::with(Conductances::of_matrix(source, scale), pool, stream, source.of, value)?,
+    };
     launch::take_conductances(stream, single, &maker.arguments(&matrix, 0))?;
     let mut grids = Vec::new();
     while grids.is_empty() || matrix.of.count() > vertex::COARSEST {
@@ -182,8 +218,9 @@ pub fn make(
         matrix = next;
     }
     let inverse = maker.invert(pool, &matrix, grids.len())?;
-    for memory in [maker.scratch.memory, matrix.couplings.into_memory(), matrix.rows.into_memory()] {
-        pool.keep(memory)?;
+    pool.keep(maker.scratch.memory)?;
+    for arrays in [matrix.conductances.own, Some(matrix.rows)].into_iter().flatten() {
+        pool.keep(arrays.into_memory())?;
     }
     Ok(Made { grids, inverse })
 }
@@ -195,8 +232,8 @@ impl Maker<'_> {
             fine: box_of(matrix.of),
             m: self.source.m,
             scale: self.scale,
-            c: matrix.couplings.at(0),
-            c_stride: matrix.couplings.stride() as i64,
+            c: matrix.conductances.at,
+            c_stride: matrix.conductances.stride as i64,
             diagonal: matrix.rows.at(DIAGONAL),
             inverse: matrix.rows.at(INVERSE),
             excess: self.scratch.excess[l % 2],
@@ -225,8 +262,8 @@ impl Maker<'_> {
             narrow: grid.weights.address,
             strides: grid.strides,
             cubes: slabs.cubes,
-            coarse_c: next.couplings.at(0),
-            coarse_stride: next.couplings.stride() as i64,
+            coarse_c: next.conductances.at,
+            coarse_stride: next.conductances.stride as i64,
             coarse_excess: self.scratch.excess[(l + 1) % 2],
             ..a
         };
@@ -269,8 +306,8 @@ impl Maker<'_> {
         let mut dense = Dense::zeroed(pool, self.stream, matrix.of.count(), None)?;
         let a = CoarsestArgs {
             cells: box_of(matrix.of),
-            c: matrix.couplings.at(0),
-            c_stride: matrix.couplings.stride() as i64,
+            c: matrix.conductances.at,
+            c_stride: matrix.conductances.stride as i64,
             excess: self.scratch.excess[l % 2],
             matrix: dense.matrix(),
             diagonal: dense.diagonal,

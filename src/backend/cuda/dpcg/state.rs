@@ -195,7 +195,7 @@ impl State {
         Ok(Self {
             preconditioner,
             passes,
-            multigrid: multigrid(&mut pool, stream, of, (vectors.scalars_at, scale), aggregated)?,
+            multigrid: multigrid(&mut pool, stream, of, (&vectors, scale), aggregated)?,
             singular,
             deflation,
             vectors,
@@ -266,10 +266,10 @@ fn multigrid(
     pool: &mut Pool,
     stream: &Stream,
     of: &Made,
-    (scalars, scale): (Address, f64),
+    (vectors, scale): (&Vectors, f64),
     aggregated: Option<Aggregated>,
 ) -> Result<Option<Multigrid>> {
-    let source = of.source;
+    let (source, scalars, own) = (of.source, vectors.scalars_at, [vectors.r, vectors.q, vectors.z]);
     Ok(Some(match of.setup.preconditioner {
         Preconditioner::Aggregation { passes, single, zero_row_sum } => {
             Multigrid::Aggregated(Aggregated::new(stream, source, (scale, zero_row_sum), (passes, single), aggregated)?)
@@ -278,10 +278,10 @@ fn multigrid(
             Multigrid::Cell(CellCentred::new(pool, stream, source, (scalars, scale), single, (sweeps, coarsest))?)
         }
         Preconditioner::Multigrid { sweeps, single: true, .. } => {
-            Multigrid::Vertex(Vertex::new::<f32>(pool, stream, source, scalars, scale, sweeps)?)
+            Multigrid::Vertex(Vertex::new::<f32>(pool, stream, source, scalars, scale, sweeps, own)?)
         }
         Preconditioner::Multigrid { sweeps, .. } => {
-            Multigrid::Vertex(Vertex::new::<f64>(pool, stream, source, scalars, scale, sweeps)?)
+            Multigrid::Vertex(Vertex::new::<f64>(pool, stream, source, scalars, scale, sweeps, own)?)
         }
         _ => return Ok(None),
     }))

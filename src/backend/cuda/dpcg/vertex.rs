@@ -47,27 +47,30 @@ pub struct Vertex {
 }
 
 impl Grid {
-    /// `coarse` without its extents: what the next grid has.
-    fn level(&self, coarse: VertexGrid) -> VertexGrid {
+    /// `coarse` without its extents: what the next grid has. `of_solver`: vectors where it has none of its own.
+    fn level(&self, coarse: VertexGrid, of_solver: [Address; 3]) -> VertexGrid {
+        let [r, x, other_x] = self.vectors.as_ref().map_or(of_solver, |own| [R, X, X + 1].map(|k| own.at(k)));
         VertexGrid {
             cells: self.cells,
             coarse: self.coarse,
             coarsened: self.coarsened,
-            c: self.couplings.at(0),
-            c_stride: self.couplings.stride() as i64,
+            c: self.conductances.at,
+            c_stride: self.conductances.stride as i64,
+            factor: self.conductances.factor,
             diagonal: self.rows.at(DIAGONAL),
             inverse: self.rows.at(INVERSE),
             weights: self.weights.address,
             strides: self.strides,
-            r: self.vectors.at(R),
-            x: [self.vectors.at(X), self.vectors.at(X + 1)],
+            r,
+            x: [x, other_x],
             ..coarse
         }
     }
 }
 
 impl Vertex {
-    /// For a matrix that is multiplied by `scale`; `T`: the numbers of the cycle.
+    /// For a matrix that is multiplied by `scale`; `T`: the numbers of the cycle. `of_solver`: r, scratch space and z,
+    /// which serve on the finest grid where `T` is theirs.
     pub fn new<T: Real + Pod>(
         pool: &mut Pool,
         stream: &Stream,
@@ -75,6 +78,7 @@ impl Vertex {
         scalars: Address,
         scale: f64,
         sweeps: usize,
+        of_solver: [Address; 3],
     ) -> Result<Box<Self>> {
         let single = size_of::<T>() == 4;
         let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
@@ -86,7 +90,7 @@ impl Vertex {
         let mut next = VertexGrid { wide: 1, coarse_r: r, coarse_x: x, ..VertexGrid::zeroed() };
         let mut levels = Vec::new();
         for grid in grids.iter().rev() {
-            let level = grid.level(next);
+            let level = grid.level(next, of_solver);
             push(&mut levels, level, GRIDS)?;
             let [start, x] = level.x;
             let (r, inverse) = (level.r, level.inverse);
@@ -131,7 +135,7 @@ impl Vertex {
 
     /// z = M^-1 r, and <r, z>. In a loop |r| is among the scalars.
     pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address, sum: Sum) -> Result<()> {
-        if sum.in_loop == 0 {
+        if self.single && sum.in_loop == 0 {
             scale.find(stream, r, self.finest.cells.count())?;
         }
         let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
@@ -181,7 +185,7 @@ impl Vertex {
 
     /// Zeros in all vectors.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
-        self.grids.iter().try_for_each(|grid| grid.vectors.clear(stream))
+        self.grids.iter().filter_map(|grid| grid.vectors.as_ref()).try_for_each(|vectors| vectors.clear(stream))
     }
 
     /// Bytes of device memory.
