@@ -91,29 +91,38 @@ impl Member<'_> {
         self.k.pieces.rows(share.start).start..self.k.pieces.rows(share.end - 1).end
     }
 
-    /// r = r - alpha (q - A Z t) in rows.
-    fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>) {
+    /// r = r - alpha (q - A Z t) in rows, through a row of P A p: q stays, and need not go to memory again.
+    fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>, projected: &mut [f64]) {
         let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
-        if let Some(d) = &k.deflation {
-            for row in rows.clone() {
-                let cells = self.cells_of(row);
-                // SAFETY: cells of this member, which no other reads in this step.
-                d.subtract(row, k.matrix.couplings(&cells), unsafe { q.range_mut(&cells) });
-            }
+        for row in rows {
+            let cells = self.cells_of(row);
+            // SAFETY: cells of this member, which no other reads in this step.
+            let (r, q) = unsafe { (r.range_mut(&cells), q.range(&cells)) };
+            let Some(d) = &k.deflation else {
+                add_scaled(r, -alpha, q);
+                continue;
+            };
+            projected.copy_from_slice(q);
+            d.subtract(row, k.matrix.couplings(&cells), projected);
+            add_scaled(r, -alpha, projected);
         }
-        let nx = k.pieces.cells.nx;
-        let cells = rows.start * nx..rows.end * nx;
-        // SAFETY: as above.
-        unsafe { add_scaled(r.range_mut(&cells), -alpha, q.range(&cells)) };
     }
 
-    /// `descend` where M is applied as a whole.
+    /// `descend` where M is applied as a whole. q = P A p stays: beta may ask for it, where M changes.
     pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
-        let (k, r) = (self.k, &self.vectors().r);
+        let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
         let [norm2] = self.sums(|piece| {
-            self.advance_residual_rows(alpha, k.pieces.rows(piece));
-            // SAFETY: cells of this member.
-            let r = unsafe { r.range(&k.pieces.range(piece)) };
+            if let Some(d) = &k.deflation {
+                for row in k.pieces.rows(piece) {
+                    let cells = self.cells_of(row);
+                    // SAFETY: cells of this member, which no other reads in this step.
+                    d.subtract(row, k.matrix.couplings(&cells), unsafe { q.range_mut(&cells) });
+                }
+            }
+            let cells = k.pieces.range(piece);
+            // SAFETY: as above.
+            let (r, q) = unsafe { (r.range_mut(&cells), q.range(&cells)) };
+            add_scaled(r, -alpha, q);
             [dot(r, r)]
         });
         self.norm2 = norm2;
@@ -148,11 +157,11 @@ impl Member<'_> {
         let halo = order * self.k.pieces.cells.ny;
         // What others need is advanced first.
         let shared = own.end.saturating_sub(halo).max(own.start);
+        let (mut rings, projected) = self.rings(order);
         if let Some(alpha) = alpha {
-            self.advance_residual_rows(alpha, shared..own.end);
+            self.advance_residual_rows(alpha, shared..own.end, projected);
         }
         self.me.barrier();
-        let (mut rings, _) = self.rings(order);
         for row in own.start.saturating_sub(halo)..own.start {
             // Of term m, only the last order - m planes before the first row are needed, and can be had.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
@@ -166,7 +175,7 @@ impl Member<'_> {
             let (mut norm2, mut rho) = (0.0, 0.0);
             for row in pieces.rows(piece) {
                 if let Some(alpha) = alpha.filter(|_| row < shared) {
-                    self.advance_residual_rows(alpha, row..row + 1);
+                    self.advance_residual_rows(alpha, row..row + 1, projected);
                 }
                 (0..order).for_each(|term| self.lower_row(&mut rings, term, row, false));
                 self.lower_row(&mut rings, order, row, true);
