@@ -226,11 +226,12 @@
 #define RRB_INFO_PRECONDITIONER         1300  /* the one in use (also sparse_) */
 #define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use, the first that holds; crowded: more
                                                  components of strong couplings than multigrid sees and deflation
-                                                 takes, amg; anisotropic: couplings of a direction are weak,
-                                                 coarsening is cell; labels: of the caller, deflated; contrast:
-                                                 couplings of one direction are too far apart; thin: a component of
-                                                 strong couplings is a few cells across; plain: nothing of these;
-                                                 asked: preconditioner, coarsening and deflation were given */
+                                                 takes, or some hidden by flat cells, amg; anisotropic: couplings of
+                                                 a direction are weak, coarsening is cell; labels: of the caller,
+                                                 deflated; contrast: couplings of one direction are too far apart;
+                                                 thin: a component of strong couplings is a few cells across; plain:
+                                                 nothing of these; asked: preconditioner, coarsening and deflation
+                                                 were given */
 #define RRB_INFO_DEFLATION              1302  /* the one in use */
 #define RRB_INFO_COARSENING             1303  /* the one in use; auto: no multigrid is */
 #define RRB_INFO_COARSE_SOLVER          1304  /* the one in use; auto: nothing is deflated */

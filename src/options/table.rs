@@ -466,10 +466,10 @@ results! {
     PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "the one in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
         "why auto took what is in use, the first that holds; crowded: more components of strong couplings than \
-         multigrid sees and deflation takes, amg; anisotropic: couplings of a direction are weak, coarsening is \
-         cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; thin: a \
-         component of strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, \
-         coarsening and deflation were given";
+         multigrid sees and deflation takes, or some hidden by flat cells, amg; anisotropic: couplings of a direction \
+         are weak, coarsening is cell; labels: of the caller, deflated; contrast: couplings of one direction are too \
+         far apart; thin: a component of strong couplings is a few cells across; plain: nothing of these; asked: \
+         preconditioner, coarsening and deflation were given";
     DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "the one in use";
     COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "the one in use; auto: no multigrid is";
     COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "the one in use; auto: nothing is deflated";

@@ -89,10 +89,10 @@ impl Row {
             return (iterations - count).abs() <= 1;
         }
         let allowed = match self.iterations {
-            n if self.preconditioner.starts_with("gmg") && n > 20 => (n * 15 + 50) / 100,
+            n if self.preconditioner.starts_with("gmg") && n > 20 => n * 15 / 100,
             _ if self.preconditioner.ends_with("f32") => 2,
             ..=100 => 1,
-            n => (n + 99) / 100,
+            n => n / 100,
         };
         (iterations - self.iterations).abs() <= allowed
     }

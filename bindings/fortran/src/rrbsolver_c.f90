@@ -277,9 +277,10 @@ module rrbsolver_constants
    ! the one in use (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
    ! why auto took what is in use, the first that holds; crowded: more components of strong couplings than multigrid
-   ! sees and deflation takes, amg; anisotropic: couplings of a direction are weak, coarsening is cell; labels: of the
-   ! caller, deflated; contrast: couplings of one direction are too far apart; thin: a component of strong couplings is
-   ! a few cells across; plain: nothing of these; asked: preconditioner, coarsening and deflation were given
+   ! sees and deflation takes, or some hidden by flat cells, amg; anisotropic: couplings of a direction are weak,
+   ! coarsening is cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; thin:
+   ! a component of strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, coarsening
+   ! and deflation were given
    integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
    ! the one in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t

@@ -159,6 +159,18 @@ impl Coarsest {
         self.x.iter_mut().zip(&self.component).for_each(|(x, &k)| *x -= self.mean[k] * self.share[k]);
     }
 
+    /// Takes means from components whose matrix is regular, too.
+    #[cfg(test)]
+    pub fn take_all_means(&mut self) {
+        let mut sizes = vec![0.0; self.share.len()];
+        self.component.iter().for_each(|&k| sizes[k] += 1.0);
+        self.share
+            .iter_mut()
+            .zip(&sizes)
+            .filter(|(_, size)| **size > 1.0)
+            .for_each(|(share, size)| *share = 1.0 / size);
+    }
+
     /// Bytes.
     pub fn bytes(&self) -> usize {
         8 * (self.rows.len() + 2 * self.inverse.len() + 2 * self.component.len() + 2 * self.share.len())
