@@ -26,6 +26,8 @@ fn arguments() -> (Arguments, Vec<String>) {
 pub struct Case {
     pub name: String,
     pub needs_device: bool,
+    /// Would take an emulated device minutes.
+    pub is_long: bool,
     pub body: Box<dyn FnOnce() + Send>,
 }
 
@@ -49,6 +51,7 @@ pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case
     let case = |backend: &'static Backend, (name, check): Check| Case {
         name: format!("{name} on {}", backend.name),
         needs_device: backend.on_device(),
+        is_long: false,
         body: Box::new(move || check(backend)),
     };
     checks.iter().flat_map(|&check| backends.iter().map(move |backend| case(backend, check))).collect()
@@ -86,7 +89,7 @@ pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     let nobodys: Vec<_> = names.iter().filter(|name| !tests.iter().any(|test| has(&test.name, name))).collect();
     assert!(nobodys.is_empty(), "no test has a name with {nobodys:?}");
     let required = std::env::var("RRBSOLVER_REQUIRE_DEVICE").is_ok_and(|value| value == "1");
-    let trial = |Case { name, needs_device, body }: Case| {
+    let trial = |Case { name, needs_device, is_long, body }: Case| {
         let missing = needs_device && devices == 0;
         let body = move || match missing {
             true => Err("this test needs a CUDA device, and none is found".into()),
@@ -95,7 +98,7 @@ pub fn run(devices: i32, tests: Vec<Case>) -> ! {
                 Ok(())
             }
         };
-        Trial::test(name, body).with_ignored_flag(missing && !required)
+        Trial::test(name, body).with_ignored_flag(missing && !required || is_long && devices > 0 && emulated())
     };
     let is_asked = |test: &Case| names.is_empty() || names.iter().any(|name| has(&test.name, name));
     let asked = tests.into_iter().filter(is_asked);
@@ -143,14 +146,18 @@ impl Drop for Queue {
 /// The program of these functions, which all need a device; one that is left out is dead code, which the compiler
 /// tells.
 macro_rules! device_tests {
-    ($devices:expr; $($test:ident)*) => {
+    ($devices:expr; $($test:ident)* $(; not on an emulated device: $($long:ident)*)?) => {
         fn main() {
-            let case = |name: &str, test: fn()| crate::device::Case {
-                name: name.to_owned(),
-                needs_device: true,
-                body: Box::new(test),
+            let case = |is_long: bool| {
+                move |name: &str, test: fn()| crate::device::Case {
+                    name: name.to_owned(),
+                    needs_device: true,
+                    is_long,
+                    body: Box::new(test),
+                }
             };
-            crate::device::run($devices, vec![$(case(stringify!($test), $test)),*])
+            let tests = vec![$(case(false)(stringify!($test), $test)),* $($(, case(true)(stringify!($long), $long))*)?];
+            crate::device::run($devices, tests)
         }
     };
 }

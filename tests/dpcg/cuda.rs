@@ -581,7 +581,6 @@ device::device_tests! { devices();
     deflation_of_every_kind
     coarse_matrices_as_the_reference
     many_null_vectors
-    many_vectors
     lone_vectors
     arrays_here_and_there
     second_factorizations
@@ -597,5 +596,6 @@ device::device_tests! { devices();
     aggregation_of_awkward_boxes
     aggregation_of_components
     aggregation_applied
-    aggregation_again
+    aggregation_again;
+    not on an emulated device: many_vectors
 }

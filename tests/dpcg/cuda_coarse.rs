@@ -2,7 +2,7 @@
 
 use crate::Solver;
 use crate::common::{max_abs, max_difference, status};
-use crate::device::{Rows, emulated};
+use crate::device::Rows;
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
 
@@ -87,10 +87,6 @@ pub fn many_null_vectors() {
 pub fn many_vectors() {
     const INVERSE: i64 = 1;
     const CHOLESKY: i64 = 2;
-    if emulated() {
-        // An inversion would take minutes.
-        return;
-    }
     let options = "deflation=subdomain subdomains_x=11 subdomains_y=10 subdomains_z=12 preconditioner=jacobi";
     let mut rows = Rows::default();
     for name in ["9", "9;dir=top", "surf;obs=box"] {
