@@ -76,11 +76,12 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     }
 }
 
-// The finest grid: conductances, row sums, diagonals, and what Gauss-Seidel divides by. A cell without couplings is its
-// own equation.
+// The finest grid: conductances (not those of the solver), row sums, diagonals, and what Gauss-Seidel divides by. A
+// cell without couplings is its own equation.
 template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
-    T *c = static_cast<T *>(a.c), *diagonal = static_cast<T *>(a.diagonal), *inverse = static_cast<T *>(a.inverse);
+    [[maybe_unused]] T *c = static_cast<T *>(a.c);
+    T *diagonal = static_cast<T *>(a.diagonal), *inverse = static_cast<T *>(a.inverse);
     over_cells(a.fine.count(), [&](int64_t p) {
         const double entries[6] = {a.m.east[p], a.m.east[p - 1], a.m.north[p], a.m.north[p - n], a.m.top[p],
             a.m.top[p - t]};
@@ -90,7 +91,9 @@ template <class T> __device__ inline void take_conductances(const CoarseningArgs
             size += fabs(entries[k]);
             const T value = T(-a.scale * entries[k]);
             rounded += double(value);
-            if (!OF_SOLVER<T, true> && k % 2 == 0) c[k / 2 * a.c_stride + p] = value;
+            if constexpr (!OF_SOLVER<T, true>) {
+                if (k % 2 == 0) c[k / 2 * a.c_stride + p] = value;
+            }
         }
         const double center = a.scale * a.m.center[p];
         const double excess = size > 0.0 ? excess_of(center, a.scale * sum) : 0.0;

@@ -44,7 +44,7 @@ struct SweepArgs {
 
 // The power of two that residuals are divided by: in a loop |r| is known, and s^2 <= |r|^2 < 4 s^2.
 template <class T> __device__ inline double scale_of(const SweepArgs &a) {
-    if (OF_SOLVER<T, true>) return 1.0;
+    if constexpr (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
     const int64_t exponent = int64_t(magnitude(a.sum.scalars->norm2) >> 52);
     if (exponent == 0 || exponent == 2047) return 1.0;
@@ -83,7 +83,7 @@ template <class T, Start START> struct Column {
     // The conductance of an offset, so many cells before p.
     __device__ T c(int offset, int64_t before, uint32_t p) const {
         const T *of = static_cast<const T *>(a.k.c) + offset * a.k.c_stride - before;
-        return conductance_of<T, true>(fixed(of[p]), a.k.factor);
+        return conductance_of<T, true>(fixed(of[p]), a.k.per_coupling);
     }
 
     // Cell q of plane k; `bottom`: the coupling there.
@@ -200,10 +200,11 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
             if (in_first) out[of_first] = relaxed[1];
             if (in_second) out[of_second] = x;
         }
-        if (START == ZERO && !OF_SOLVER<T, true> && column.own && k >= low && k < high) {
+        if constexpr (START == ZERO && !OF_SOLVER<T, true>) {
             T *out = static_cast<T *>(a.k.r);
-            if (column.in(q)) out[column.place(k, q)] = first.r;
-            if (column.in(1 - q)) out[column.place(k, 1 - q)] = second.r;
+            const bool writes_r = column.own && k >= low && k < high;
+            if (writes_r && column.in(q)) out[column.place(k, q)] = first.r;
+            if (writes_r && column.in(1 - q)) out[column.place(k, 1 - q)] = second.r;
         }
         kept = second, first = next_first, second = next_second;
         relaxed[0] = relaxed[1], relaxed[1] = relaxed[2];

@@ -4,7 +4,8 @@
 // upper half of a symmetric stencil: 3 offsets o on the finest grid, 13 on the others (Dendy 1982).
 //
 // Storage: point (i, j, k) at (k ny + j) nx + i. Before and after each vector are nx ny + nx + 1 zeros, and as many
-// between the conductances of one offset and of the next: no kernel asks for an edge. Weights of the interpolation lie
+// between the conductances of one offset and of the next: no kernel asks for an edge. On the finest grid, whose offsets
+// are those of 7 points, nx ny zeros do: the solver's arrays have no more. Weights of the interpolation lie
 // in rows of as many values as a coarse row has points, 26 rows for each where all directions are coarsened: Strides.
 // Coarse points have none, and places of points beyond the grid hold anything.
 //
@@ -49,7 +50,7 @@ struct Level {
     int wide;           // the next grid is the coarsest one, whose vectors are in f64
     const void *c;      // of the first offset
     int64_t c_stride;   // from there to those of the next one
-    double factor;      // of couplings
+    double per_coupling; // OF_SOLVER: a conductance for each unit of a coupling
     const void *diagonal;
     const void *inverse; // 1 / divisor of Jacobi
     const void *weights;
@@ -67,12 +68,13 @@ __device__ inline bool is_met(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;
 }
 
-// In double precision the finest grid has the couplings of the caller's matrix, which `factor` times are conductances,
-// and r of the solver.
+// In double precision the finest grid reads the caller's matrix, whose couplings times `per_coupling` are conductances,
+// and works in r, q and z of the solver.
 template <class T, bool FINEST> constexpr bool OF_SOLVER = FINEST && sizeof(T) == sizeof(double);
 
-template <class T, bool FINEST> __device__ inline T conductance_of(T c, double factor) {
-    return OF_SOLVER<T, FINEST> ? T(factor * double(c)) : c;
+template <class T, bool FINEST> __device__ inline T conductance_of(T c, double per_coupling) {
+    if constexpr (OF_SOLVER<T, FINEST>) return per_coupling * c;
+    return c;
 }
 
 // The steps through memory of the offsets, in the order of their arrays.
@@ -90,8 +92,8 @@ template <class T, bool FINEST> __device__ inline T residual_at(const Level &a, 
 #pragma unroll
     for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
         const int64_t step = step_of<FINEST>(a.box, k);
-        sum += conductance_of<T, FINEST>(fixed(c[-step]), a.factor) * x[p - step];
-        sum += conductance_of<T, FINEST>(fixed(c[0]), a.factor) * x[p + step];
+        sum += conductance_of<T, FINEST>(fixed(c[-step]), a.per_coupling) * x[p - step];
+        sum += conductance_of<T, FINEST>(fixed(c[0]), a.per_coupling) * x[p + step];
         c += a.c_stride;
     }
     return sum;

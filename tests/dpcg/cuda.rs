@@ -470,6 +470,7 @@ fn second_factorizations() {
     for options in [
         "preconditioner=neumann",
         "preconditioner=multigrid coarsening=vertex",
+        "preconditioner=multigrid coarsening=vertex precision=f64",
         "preconditioner=multigrid coarsening=cell",
     ] {
         let text = format!("backend=cuda {options}");
@@ -489,6 +490,29 @@ fn second_factorizations() {
             }
         }
         assert!(bytes > 0);
+    }
+}
+
+/// Other preconditioners and precisions on one handle, whose memory goes from one to the next.
+fn one_after_the_other() {
+    let a = TwoPhase::new("9", [16, 15, 14], 1e-3);
+    let b = a.rhs("rand");
+    let solver = Solver::new(a.size, "backend=cuda");
+    for options in [
+        // Without the other p of fused passes.
+        "preconditioner=neumann order=0 fusion=off deflation=none precision=auto",
+        "preconditioner=multigrid fusion=on deflation=none precision=f64",
+        "preconditioner=multigrid fusion=on deflation=none precision=f32",
+        "preconditioner=multigrid fusion=off deflation=levelset precision=f64",
+        "preconditioner=neumann order=2 fusion=on deflation=levelset precision=auto",
+        "preconditioner=multigrid fusion=on deflation=none precision=f64",
+    ] {
+        solver.options(options).unwrap();
+        let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
+        solver.factorize(&a).unwrap();
+        solver.solve(&b, &mut x).unwrap();
+        Solver::of(&a, &format!("backend=cuda {options}")).solve(&b, &mut expected).unwrap();
+        assert_eq!(bits(&x), bits(&expected), "{options}");
     }
 }
 
@@ -584,6 +608,7 @@ device::device_tests! { devices();
     lone_vectors
     arrays_here_and_there
     second_factorizations
+    one_after_the_other
     not_on_a_device
     bad_input_as_on_the_cpu
     auto_as_the_reference

@@ -83,7 +83,8 @@ impl Row {
     }
 
     /// Whether a count is that of the row: within 1 up to 100 iterations and 1 percent above; of the vertex multigrid 1
-    /// in double and 2 in single precision up to 20, and 15 percent above. What is in `FEWER` must be as it stands there.
+    /// in double and 2 in single precision up to 20, and 15 percent above. What is in `FEWER` must be as it stands
+    /// there.
     fn is_right(&self, iterations: i64) -> bool {
         if let Some(count) = fewer(&self.line) {
             return (iterations - count).abs() <= 1;

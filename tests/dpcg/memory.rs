@@ -50,7 +50,11 @@ pub fn bytes_host_is_what_is_held() {
     let a = TwoPhase::new("9", [96; 3], 1e-3);
     let cells = a.cells() as f64;
     // Bytes a cell: four arrays of A and five vectors are 72.
-    for (options, most) in [("preconditioner=neumann deflation=levelset_subdomain", 130.0), ("", 180.0)] {
+    for (options, most) in [
+        ("preconditioner=neumann deflation=levelset_subdomain", 130.0),
+        ("", 180.0),
+        ("preconditioner=multigrid precision=f64 threads=2", 200.0),
+    ] {
         let before = live();
         let solver = Solver::of(&a, options);
         let held = live() - before;

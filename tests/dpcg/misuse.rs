@@ -7,7 +7,7 @@ mod common;
 
 use bad_input::{CELLS, Check, SIZE, assert_alive, good};
 use common::dpcg::*;
-use common::{Failure, outcome, status};
+use common::{Failure, bits, outcome, status};
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
@@ -305,6 +305,36 @@ fn modified_incomplete_cholesky_of_a_singular_matrix() {
         assert_alive(&solver, &open);
         solver.options("ric_omega=0.97").unwrap();
         assert_alive(&solver, &a);
+    }
+}
+
+/// A singular matrix that is taken as regular has no solution for this b: iterates grow beyond all numbers.
+#[test]
+fn iterates_that_grow_without_end() {
+    let (c, none) = (8e-6, f64::NAN);
+    let a = TwoPhase {
+        size: [4, 1, 1],
+        center: vec![11.0, 5.8, c, c],
+        forward: [vec![0.0, 0.0, -c, none], vec![none; 4], vec![none; 4]],
+        air: vec![false; 4],
+        solid: vec![true, true, false, false],
+    };
+    let guess = [-6e-4, 4.6e-3, -2.2e-3, -1.5e-3];
+    for backend in BACKENDS {
+        for norm in ["true2", "preconditioned"] {
+            let options = format!("{backend} preconditioner=multigrid null_space=none norm={norm} reference=initial");
+            let solver = Solver::of(&a, &format!("{options} check_compatibility=0 max_iter=400 deflation=none"));
+            let mut x = guess;
+            assert_eq!(solver.solve(&[0.0, 0.0, 1.0, 0.0], &mut x), Ok(status::NOT_CONVERGED), "{options}");
+            let told = [common::key::INFO_INITIAL_RESIDUAL, common::key::INFO_FINAL_RESIDUAL].map(|key| solver.real(key));
+            assert_eq!((x, told), (guess, [1.0; 2]), "{options}");
+            // What is left of that changes no later solve.
+            let [mut x, mut expected] = [guess; 2];
+            let b = [1.0, 2.0, 0.5, -0.5];
+            let results = [solver.solve(&b, &mut x), Solver::of(&a, &options).solve(&b, &mut expected)];
+            assert_eq!(results[0], results[1], "{options}");
+            assert_eq!(bits(&x), bits(&expected), "{options}");
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod returned;
 pub use apply::{apply, multiply};
 pub use control::{Control, Method, Places, Seen, check_all_singular};
 
+use crate::backend::steps::pcg::SQUARE;
 use crate::backend::steps::solve::{Criterion, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::{Outcome, StopReason};
@@ -280,7 +281,7 @@ impl<'c> Solve<'c> {
         match ended {
             // The caller has an iterate, or keeps the guess where iterates have gone astray: nothing else may be said.
             Err(Error::Breakdown { quantity, iteration, value })
-                if progress.kept < f64::INFINITY || self.gone_astray(value, iteration) =>
+                if progress.kept < f64::INFINITY || self.gone_astray(quantity, value, iteration) =>
             {
                 let iterations = done_before(quantity, iteration);
                 Ok(PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated })
@@ -292,9 +293,11 @@ impl<'c> Solve<'c> {
     /// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the
     /// preconditioned norm the residual of the guess can be told then if it stays as it is: where x is completed it
     /// would be computed anew, and vectors of M hold infinities.
-    fn gone_astray(&self, value: f64, iteration: usize) -> bool {
-        let told = self.c.norm == Norm::True2 || !self.checks;
-        told && !value.is_finite() && iteration > 1
+    fn gone_astray(&self, quantity: &str, value: f64, iteration: usize) -> bool {
+        let preconditioned = self.c.norm == Norm::Preconditioned;
+        // Nobody was told of the iteration whose norm that would be.
+        let iteration = iteration + usize::from(preconditioned && quantity == SQUARE);
+        (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
 
     /// Gives x to the caller if it is better than the guess and than the best iterate, of norm `best`. Returns its norm

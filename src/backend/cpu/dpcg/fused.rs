@@ -50,7 +50,7 @@ impl Rings<'_> {
     }
 }
 
-/// Values of the rings of a member, and of a row of z.
+/// Values of the rings of a member, and of a row of z, or of P A p.
 pub fn ring_values(order: usize, nx: usize, ny: usize) -> usize {
     order.max(1) * (ny + 1) * (nx + 2) + nx
 }
@@ -91,13 +91,14 @@ impl Member<'_> {
         self.k.pieces.rows(share.start).start..self.k.pieces.rows(share.end - 1).end
     }
 
-    /// r = r - alpha (q - A Z t) in rows, through a row of P A p: q stays, and need not go to memory again.
+    /// r = r - alpha P A p in rows, P A p = q - A Z t. A row of that is in `projected`, so that q need not go to memory
+    /// again; where beta asks for P A p, since M changes, q becomes that.
     fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>, projected: &mut [f64]) {
         let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
         for row in rows {
             let cells = self.cells_of(row);
             // SAFETY: cells of this member, which no other reads in this step.
-            let (r, q) = unsafe { (r.range_mut(&cells), q.range(&cells)) };
+            let (r, q) = unsafe { (r.range_mut(&cells), q.range_mut(&cells)) };
             let Some(d) = &k.deflation else {
                 add_scaled(r, -alpha, q);
                 continue;
@@ -105,24 +106,20 @@ impl Member<'_> {
             projected.copy_from_slice(q);
             d.subtract(row, k.matrix.couplings(&cells), projected);
             add_scaled(r, -alpha, projected);
+            if matches!(k.preconditioner, Preconditioner::Aggregation { .. }) {
+                q.copy_from_slice(projected);
+            }
         }
     }
 
-    /// `descend` where M is applied as a whole. q = P A p stays: beta may ask for it, where M changes.
+    /// `descend` where M is applied as a whole.
     pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
-        let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
+        let (k, r) = (self.k, &self.vectors().r);
+        let (_, projected) = self.rings(0);
         let [norm2] = self.sums(|piece| {
-            if let Some(d) = &k.deflation {
-                for row in k.pieces.rows(piece) {
-                    let cells = self.cells_of(row);
-                    // SAFETY: cells of this member, which no other reads in this step.
-                    d.subtract(row, k.matrix.couplings(&cells), unsafe { q.range_mut(&cells) });
-                }
-            }
-            let cells = k.pieces.range(piece);
-            // SAFETY: as above.
-            let (r, q) = unsafe { (r.range_mut(&cells), q.range(&cells)) };
-            add_scaled(r, -alpha, q);
+            self.advance_residual_rows(alpha, k.pieces.rows(piece), projected);
+            // SAFETY: cells of this member.
+            let r = unsafe { r.range(&k.pieces.range(piece)) };
             [dot(r, r)]
         });
         self.norm2 = norm2;

@@ -32,21 +32,22 @@ pub struct Grid {
 
 /// Conductances, offset by offset.
 pub struct Conductances {
-    /// The first value of the first offset, values from there to the next one, and what they are multiplied by.
+    /// The first value of the first offset, and values from there to the next one.
     pub at: Address,
     pub stride: usize,
-    pub factor: f64,
-    /// None: they are the couplings of the caller's matrix.
+    /// Of the caller's matrix: a conductance for each unit of a coupling.
+    pub per_coupling: f64,
+    /// None: the couplings of the caller's matrix take their place.
     own: Option<Padded>,
 }
 
 impl Conductances {
     fn of(own: Padded) -> Self {
-        Self { at: own.at(0), stride: own.stride(), factor: 1.0, own: Some(own) }
+        Self { at: own.at(0), stride: own.stride(), per_coupling: 1.0, own: Some(own) }
     }
 
     fn of_matrix(source: &Source, scale: f64) -> Self {
-        Self { at: source.m.east, stride: source.stride(), factor: -scale, own: None }
+        Self { at: source.m.east, stride: source.stride(), per_coupling: -scale, own: None }
     }
 }
 
@@ -64,7 +65,8 @@ struct Matrix {
     rows: Padded,
 }
 
-/// Zeros around the arrays of a grid: the longest step to one of 27 points.
+/// Zeros around the arrays of a grid: the longest step to one of 27 points. (The solver's have a plane of them: the
+/// longest step on the finest grid.)
 fn guard(of: Cells) -> usize {
     of.plane() + of.nx + 1
 }

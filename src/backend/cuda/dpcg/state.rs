@@ -239,7 +239,7 @@ impl State {
     pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
-            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
+            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, sum).map(|()| true),
             Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
             Some(Multigrid::Aggregated(cycle)) => cycle.apply(stream, scale, (*r, *z), sum).map(|()| true),
             None => Err(Error::Internal("there is no multigrid".to_owned())),

@@ -44,6 +44,9 @@ pub struct Vertex {
     together: Together,
     /// Of the coarsest grid r and x in f64; the list of grids, and the counts of the barrier.
     memory: Memory,
+    /// The solver's r and z.
+    r: Address,
+    z: Address,
 }
 
 impl Grid {
@@ -56,7 +59,7 @@ impl Grid {
             coarsened: self.coarsened,
             c: self.conductances.at,
             c_stride: self.conductances.stride as i64,
-            factor: self.conductances.factor,
+            per_coupling: self.conductances.per_coupling,
             diagonal: self.rows.at(DIAGONAL),
             inverse: self.rows.at(INVERSE),
             weights: self.weights.address,
@@ -69,8 +72,8 @@ impl Grid {
 }
 
 impl Vertex {
-    /// For a matrix that is multiplied by `scale`; `T`: the numbers of the cycle. `of_solver`: r, scratch space and z,
-    /// which serve on the finest grid where `T` is theirs.
+    /// For a matrix that is multiplied by `scale`; `T`: the numbers of the cycle. `of_solver`: r, q and z. In double
+    /// precision the finest grid has no vectors but these, and q is spent by a cycle.
     pub fn new<T: Real + Pod>(
         pool: &mut Pool,
         stream: &Stream,
@@ -123,7 +126,8 @@ impl Vertex {
         };
         let finest = levels[0];
         let tiles = [1, 2].map(|halo| SweepTiles::of(finest.cells, halo));
-        boxed(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory }, GRIDS)
+        let [of_r, _, z] = of_solver;
+        boxed(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory, r: of_r, z }, GRIDS)
     }
 
     /// Its memory, for another one.
@@ -134,16 +138,17 @@ impl Vertex {
     }
 
     /// z = M^-1 r, and <r, z>. In a loop |r| is among the scalars.
-    pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address, sum: Sum) -> Result<()> {
+    pub fn apply(&self, stream: &Stream, scale: &Scale, sum: Sum) -> Result<()> {
+        // Nothing is rounded in double precision.
         if self.single && sum.in_loop == 0 {
-            scale.find(stream, r, self.finest.cells.count())?;
+            scale.find(stream, self.r, self.finest.cells.count())?;
         }
         let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
         let of = FinestSweepArgs {
             level: self.finest,
             tiles: self.tiles[1],
-            wide: r,
-            z,
+            wide: self.r,
+            z: self.z,
             factor: self.scale,
             scales: scale.scales,
             sum: none,

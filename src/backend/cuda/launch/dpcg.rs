@@ -278,8 +278,8 @@ structures! {
 entries! {
     /// A grid of vertex-coarsened multigrid, and the way to the next one.
     VertexGrid {
-        cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64, factor: f64,
-        diagonal: Address, inverse: Address, weights: Address, strides: Strides, r: Address, x: [Address; 2],
+        cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64,
+        per_coupling: f64, diagonal: Address, inverse: Address, weights: Address, strides: Strides, r: Address, x: [Address; 2],
         coarse_r: Address, coarse_start: Address, coarse_inverse: Address, coarse_x: Address
     }
     /// SweepTiles of a sweep on the finest grid.
@@ -468,7 +468,7 @@ real_kernels! {
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
     /// A step of the cycle below the finest grid.
     CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);
-    /// Conductances, row sums and smoother of the finest grid.
+    /// Row sums and smoother of the finest grid; in single precision conductances, too.
     TakeConductances take_conductances(CoarseningArgs) = "dpcg_take_conductances", |a| cell_blocks(a.fine.count());
     /// Strengths of directions on the finest grid, and on another one.
     FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::grid::cell_components::STRONG;
 use crate::grid::cell_survey::Found;
 use crate::grid::cells::SevenPoints;
 use crate::grid::components::ZERO_ROW_SUM;
@@ -148,7 +149,8 @@ fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     a
 }
 
-/// Preconditioned CG from zero until |r| <= tol |b|: the solution and iterations.
+/// Preconditioned CG from zero, of P A x = P b where there is a deflation, until |r| <= tol |b|: the solution and
+/// iterations.
 fn pcg<T: Real>(
     system: &System,
     m: &mut Vertex<T>,
@@ -157,7 +159,11 @@ fn pcg<T: Real>(
     (tol, most): (f64, usize),
 ) -> (Vec<f64>, usize) {
     let n = b.len();
-    let project = |v: &mut [f64]| deflation.map_or((), |deflation| deflation.project(system, v));
+    let project = |v: &mut [f64]| {
+        if let Some(deflation) = deflation {
+            deflation.project(system, v);
+        }
+    };
     let (mut x, mut r, mut z) = (vec![0.0; n], b.to_vec(), vec![0.0; n]);
     project(&mut r);
     m.apply(&system.view(), &r, &mut z);
@@ -200,11 +206,12 @@ struct Row {
     iterations: usize,
     /// The library's own, where it needs fewer than the prototype.
     fewer: Option<usize>,
-    /// Of a program with the prototype's means, where that has another count too: in single precision.
+    /// With the prototype's means, where its rounding makes another count still: [`ROUNDED`].
     rounded: Option<usize>,
 }
 
-/// A row of contrast 1e-6 whose count in single precision the prototype's rounding makes: 19, and 14 in double.
+/// A row of contrast 1e-6 on which the prototype's single precision tells: 19 iterations, 14 in its double precision. A
+/// program with its means takes 15.
 const ROUNDED: (&str, usize) = ("64,sheet,-,1e-6,harm,rand,gmg27-v22-f32,none,", 15);
 
 /// Rows that converged and whose method is the one here.
@@ -246,7 +253,7 @@ fn count<T: Real>(row: &Row, problem: &TwoPhase, system: &System, b: &[f64], mea
     if means == Means::All {
         m.grids.coarsest.take_all_means();
     }
-    let deflation = row.deflated.then(|| Deflation::new(system, 30.0));
+    let deflation = row.deflated.then(|| Deflation::new(system, STRONG));
     let (x, iterations) = pcg(system, &mut m, deflation.as_ref(), b, (1e-6, 200));
     let relative = problem.relative_residual(b, &x);
     // What the recurrence loses to rounding in so few iterations is far below the tolerance.
@@ -309,7 +316,7 @@ fn golden_counts() {
     let all = std::env::var_os(ALL_ROWS).is_some();
     let quick = |row: &Row| row.size.iter().product::<usize>() <= 48 * 48 * 48;
     let rows: Vec<Row> = rows().into_iter().filter(|row| all || quick(row)).collect();
-    assert!(rows.len() >= 16);
+    assert!(rows.len() >= 32);
     compare(&rows);
 }
 
