@@ -326,7 +326,8 @@ fn iterates_that_grow_without_end() {
             let solver = Solver::of(&a, &format!("{options} check_compatibility=0 max_iter=400 deflation=none"));
             let mut x = guess;
             assert_eq!(solver.solve(&[0.0, 0.0, 1.0, 0.0], &mut x), Ok(status::NOT_CONVERGED), "{options}");
-            let told = [common::key::INFO_INITIAL_RESIDUAL, common::key::INFO_FINAL_RESIDUAL].map(|key| solver.real(key));
+            let told =
+                [common::key::INFO_INITIAL_RESIDUAL, common::key::INFO_FINAL_RESIDUAL].map(|key| solver.real(key));
             assert_eq!((x, told), (guess, [1.0; 2]), "{options}");
             // What is left of that changes no later solve.
             let [mut x, mut expected] = [guess; 2];

@@ -278,8 +278,8 @@ structures! {
 entries! {
     /// A grid of vertex-coarsened multigrid, and the way to the next one.
     VertexGrid {
-        cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64,
-        per_coupling: f64, diagonal: Address, inverse: Address, weights: Address, strides: Strides, r: Address, x: [Address; 2],
+        cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64, per_coupling: f64,
+        diagonal: Address, inverse: Address, weights: Address, strides: Strides, r: Address, x: [Address; 2],
         coarse_r: Address, coarse_start: Address, coarse_inverse: Address, coarse_x: Address
     }
     /// SweepTiles of a sweep on the finest grid.
