@@ -53,7 +53,7 @@ pub fn bytes_host_is_what_is_held() {
     for (options, most) in [
         ("preconditioner=neumann deflation=levelset_subdomain", 130.0),
         ("", 180.0),
-        ("preconditioner=multigrid precision=f64 threads=2", 200.0),
+        ("preconditioner=multigrid precision=f64 threads=2", 186.0),
     ] {
         let before = live();
         let solver = Solver::of(&a, options);

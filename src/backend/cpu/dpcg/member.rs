@@ -224,6 +224,8 @@ impl PcgSteps for Member<'_> {
             Preconditioner::Jacobi => self.jacobi(z),
             Preconditioner::Neumann { order } => {
                 let Vectors { q, s, .. } = self.vectors();
+                // Order 0 needs none.
+                let s = s.as_ref().unwrap_or(q);
                 let Ok(()) = series(&mut Series(self), order, [q, s], z);
             }
             Preconditioner::Incomplete { .. }

@@ -112,9 +112,10 @@ impl Cpu {
         let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
         let members = team.members();
         let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
+        let enough = |vectors: &Vectors| vectors.s.is_some() || order == 0;
         let state = State {
             pieces,
-            vectors: vectors.map_or_else(|| Vectors::new(pieces), Ok)?,
+            vectors: vectors.filter(enough).map_or_else(|| Vectors::new(pieces, order > 0), Ok)?,
             preconditioner: setup.preconditioner,
             fused: setup.fused,
             rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,

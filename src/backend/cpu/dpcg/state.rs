@@ -23,14 +23,15 @@ pub struct Vectors {
     /// A p; scratch space of `precondition`.
     pub q: Field,
     pub z: Field,
-    /// Scratch space of `precondition`.
-    pub s: Field,
+    /// The other one, of a Neumann series.
+    pub s: Option<Field>,
     /// Sums over pieces.
     pub noted: Noted,
 }
 
 impl Vectors {
-    pub fn new(pieces: Pieces) -> Result<Self> {
+    /// `series`: for a Neumann series, too.
+    pub fn new(pieces: Pieces, series: bool) -> Result<Self> {
         let field = || Field::new(pieces.cells);
         Ok(Self {
             b: field()?,
@@ -39,18 +40,18 @@ impl Vectors {
             p: field()?,
             q: field()?,
             z: field()?,
-            s: field()?,
+            s: if series { Some(field()?) } else { None },
             noted: Noted::new(pieces.count(), 2)?,
         })
     }
 
     /// All of cells.
-    pub fn fields(&self) -> [&Field; 7] {
-        [&self.b, &self.x, &self.r, &self.p, &self.q, &self.z, &self.s]
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        [&self.b, &self.x, &self.r, &self.p, &self.q, &self.z].into_iter().chain(&self.s)
     }
 
     fn bytes(&self) -> usize {
-        self.fields().iter().map(|field| field.bytes()).sum::<usize>() + 2 * self.noted.bytes()
+        self.fields().map(Field::bytes).sum::<usize>() + 2 * self.noted.bytes()
     }
 }
 

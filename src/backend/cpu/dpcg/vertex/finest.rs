@@ -36,27 +36,30 @@ pub struct Finest<T> {
     pub correction: Shared<T>,
     /// From a point of each half to its conductances: to east, west, north, south, top and bottom.
     beside: [[isize; 6]; 2],
-    /// Red cells after the sweeps before the coarse grid, where the even ones of their row stand.
-    red: Shared<T>,
 }
 
 impl<T: Real + Number> Finest<T> {
     pub fn new(cells: Cells) -> Result<Self> {
         let a = Stencil::new(cells, &FACES)?;
         let next = Natural::new(coarse(cells));
-        let (inverse, red) = (Shared::zeroed(a.split.len())?, Shared::zeroed(a.split.half)?);
+        let inverse = Shared::zeroed(a.split.len())?;
         let beside = [0, 1].map(|half| {
             std::array::from_fn(|t| {
                 let back = if t % 2 == 1 { a.split.step(half, FACES[t / 2].map(|o| -o)) } else { 0 };
                 (t / 2 * a.split.len()) as isize + back
             })
         });
-        Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, beside, red })
+        Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, beside })
+    }
+
+    /// Red cells after the sweeps before the coarse grid, where the even ones of their row stand.
+    fn red(&self) -> &Shared<T> {
+        &self.a.excess
     }
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
-        let arrays = [&self.a.c, &self.a.excess, &self.inverse, &self.correction, &self.red];
+        let arrays = [&self.a.c, &self.a.excess, &self.inverse, &self.correction];
         arrays.iter().map(|array| array.bytes()).sum::<usize>() + self.weights.bytes()
     }
 }
@@ -342,7 +345,7 @@ impl<T: Real + Number> Passes<'_, T> {
         for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
             // SAFETY: a plane of this member, which no other reads in this pass.
-            unsafe { self.finest.red.slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
+            unsafe { self.finest.red().slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
         }
     }
 
@@ -356,7 +359,7 @@ impl<T: Real + Number> Passes<'_, T> {
             // SAFETY: a row of this member; nobody writes what is kept, weights and the correction.
             unsafe {
                 let x = self.room.x.row_mut(half, j, k);
-                x.copy_from_slice(self.finest.red.slice(at, n));
+                x.copy_from_slice(self.finest.red().slice(at, n));
                 let rows = if half == 0 { [Some(x), None] } else { [None, Some(x)] };
                 self.finest.weights.prolong(rows, j, k as usize, &self.finest.correction);
             }

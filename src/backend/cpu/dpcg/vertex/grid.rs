@@ -11,7 +11,7 @@ use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// A symmetric stencil: conductances of the upper offsets, and row sums until the cycle begins.
+/// A symmetric stencil: conductances of the upper offsets, and row sums, whose memory is scratch space of cycles.
 pub struct Stencil<T> {
     pub split: Split,
     pub offsets: &'static [Offset],
@@ -71,7 +71,6 @@ pub struct Grid<T> {
     pub correction: Shared<T>,
     pub r: Shared<T>,
     pub x: Shared<T>,
-    pub y: Shared<T>,
 }
 
 /// What a pass over the matrix makes of the residual.
@@ -86,17 +85,13 @@ impl<T: Real + Number> Grid<T> {
         let a = Stencil::new(cells, &CUBE)?;
         let array = || Shared::zeroed(a.split.len());
         let next = Natural::new(coarse(cells));
-        let (diagonal, inverse, r, x, y) = (array()?, array()?, array()?, array()?, array()?);
-        Ok(Self {
-            a,
-            diagonal,
-            inverse,
-            weights: Weights::new(next)?,
-            correction: Shared::zeroed(next.len())?,
-            r,
-            x,
-            y,
-        })
+        let (diagonal, inverse, r, x) = (array()?, array()?, array()?, array()?);
+        Ok(Self { a, diagonal, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, r, x })
+    }
+
+    /// The other x.
+    fn y(&self) -> &Shared<T> {
+        &self.a.excess
     }
 
     /// Calls `f` with the planes of this member, half by half.
@@ -148,11 +143,11 @@ impl<T: Real + Number> Grid<T> {
     pub fn descend(&self, me: Me, sweeps: usize, next: &Below<T>, row: &mut [T]) {
         self.first_sweep(me);
         me.barrier();
-        let residual = if sweeps == 1 { &self.y } else { &self.x };
+        let residual = if sweeps == 1 { self.y() } else { &self.x };
         if sweeps > 1 {
-            self.pass(me, &self.y, &self.x, &Then::Step);
+            self.pass(me, self.y(), &self.x, &Then::Step);
             me.barrier();
-            self.pass(me, residual, &self.y, &Then::Residual);
+            self.pass(me, residual, self.y(), &Then::Residual);
         } else {
             self.pass(me, residual, &self.x, &Then::Residual);
         }
@@ -174,7 +169,7 @@ impl<T: Real + Number> Grid<T> {
     /// Adds what the next grid has found, and sweeps; the result goes to `above` in natural order.
     pub fn ascend(&self, me: Me, sweeps: usize, above: &Shared<T>) {
         let split = &self.a.split;
-        let before = if sweeps == 1 { &self.x } else { &self.y };
+        let before = if sweeps == 1 { &self.x } else { self.y() };
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
                 // SAFETY: rows of this member; nobody writes weights and the correction in this step.
@@ -187,16 +182,16 @@ impl<T: Real + Number> Grid<T> {
         }
         me.barrier();
         if sweeps > 1 {
-            self.pass(me, &self.x, &self.y, &Then::Step);
+            self.pass(me, &self.x, self.y(), &Then::Step);
             me.barrier();
         }
-        self.pass(me, &self.y, &self.x, &Then::Step);
+        self.pass(me, self.y(), &self.x, &Then::Step);
         let natural = Natural::new(split.cells);
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
                 // SAFETY: rows of this member.
                 unsafe {
-                    let half = |half| self.y.slice(split.at(half, j as isize, k as isize), split.points(half));
+                    let half = |half| self.y().slice(split.at(half, j as isize, k as isize), split.points(half));
                     merge_alike(above.slice_mut(natural.at(j, k), split.cells.nx), half(0), half(1));
                 }
             }
@@ -206,7 +201,7 @@ impl<T: Real + Number> Grid<T> {
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
-        [&self.a.c, &self.a.excess, &self.diagonal, &self.inverse, &self.correction, &self.r, &self.x, &self.y]
+        [&self.a.c, &self.a.excess, &self.diagonal, &self.inverse, &self.correction, &self.r, &self.x]
             .iter()
             .map(|array| array.bytes())
             .sum::<usize>()
