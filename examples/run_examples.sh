@@ -29,13 +29,18 @@ same() {
   fi
 }
 cd "$work"
-for program in poisson_c poisson_cpp poisson_f90 replace_iccg multigrid3d amr_two_level pcg_smoother; do
+for program in poisson_c poisson_cpp poisson_f90 dpcg_c dpcg_f90 csr_c csr_f90 replace_iccg multigrid3d amr_two_level \
+               pcg_smoother; do
   "$build/$program" >"$program"
 done
 "$build/ship_waves/ship_waves" --steps 60 --output output >ship_waves
 same poisson.txt poisson_c
 same poisson.txt poisson_cpp
 same poisson.txt poisson_f90
+same dpcg.txt dpcg_c
+same dpcg.txt dpcg_f90
+same csr.txt csr_c
+same csr.txt csr_f90
 same replace_iccg.txt replace_iccg
 same multigrid3d.txt multigrid3d
 same amr_two_level.txt amr_two_level
