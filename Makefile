@@ -1,5 +1,6 @@
 # make demo: sets up what is missing, builds into ./build/demo, sails a ship through a harbour, names its pictures.
 # make bubbles: the same with rising bubbles in space, by dpcg_.
+# make docs: builds the documentation site into build/docs/html; `make install` installs it when it exists.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
 # make fuzz: the readers of matrix files on texts that coverage leads to, FUZZ_SECONDS each.
@@ -14,7 +15,7 @@ TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all build install demo bubbles paper performance test fuzz header setup clean
+.PHONY: all build install demo bubbles paper performance test fuzz header docs setup clean
 
 all: build
 
@@ -50,6 +51,9 @@ fuzz:
 
 header: setup
 	$(TOOL) rrbsolver-generate
+
+docs:
+	@scripts/docs
 
 clean:
 	rm -rf build install output fuzz/target

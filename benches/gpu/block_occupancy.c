@@ -1,5 +1,5 @@
 /* One sweep of 64 resident patches of 64^3 cells for each size of blocks, to be looked at by Nsight Compute
- * (docs/kernels.md):
+ * (docs/development/kernels.md):
  *
  *     cc -O1 -Iinclude benches/gpu/block_occupancy.c -Lbuild/lib -lrrbsolver -o block_occupancy
  *     ncu --clock-control none -k regex:smoother_relax --metrics sm__warps_active.avg.pct_of_peak_sustained_active,\

@@ -1,5 +1,6 @@
-// Grids whose rows are divided among devices (docs/kernels.md): each runs the same kernels on rows of its own, in
-// memory that all see under the same addresses, and the host lets none begin before the kernel before has ended on all.
+// Grids whose rows are divided among devices (docs/development/kernels.md): each runs the same kernels on rows of its
+// own, in memory that all see under the same addresses, and the host lets none begin before the kernel before has ended
+// on all.
 //
 // Rows are in PARTS parts on any number of devices, one included. A part's sums are its own: the blocks' in a fixed
 // order, then those of the parts, by the last block of all devices. So they have the same bits on any number of them.
