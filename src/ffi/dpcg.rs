@@ -17,7 +17,8 @@ use crate::runtime::heap::boxed;
 use crate::solver::dpcg::{Dpcg, machine};
 use crate::solver::machine::Machine;
 
-/// One matrix with its preconditioner and deflation vectors. One thread at a time; different handles are independent.
+/// A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. One thread uses a handle
+/// at a time; different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct dpcg_handle {
     system: System<Dpcg>,
@@ -28,9 +29,43 @@ pub struct dpcg_handle {
 const WORDS: Words =
     Words { family: Family::Dpcg, name: "dpcg", setup: "dpcg_factorize", at: "factorize", step: "iteration" };
 
-/// Makes a handle for matrices on nx x ny x nz cells, with the default options and those of `RRBSOLVER_OPTIONS`; nx *
-/// ny * nz is at most 2^32 - 1. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming;
-/// memory for the matrix is taken at `dpcg_factorize`.
+/// Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
+///
+/// The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize` allocates the memory for
+/// the matrix. `dpcg_destroy` frees the handle.
+///
+/// # Parameters
+/// - `nx`, `ny`, `nz` (in): cells in x, y and z; each at least 1, and nx * ny * nz at most 2^32 - 1.
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `out` is NULL.
+/// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny * nz is above 2^32 - 1.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+///
+/// # Notes
+/// - One process solves the whole box: `dpcg_` does not run over MPI ranks. A matrix that is distributed over ranks
+///   must be gathered on one of them.
+/// - Periodic boundaries are not supported: couplings beyond the last cell of a direction are ignored.
+///
+/// # Fortran
+/// `call solver%create(nx, ny, nz [, stat] [, errmsg])` with `type(dpcg_solver) :: solver`
+///
+/// # C++
+/// `rrbsolver::dpcg::dpcg(std::int64_t nx, std::int64_t ny, std::int64_t nz)`
+///
+/// # Example
+/// ```c
+/// dpcg_handle *pressure = NULL;
+/// status = dpcg_create(nx, ny, nz, &pressure);
+/// if (status == RRB_OK) {
+///     status = dpcg_set_options(pressure, "rel_tol=1e-8 max_iter=200");
+/// }
+/// dpcg_destroy(&pressure);
+/// ```
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer.
@@ -40,16 +75,56 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
     unsafe { create(out, || dpcg_handle::new(nx, ny, nz)) }
 }
 
-/// The caller's deflation regions, for `deflation=levelset` and `levelset_subdomain`: cells with the same label, 0 and
-/// up, are one region, such as one bubble; -1: in none. Gaps and labels without cells are legal; a label across
-/// connected components of the matrix is split. `labels` is in the memory of the host, whatever `memory` is, in the
-/// layout of the other arrays: (nz - 1) * lp + (ny - 1) * ld + nx values, read; padding is not. The labels are copied,
-/// and act at the next `dpcg_factorize`: until then `dpcg_solve` answers `RRB_ERR_STATE`. NULL: none again, and regions
-/// are found from the strong couplings of the matrix. Errors: `RRB_ERR_NULL` (the handle), `RRB_ERR_ARGUMENT` (a label
-/// below -1, by its place; labels at no multiple of 4 bytes or on a device), `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`, all
-/// with the regions as they were. How many there are is asked where they are used: a `dpcg_factorize` that deflates by
-/// labels (`deflation` auto, levelset or levelset_subdomain) refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`;
-/// one with `deflation=none` or `subdomain` leaves labels aside.
+/// Sets the deflation regions of `deflation=levelset` and `levelset_subdomain`, one label per cell.
+///
+/// Cells with the same label form one region, such as one bubble of a level set. Each region gets a deflation vector.
+/// The labels are copied and act at the next `dpcg_factorize`; `dpcg_solve` returns `RRB_ERR_STATE` until then. Without
+/// labels the regions are found from the strong couplings of the matrix.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `dpcg_create`.
+/// - `labels` (in): (nz - 1) * lp + (ny - 1) * ld + nx labels in the layout of the other arrays, always in host memory.
+///   A label is the number of a region, from 0; -1 marks a cell in no region. NULL removes the regions.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` is NULL.
+/// - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned or resides on a device.
+/// - `RRB_ERR_DIMENSION`: the length of the array overflows, with the leading dimensions that are set.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation of the copy failed.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
+///
+/// After an error the previous regions remain.
+///
+/// # Notes
+/// - Labels may have gaps, and some may have no cells. A label in several connected components of the matrix is split.
+/// - Padding is not read.
+/// - A `dpcg_factorize` that uses the labels refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`. With
+///   `deflation=none` or `subdomain` the labels are ignored.
+///
+/// # Fortran
+/// `call solver%set_regions([labels] [, stat] [, errmsg])` with `integer(c_int32_t) :: labels(nx, ny, nz)`; pass `stat`
+/// by keyword
+///
+/// # C++
+/// `void rrbsolver::dpcg::set_regions(view<const std::int32_t> labels)`; `set_regions()` removes the regions
+///
+/// # Example
+/// ```c
+/// int32_t *labels = malloc((size_t)(nx * ny * nz) * sizeof *labels);
+/// for (int64_t k = 0; k < nz; k++)
+///     for (int64_t j = 0; j < ny; j++)
+///         for (int64_t i = 0; i < nx; i++)
+///             labels[(k * ny + j) * nx + i] = i < 2 && j < 2 && k < 2 ? 0 : -1; // one bubble in a corner
+/// status = dpcg_set_regions(solver, labels);
+/// if (status == RRB_OK) {
+///     status = dpcg_factorize(solver, center, east, north, top);
+/// }
+/// free(labels);
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
@@ -59,23 +134,78 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
     unsafe { with_ok(h, |h| h.set_regions(labels)) }
 }
 
-/// Copies the coefficients, and makes the preconditioner M, the deflation vectors Z and E = Z^T A Z. The matrix has 7
-/// points; couplings are usually negative, conductances between cells. Entries that point outside the grid are ignored:
-/// where some are neither zero nor NaN, a log line says so, once a handle, and `check_input=2` refuses them. Padding is
-/// not read. Cells that are no part of the problem (solid) are rows with zero couplings and a positive center. Host
-/// arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and ny * ld unless `leading_dimension`
-/// and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds the new matrix or none. auto
-/// takes by the matrix what is the same for any number of threads and any backend (but for the solver of E, and
-/// multigrid for amg with `backend=reference`, which has none); results such as `RRB_INFO_PRECONDITIONER`,
-/// `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in use, and why. Errors:
-/// `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells, more than 65,535
-/// deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or
-/// `coarse_solver=cg`, on a device, amg on as many cells as 32 bits do not count couplings of, and what this build
-/// lacks), `RRB_ERR_MATRIX` (a center that is not positive, a lost pivot, such as that of `ric_omega=1` on a singular
-/// matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call reuses memory. Source: Tang, Nabben, Vuik and
-/// Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982),
-/// 350-356, for truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay,
-/// SIAM J. Sci. Comput. 34 (2012), A1079-A1109, for amg.
+/// Copies the coefficients of A and sets up the preconditioner M, the deflation vectors Z and E = Z^T A Z.
+///
+/// The sign convention is that of -div(k grad x): `center` is positive, and couplings are normally negative. For a
+/// Neumann problem the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
+/// reuses memory. After an error the handle holds no matrix.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `dpcg_create`.
+/// - `center` (in): matrix entry of (i, j, k) with itself; positive.
+/// - `east` (in): matrix entry between (i, j, k) and (i + 1, j, k).
+/// - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
+/// - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
+///
+/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k * lp + j
+/// * ld + i]`; ld = nx and lp = ny * ld unless `leading_dimension` and `leading_plane` are set.
+///
+/// All four arrays are required, also for nz = 1. Padding is not read.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or an array is NULL.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
+///   deflation regions.
+/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling that points out of the box is not zero.
+/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or a device gets more than 2^31 cells, or 2^31 in a
+///   direction.
+/// - `RRB_ERR_MATRIX`: a center is not positive, or below the smallest normal double. If all centers are negative, the
+///   message asks whether the arrays hold -A and -b.
+/// - `RRB_ERR_MATRIX`: a pivot is not positive, in ic0 or ric, on the coarsest grid, or in E. With `ric_omega=1` every
+///   singular matrix has such a pivot.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, a coefficient is NaN or infinite.
+/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a device; `amg` with
+///   `backend=reference`; `amg` on too many cells for 32-bit indices.
+/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` with row sums that are not zero; `memory=device` on the CPU;
+///   `backend=cuda` in a build without kernels; a handle created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
+/// - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
+///   error.
+///
+/// # Notes
+/// - Positive couplings are accepted, and A is solved as given. If the arrays hold the couplings with the wrong sign,
+///   no error is reported, but x is wrong.
+/// - Couplings that point out of the box are ignored. If some are neither zero nor NaN, the log reports it once per
+///   handle.
+/// - A solid cell is a row with zero couplings and a positive center.
+/// - A closed box, or each tank in it, is singular. `null_space` says how this is detected.
+/// - `auto` chooses from the matrix alone. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING`,
+///   `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
+/// - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
+///   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
+/// - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
+///   A1079-A1109 (amg).
+///
+/// # Fortran
+/// `call solver%factorize(center, east, north, top [, stat] [, errmsg])`, all of shape (nx, ny, nz)
+///
+/// # C++
+/// `void rrbsolver::dpcg::factorize(input center, input east, input north, input top)`
+///
+/// # Example
+/// ```c
+/// // The interface has moved: new coefficients, the same handle.
+/// status = dpcg_factorize(solver, center, east, north, top);
+/// if (status < 0) {
+///     char message[256];
+///     rrbsolver_last_error(message, sizeof message);
+///     fprintf(stderr, "%s\n", message);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
@@ -91,15 +221,66 @@ pub unsafe extern "C" fn dpcg_factorize(
     unsafe { with_ok(h, |h| h.factorize(center, [east, north, top])) }
 }
 
-/// Solves A x = b by deflated preconditioned CG. `x` is the initial guess on entry and the solution on return; `b` is
-/// not written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), of the caller's matrix, not of the
-/// deflated one. b = 0 gives x = 0 at once; a guess that meets the test is returned in 0 iterations. On singular
-/// components b is projected and x keeps the guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`;
-/// errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
-/// `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`,
-/// `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision whatever `precision` is. Takes
-/// no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with the first solve
-/// that has them (docs/gpu.md). Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
+/// Solves A x = b by deflated preconditioned conjugate gradients.
+///
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
+/// deflated one. The residual is recomputed from x before convergence is reported. b = 0 gives x = 0; a guess that
+/// meets the test is returned after 0 iterations.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
+/// - `b` (in): right-hand side of A x = b, thus of -div(k grad x) = b.
+/// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
+///
+/// Both arrays have the layout of `dpcg_factorize`, on the host or on the device of the handle.
+///
+/// # Returns
+/// - `RRB_OK`: the test is met.
+/// - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
+/// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+///
+/// `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the details.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
+/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+///   factorize, have changed.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
+///   double.
+/// - `RRB_ERR_RANGE`: the solution is too small for a double.
+/// - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or numbers of the iteration overflowed.
+/// - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, `b` does not sum to zero over a singular component.
+/// - `RRB_ERR_MEMORY`: allocation of transfer buffers failed, on a device only.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+///
+/// After an error `x` is unchanged.
+///
+/// # Notes
+/// - On a singular component, b is projected: its mean is subtracted. x has the mean of the guess there.
+/// - `x` and the test use double precision for every `precision`.
+/// - The call allocates no memory and starts no thread on the CPU. On a device, the first solve with pageable host
+///   arrays allocates page-locked buffers and starts the threads that fill them.
+/// - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
+///
+/// # Fortran
+/// `call solver%solve(b, x [, stat] [, errmsg])`
+///
+/// # C++
+/// `rrb_status rrbsolver::dpcg::solve(input b, output x)`
+///
+/// # Example
+/// ```c
+/// status = dpcg_solve(solver, b, x);
+/// if (status == RRB_NOT_CONVERGED) {
+///     int64_t iterations = 0;
+///     dpcg_get_int(solver, RRB_INFO_ITERATIONS, &iterations);
+///     fprintf(stderr, "not converged after %d iterations\n", (int)iterations);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or hold (nz - 1) * lp + (ny - 1) * ld + nx
@@ -110,11 +291,47 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
     unsafe { solve(h, ("b", b), ("x", x), Dpcg::solve) }
 }
 
-/// z = M^-1 r, for a foreign Krylov loop; with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, P = I - A Z E^-1 Z^T. A fixed
-/// symmetric positive definite matrix (on the complement of the null space where singular: r and z are projected), to
-/// the rounding of `precision` and, with `coarse_solver=cg`, to `coarse_tol`; with amg it changes with r: take a
-/// flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`,
-/// `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+/// Computes z = M^-1 r, with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
+///
+/// P is I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to the rounding of `precision`
+/// and, with `coarse_solver=cg`, up to `coarse_tol`. Exception: with `preconditioner=amg` it changes with r; use a
+/// flexible method, such as flexible CG.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
+/// - `r` (in): residual, in the layout of `dpcg_factorize`.
+/// - `z` (out): result, in the same layout; must not overlap `r`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+///   factorize, have changed.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
+/// - `RRB_ERR_RANGE`: `z` is too small for a double.
+/// - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
+/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+///
+/// After an error `z` is unchanged.
+///
+/// # Notes
+/// On singular components r and z are projected: the operator is definite on the complement of the null space.
+///
+/// # Fortran
+/// `call solver%apply(r, z [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::dpcg::apply(input r, output z)`
+///
+/// # Example
+/// ```c
+/// status = dpcg_apply(solver, r, z); // z = M^-1 r
+/// ```
 ///
 /// # Safety
 /// As for `dpcg_solve`.
@@ -124,7 +341,38 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
     unsafe { run(h, ("r", r), ("z", z), Dpcg::apply) }
 }
 
-/// y = A x with the matrix of the last `dpcg_factorize`, not deflated. Errors as for `dpcg_apply`.
+/// Computes y = A x with the matrix of the last `dpcg_factorize`, without deflation.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
+/// - `x` (in): factor, in the layout of `dpcg_factorize`.
+/// - `y` (out): product, in the same layout; must not overlap `x`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+///   factorize, have changed.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
+/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+///
+/// After an error `y` is unchanged.
+///
+/// # Fortran
+/// `call solver%multiply(x, y [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::dpcg::multiply(input x, output y)`
+///
+/// # Example
+/// ```c
+/// status = dpcg_multiply(solver, x, y); // y = A x
+/// ```
 ///
 /// # Safety
 /// As for `dpcg_solve`.
@@ -134,9 +382,46 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
     unsafe { run(h, ("x", x), ("y", y), Dpcg::multiply) }
 }
 
-/// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter` iterations,
-/// frees. Arrays are dense, a[(k*ny + j)*nx + i]; x must overlap none of the others. `iterations` may be NULL. Statuses
-/// and errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`.
+/// Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
+///
+/// It replaces a call to an ICCG routine. Programs that solve with the same matrix again, or with the same grid, should
+/// keep a handle.
+///
+/// # Parameters
+/// - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
+/// - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`; dense, entry (i, j, k) is `a[(k * ny
+///   + j) * nx + i]`.
+/// - `b` (in): right-hand side, dense.
+/// - `x` (in/out): initial guess on entry, solution on return; dense, must overlap no other array.
+/// - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
+/// - `max_iter` (in): largest number of iterations, in [0, 2147483647].
+/// - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
+///
+/// # Returns
+/// `RRB_OK` or `RRB_NOT_CONVERGED`, as for `dpcg_solve`.
+///
+/// # Errors
+/// - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
+/// - All errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
+///
+/// After an error `x` is unchanged.
+///
+/// # Notes
+/// `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and all other options.
+///
+/// # Fortran
+/// `call dpcg_solve_once(center, east, north, top, b, x, rel_tol, max_iter, iterations [, stat] [, errmsg])`
+///
+/// # C++
+/// `once rrbsolver::solve_once(std::int64_t nx, std::int64_t ny, std::int64_t nz, input center, input east, input
+/// north, input top, input b, output x, double rel_tol, std::int64_t max_iter)`
+///
+/// # Example
+/// ```c
+/// int64_t iterations = 0;
+/// status = dpcg_solve_once(nx, ny, nz, center, east, north, top, b, x, 1e-8, 200, &iterations);
+/// printf("status %d\n", status);
+/// ```
 ///
 /// # Safety
 /// As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.

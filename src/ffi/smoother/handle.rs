@@ -18,7 +18,8 @@ use crate::solver::machine::{Core, Machine};
 use crate::solver::smoother::{Smoother, machine, relative};
 use libc::c_void;
 
-/// One stencil and block size, with patches. One thread at a time; different handles are independent.
+/// A block smoother: stencil, block size, patches, block inverses and options. One thread uses a handle at a time;
+/// different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct smoother_handle {
     stencil: Stencil,

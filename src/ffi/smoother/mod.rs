@@ -17,11 +17,46 @@ use arrays::Tables;
 use libc::c_void;
 use watch::GhostFill;
 
-/// Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
-/// fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side.
-/// The values are copied. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (other point counts, blocks above 8),
-/// `RRB_ERR_DIMENSION` (a block side below 1), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: none worth naming; blocks
-/// are inverted at `smoother_set_patches`.
+/// Creates a block smoother for a constant stencil and blocks of bx x by x bz cells.
+///
+/// The operator is (A u)[c] = sum over k of stencil[k] u[c + offset k], the same in every cell. The values are copied.
+/// `smoother_set_patches` computes the inverses of the blocks.
+///
+/// # Parameters
+/// - `stencil_points` (in): 7 or 27.
+/// - `stencil` (in): that many finite values. 7: center, west, east, south, north, bottom, top. 27: the 3 x 3 x 3 cube,
+///   x fastest, with the center at index 13.
+/// - `bx`, `by`, `bz` (in): cells of a block in x, y and z, each in [1, 8].
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `stencil` or `out` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; a block side is above 8; or `stencil` is not 8-byte aligned.
+/// - `RRB_ERR_DIMENSION`: a block side is below 1.
+/// - `RRB_ERR_NOT_FINITE`: a value of the stencil is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+///
+/// # Notes
+/// - The stencil may be nonsymmetric, and of either sign. Singular blocks are refused by `smoother_set_patches`.
+/// - The family does not run over MPI ranks. Each rank may have its own handle; the ghost function then fills the ghost
+///   cells from other ranks.
+///
+/// # Fortran
+/// `call s%create(stencil, block [, stat] [, errmsg])` with `type(smoother) :: s`, block(3)
+///
+/// # C++
+/// `rrbsolver::smoother::smoother(input stencil, std::int64_t bx, std::int64_t by, std::int64_t bz)`
+///
+/// # Example
+/// ```c
+/// const double poisson[7] = {6, -1, -1, -1, -1, -1, -1};
+/// smoother_handle *smoother = NULL;
+/// status = smoother_create(7, poisson, 8, 8, 8, &smoother);
+/// smoother_destroy(&smoother);
+/// ```
 ///
 /// # Safety
 /// `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
@@ -47,14 +82,54 @@ pub unsafe extern "C" fn smoother_create(
     unsafe { create(out, make) }
 }
 
-/// Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
-/// of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those
-/// there are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are
-/// allowed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches
-/// overlap), `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`
-/// (`block_solver=fast_diagonalization` for a stencil or blocks for which it is not, or what this build lacks),
-/// `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`. After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops
-/// per shape of n cells.
+/// Sets the list of patches and computes the inverses of their blocks.
+///
+/// Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of the global index space of one level. Blocks end at
+/// multiples of the block size of the global index, and at the edges of the patches. The call also finds which patch
+/// covers which ghost cells. Existing inverses remain: a call after regridding is cheap.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `smoother_create`.
+/// - `count` (in): number of patches; 0 is allowed.
+/// - `lower` (in): first cell (i, j, k) of each patch, in [-2^60, 2^60]; NULL is allowed for `count` = 0.
+/// - `size` (in): cells of each patch in x, y and z, at least 1; NULL is allowed for `count` = 0.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
+/// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
+/// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
+///   large, on a device already above 32 bits.
+/// - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
+/// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
+///   digits.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or a
+///   handle created before a fork.
+/// - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
+///   error.
+/// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
+///
+/// After an error the handle has no patches.
+///
+/// # Notes
+/// - The arrays of `smoother_upload` are freed.
+/// - Cost: for dense blocks 2 n^3 flops per shape of n cells; for the sine transforms the cost is negligible.
+///
+/// # Fortran
+/// `call s%set_patches(lower, extents [, stat] [, errmsg])`, both of shape (3, patches)
+///
+/// # C++
+/// `void rrbsolver::smoother::set_patches(view<const box> boxes)`
+///
+/// # Example
+/// ```c
+/// // Two patches of 16^3 cells, side by side in x.
+/// const int64_t lower[2][3] = {{0, 0, 0}, {16, 0, 0}};
+/// const int64_t size[2][3] = {{16, 16, 16}, {16, 16, 16}};
+/// status = smoother_set_patches(solver, 2, lower, size);
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
@@ -69,20 +144,61 @@ pub unsafe extern "C" fn smoother_set_patches(
     unsafe { with_ok(h, |h| h.set_patches(count, lower, size)) }
 }
 
-/// `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
-/// sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get
-/// what they get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read:
-/// `smoother_exchange` fills them anew, and the next call does so itself. With u and f NULL the patches of
-/// `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the monitor asked.
-/// Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no
-/// multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells,
-/// not ghosts; and a residual for the monitor that is too large for a double: u is then as the sweeps before have left
-/// it), `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the
-/// arrays are on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the
-/// host travel in groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at
-/// the first such call; starts no thread. Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8
-/// x 8 x 8 blocks about 35 flops a cell. 0 sweeps check the input and call the monitor once. Source: Rodriguez et al.,
-/// algorithms 1 to 3.
+/// Performs `sweeps` sweeps of block relaxation on all patches: u_b = u_b + omega A_b^-1 (f - A u)_b for each block b.
+///
+/// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, ghost
+/// cells that another patch covers are copied from it, and the ghost function fills the others. After the call, ghost
+/// cells hold what the last sweep read.
+///
+/// # Parameters
+/// - `h` (in/out): handle with patches.
+/// - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest: one layer of
+///   ghost cells surrounds the patch.
+/// - `f` (in): table of one pointer per patch, to nx * ny * nz values, x fastest.
+/// - `sweeps` (in): number of sweeps, from 0. 0 sweeps check the input and call the monitor once.
+///
+/// Both tables may be NULL: the call then works on the arrays of `smoother_upload`.
+///
+/// # Returns
+/// `RRB_OK`; or `RRB_STOPPED` if the ghost function or the monitor stopped the call. u is then the current iterate.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
+/// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all on the host, or not all on the device of the
+///   handle.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or both
+///   tables are NULL before `smoother_upload`.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
+/// - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u then has the sweeps
+///   done so far.
+/// - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` in a method that updates blocks at the same time; `memory=device`
+///   without `backend=cuda`; or a handle created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+///
+/// # Notes
+/// - Memory traffic per cell and sweep: 24 bytes in place, 32 for block Jacobi. `check_input` reads u and f once more
+///   per call.
+/// - A CPU backend does not check for device pointers: arrays must be in host memory.
+/// - The call allocates no memory and starts no thread. Exception: with `backend=cuda`, the first call with host arrays
+///   allocates their device copies.
+/// - Periodic ghost cells are filled by the ghost function.
+/// - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
+///   and multicore CPUs, algorithms 1 to 3.
+///
+/// # Fortran
+/// `call s%apply(patches, sweeps [, stat] [, errmsg])` with `type(smoother_patch) :: patches(:)`; or `s%apply(u, f,
+/// sweeps ...)` with tables of `type(c_ptr)`; or `s%apply(sweeps ...)`
+///
+/// # C++
+/// `rrb_status rrbsolver::smoother::apply(patches u, const_patches f, std::int32_t sweeps)`; or `apply(std::int32_t
+/// sweeps)`
+///
+/// # Example
+/// ```c
+/// status = smoother_apply(solver, u, f, 3); // three sweeps
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
@@ -98,8 +214,36 @@ pub unsafe extern "C" fn smoother_apply(
     unsafe { with(h, |h| h.apply(u, f, sweeps)) }
 }
 
-/// Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
-/// patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`.
+/// Copies the ghost cells of u that another patch covers from that patch.
+///
+/// Other values are not changed. `smoother_apply` and `smoother_residual` exchange ghost cells themselves.
+///
+/// # Parameters
+/// - `h` (in/out): handle with patches.
+/// - `u` (in/out): table of one pointer per patch, as for `smoother_apply`. NULL: the arrays of `smoother_upload`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL before `smoother_upload`.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
+///   arrays are not all in one memory.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+///
+/// # Fortran
+/// `call s%exchange([patches] [, stat] [, errmsg])`; or `s%exchange(u ...)` with a table of `type(c_ptr)`
+///
+/// # C++
+/// `void rrbsolver::smoother::exchange(patches u)`; or `exchange()`
+///
+/// # Example
+/// ```c
+/// status = smoother_exchange(solver, u);
+/// ```
 ///
 /// # Safety
 /// As for `smoother_apply`.
@@ -112,13 +256,48 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
     unsafe { with_ok(h, exchange) }
 }
 
-/// Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
-/// before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they
-/// are at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's
-/// are); what it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of
-/// the host travel back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed
-/// instead of a sweep, the number is -1. It must write ghost cells only and must not use this handle. Errors:
-/// `RRB_ERR_NULL`.
+/// Sets the function that fills the ghost cells that no patch covers, or removes it.
+///
+/// The function is called on the calling thread before each sweep, after the exchange between patches. It implements
+/// boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells keep the
+/// caller's values.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `smoother_create`.
+/// - `callback` (in): `int32_t f(void *user, int32_t sweep, double *const *u)`, or NULL for none.
+/// - `user` (in): pointer that is passed to `callback`; may be NULL.
+///
+/// `callback` gets the number of the sweep from 0, or -1 where a residual is computed. u is a table of one pointer per
+/// patch: of the call, or of the library, and on the device where the arrays of the call are. It must write ghost cells
+/// only. A nonzero result ends the call with `RRB_STOPPED`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` is NULL.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+///
+/// # Notes
+/// - `callback` must not use this handle, and no exception may leave it.
+/// - Work that it starts on a device must be on the stream of `smoother_set_stream`, or be complete when it returns.
+/// - With `backend=cuda` and host arrays, u is transferred in both directions for each call of the function.
+///
+/// # Fortran
+/// `call s%set_ghost_fill([fill] [, stat] [, errmsg])` with `procedure(smoother_ghost_fill) :: fill`; pass `stat` by
+/// keyword
+///
+/// # C++
+/// `void rrbsolver::smoother::set_ghost_fill(ghost_fill callback)`
+///
+/// # Example
+/// ```c
+/// // NULL: the ghost cells keep the values in u, such as a Dirichlet condition.
+/// status = smoother_set_ghost_fill(solver, NULL, NULL);
+/// if (status == RRB_OK) {
+///     status = smoother_apply(solver, u, f, 2);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
@@ -136,13 +315,53 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
     unsafe { with_ok(h, set) }
 }
 
-/// r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
-/// over all patches, the same bits for any number of threads, at any scale: squares that pass the range of a double are
-/// scaled, in a second pass. No other value of u is written. r may be NULL, and norm2 too. With u and f NULL the
-/// patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of
-/// `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a double; with
-/// `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost function
-/// asked. Cost: 16 bytes a cell, 24 with r.
+/// Computes r = f - A u and its 2-norm over all patches.
+///
+/// Ghost cells are exchanged and filled first, and written into u; no other value of u changes. The norm is bitwise
+/// identical for any number of threads.
+///
+/// # Parameters
+/// - `h` (in/out): handle with patches.
+/// - `u` (in/out): table of one pointer per patch, as for `smoother_apply`; only ghost cells are written.
+/// - `f` (in): table of one pointer per patch, as for `smoother_apply`.
+/// - `r` (out): table of one pointer per patch, to nx * ny * nz values; or NULL if r is not needed.
+/// - `norm2` (out): the 2-norm of r; or NULL. Unchanged after an error.
+///
+/// `u` and `f` may both be NULL: the call then works on the arrays of `smoother_upload`.
+///
+/// # Returns
+/// `RRB_OK`; or `RRB_STOPPED` if the ghost function stopped the call. `r` and `norm2` are then not valid.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
+/// - `RRB_ERR_ARGUMENT`: an array that is written overlaps another; or an array or table is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory. With uploaded arrays, r must be on
+///   the device.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or `u`
+///   and `f` are NULL before `smoother_upload`.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
+///   double.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+///
+/// # Notes
+/// Memory traffic: 16 bytes per cell, 24 with r. Squares beyond the range of a double are scaled in a second pass.
+///
+/// # Fortran
+/// `call s%residual(patches, norm2 [, stat] [, errmsg])`; or `s%residual(u, f, norm2 [, r] ...)` with tables of
+/// `type(c_ptr)`; or `s%residual(norm2 [, r] ...)`
+///
+/// # C++
+/// `double rrbsolver::smoother::residual(patches u, const_patches f)`; `residual(u, f, patches r)`; `residual()`;
+/// `residual(patches r)`
+///
+/// # Example
+/// ```c
+/// double norm = 0;
+/// status = smoother_residual(solver, u, f, NULL, &norm);
+/// printf("norm of the residual: %.3e\n", norm);
+/// ```
 ///
 /// # Safety
 /// As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -170,10 +389,48 @@ pub unsafe extern "C" fn smoother_residual(
     unsafe { with(h, residual) }
 }
 
-/// Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay
-/// between calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be
-/// NULL to leave what is there. u and f are only read: patches may share an array. The copies end with
-/// `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
+/// Copies u and f into arrays of the library, where they remain between calls.
+///
+/// The arrays are on the device with `backend=cuda`, else on the host. Afterwards the other calls accept NULL tables. A
+/// second upload replaces the values. The arrays exist until the next `smoother_set_patches`.
+///
+/// # Parameters
+/// - `h` (in/out): handle with patches.
+/// - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`; or NULL: u of the library
+///   remains, zero at first.
+/// - `f` (in): table of one pointer per patch; or NULL: f of the library remains, zero at first.
+///
+/// Arrays are only read: patches may share one.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
+/// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are not all in
+///   one memory.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+///
+/// # Fortran
+/// `call s%upload(patches [, stat] [, errmsg])`; or `s%upload([u] [, f] ...)` with tables of `type(c_ptr)`
+///
+/// # C++
+/// `void rrbsolver::smoother::upload(const_patches u, const_patches f)`; `upload_u(const_patches u)`;
+/// `upload_f(const_patches f)`
+///
+/// # Example
+/// ```c
+/// status = smoother_upload(solver, (const double *const *)u, f);
+/// if (status == RRB_OK) {
+///     status = smoother_apply(solver, NULL, NULL, 10);
+/// }
+/// if (status == RRB_OK) {
+///     status = smoother_download(solver, u);
+/// }
+/// ```
 ///
 /// # Safety
 /// As for `smoother_apply`.
@@ -187,7 +444,41 @@ pub unsafe extern "C" fn smoother_upload(
     unsafe { with_ok(h, |h| h.upload(u, f)) }
 }
 
-/// Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+/// Copies u of the library, ghost cells included, into the arrays of the caller.
+///
+/// # Parameters
+/// - `h` (in/out): handle with arrays from `smoother_upload`.
+/// - `u` (out): table of one pointer per patch, as for `smoother_apply`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
+///   arrays are not all in one memory.
+/// - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
+///   there has changed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+///
+/// # Fortran
+/// `call s%download(patches [, stat] [, errmsg])`; or `s%download(u ...)` with a table of `type(c_ptr)`
+///
+/// # C++
+/// `void rrbsolver::smoother::download(patches u)`
+///
+/// # Example
+/// ```c
+/// status = smoother_upload(solver, (const double *const *)u, f);
+/// if (status == RRB_OK) {
+///     status = smoother_apply(solver, NULL, NULL, 1);
+/// }
+/// if (status == RRB_OK) {
+///     status = smoother_download(solver, u); // u: after one sweep
+/// }
+/// ```
 ///
 /// # Safety
 /// As for `smoother_apply`.
@@ -197,9 +488,42 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
     unsafe { with_ok(h, |h| h.download(u)) }
 }
 
-/// The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
-/// pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be
-/// NULL. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+/// Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
+///
+/// They are device pointers with `backend=cuda`, else host pointers. They are valid until the next
+/// `smoother_set_patches` or `smoother_destroy`.
+///
+/// # Parameters
+/// - `h` (in): handle with arrays from `smoother_upload`.
+/// - `u` (out): table for one pointer per patch, to arrays with ghost cells; or NULL.
+/// - `f` (out): table for one pointer per patch; or NULL.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` is NULL.
+/// - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
+///   there has changed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+///
+/// # Notes
+/// Kernels that write the arrays must be complete before the next call, or run on the stream of `smoother_set_stream`.
+///
+/// # Fortran
+/// `call s%device_pointers(u, f [, stat] [, errmsg])` with `type(c_ptr) :: u(:), f(:)`
+///
+/// # C++
+/// `resident_patches rrbsolver::smoother::device_pointers()`
+///
+/// # Example
+/// ```c
+/// double *resident_u[1], *resident_f[1]; // one patch
+/// status = smoother_upload(solver, (const double *const *)u, f);
+/// if (status == RRB_OK) {
+///     status = smoother_device_pointers(solver, resident_u, resident_f);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.

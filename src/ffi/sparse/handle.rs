@@ -21,7 +21,8 @@ use crate::sparse::{Arrays, Entries, Given, Kind, Loaded, Matrix, Order, Places,
 use libc::c_void;
 use std::time::Instant;
 
-/// A matrix. One thread at a time; different handles are independent.
+/// A sparse matrix with its options, storage format, factorization and workspace. One thread uses a handle at a time;
+/// different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct sparse_handle {
     base: Base<Sparse>,

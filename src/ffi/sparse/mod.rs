@@ -18,14 +18,66 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Makes a handle with a matrix that is given by rows: entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i are in
-/// column `col[k]` with the value `values[k]`. Pointers and columns are integers of 4 or 8 bytes (`index_bytes`) that
-/// count from `base`, 0 or 1. Any order within a row is taken; values given at one place are added, in the order given;
-/// zeros stay, as entries of the pattern. 0 rows or columns are legal. All is copied: 12 bytes an entry and 8 a row (16
-/// an entry where rows or columns are 2^31 and more), and 8 an entry where the order is another: a megabyte and more of
-/// that is sorted by as many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (pointers that
-/// do not begin with base, ascend, and end with nnz + base, a column that is not in the matrix, by its place;
-/// `index_bytes`, `base`), `RRB_ERR_DIMENSION`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`.
+/// Creates a handle with a matrix in compressed sparse row (CSR) form.
+///
+/// The entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns `col[k]` and the values `values[k]`. The
+/// columns of a row may have any order. Values given for the same place are added, in the order given. Explicit zeros
+/// remain entries of the pattern. All arrays are copied.
+///
+/// # Parameters
+/// - `rows`, `cols` (in): size of the matrix; 0 is allowed. `sparse_factorize` needs a square matrix.
+/// - `nnz` (in): number of entries given, from 0.
+/// - `row_ptr` (in): rows + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+/// - `col` (in): nnz integers in [base, base + cols - 1].
+/// - `values` (in): nnz finite values.
+/// - `index_bytes` (in): size of an integer of `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+/// - `base` (in): first index, 0 (C) or 1 (Fortran).
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// Arrays are in host memory. An array of length 0 may be NULL.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
+/// - `RRB_ERR_ARGUMENT`: `row_ptr` does not start with `base`, ascend and end with nnz + `base`; or a column is not in
+///   the matrix. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// # Notes
+/// - Give both triangles of a symmetric matrix. One triangle alone is solved as the triangular matrix that it is; the
+///   log warns.
+/// - Memory: 12 bytes per entry and 8 per row; 16 per entry if `rows` or `cols` is 2^31 or more. Unsorted or repeated
+///   entries need another 8 bytes per entry.
+/// - The threads of `threads=0` sort the entries, if there are enough of them.
+/// - The family runs on the CPUs of one process, not over MPI ranks.
+///
+/// # Fortran
+/// `call solver%create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg])` with `type(sparse_solver) ::
+/// solver`; base is 1 by default; pass `stat` by keyword
+///
+/// # C++
+/// `static sparse rrbsolver::sparse::csr(std::int64_t rows, std::int64_t cols, const Pointers& row_ptr, const Columns&
+/// col, input values, std::int32_t base = 0)`
+///
+/// # Example
+/// ```c
+/// // [ 4 -1  0 ]
+/// // [-1  4 -1 ]
+/// // [ 0 -1  4 ]
+/// const int32_t row_ptr[] = {0, 2, 5, 7};
+/// const int32_t col[] = {0, 1, 0, 1, 2, 1, 2};
+/// const double values[] = {4, -1, -1, 4, -1, -1, 4};
+/// sparse_handle *matrix = NULL;
+/// status = sparse_create_csr(3, 3, 7, row_ptr, col, values, sizeof col[0], 0, &matrix);
+/// sparse_destroy(&matrix);
+/// ```
 ///
 /// # Safety
 /// `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
@@ -48,7 +100,60 @@ pub unsafe extern "C" fn sparse_create_csr(
     unsafe { create(out, || sparse_handle::of(matter.matrix()?)) }
 }
 
-/// The same by columns: entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j are in row `row[k]`.
+/// Creates a handle with a matrix in compressed sparse column (CSC) form.
+///
+/// The entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j have the rows `row[k]` and the values `values[k]`.
+/// Order, repeated entries and zeros are treated as by `sparse_create_csr`.
+///
+/// # Parameters
+/// - `rows`, `cols` (in): size of the matrix; 0 is allowed.
+/// - `nnz` (in): number of entries given, from 0.
+/// - `col_ptr` (in): cols + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+/// - `row` (in): nnz integers in [base, base + rows - 1].
+/// - `values` (in): nnz finite values.
+/// - `index_bytes` (in): size of an integer of `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
+/// - `base` (in): first index, 0 (C) or 1 (Fortran).
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// Arrays are in host memory. An array of length 0 may be NULL.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
+/// - `RRB_ERR_ARGUMENT`: `col_ptr` does not start with `base`, ascend and end with nnz + `base`; or a row is not in the
+///   matrix. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// # Notes
+/// The matrix is stored by rows, with the memory of `sparse_create_csr`. Since the entries change order, 8 bytes per
+/// entry are added for `sparse_set_values`.
+///
+/// # Fortran
+/// `call solver%create_csc(rows, cols, col_ptr, row, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
+/// `stat` by keyword
+///
+/// # C++
+/// `static sparse rrbsolver::sparse::csc(std::int64_t rows, std::int64_t cols, const Pointers& col_ptr, const Rows&
+/// row, input values, std::int32_t base = 0)`
+///
+/// # Example
+/// ```c
+/// // [ 4 -1 ]
+/// // [ 0  3 ]
+/// const int64_t col_ptr[] = {0, 1, 3};
+/// const int64_t row[] = {0, 0, 1};
+/// const double values[] = {4, -1, 3};
+/// sparse_handle *matrix = NULL;
+/// status = sparse_create_csc(2, 2, 3, col_ptr, row, values, sizeof row[0], 0, &matrix);
+/// sparse_destroy(&matrix);
+/// ```
 ///
 /// # Safety
 /// As for `sparse_create_csr`, with cols + 1 pointers.
@@ -70,7 +175,57 @@ pub unsafe extern "C" fn sparse_create_csc(
     unsafe { create(out, || sparse_handle::of(matter.matrix()?)) }
 }
 
-/// The same by entries, in any order: entry k is in row `row[k]` and column `col[k]`.
+/// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
+///
+/// Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
+/// as by `sparse_create_csr`; thus element matrices can be given one after the other.
+///
+/// # Parameters
+/// - `rows`, `cols` (in): size of the matrix; 0 is allowed.
+/// - `nnz` (in): number of entries given, from 0.
+/// - `row` (in): nnz integers in [base, base + rows - 1].
+/// - `col` (in): nnz integers in [base, base + cols - 1].
+/// - `values` (in): nnz finite values.
+/// - `index_bytes` (in): size of an integer of `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+/// - `base` (in): first index, 0 (C) or 1 (Fortran).
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// Arrays are in host memory. An array of length 0 may be NULL.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
+/// - `RRB_ERR_ARGUMENT`: a row or column is not in the matrix. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// # Notes
+/// Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the entries that were added to others.
+///
+/// # Fortran
+/// `call solver%create_coo(rows, cols, row, col, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
+/// `stat` by keyword
+///
+/// # C++
+/// `static sparse rrbsolver::sparse::coo(std::int64_t rows, std::int64_t cols, const Rows& row, const Columns& col,
+/// input values, std::int32_t base = 0)`
+///
+/// # Example
+/// ```c
+/// // Two elements [1 -1; -1 1] that share node 1: the entries of (1, 1) are added.
+/// const int32_t row[] = {0, 0, 1, 1, 1, 1, 2, 2};
+/// const int32_t col[] = {0, 1, 0, 1, 1, 2, 1, 2};
+/// const double values[] = {1, -1, -1, 1, 1, -1, -1, 1};
+/// sparse_handle *matrix = NULL;
+/// status = sparse_create_coo(3, 3, 8, row, col, values, sizeof row[0], 0, &matrix);
+/// sparse_destroy(&matrix);
+/// ```
 ///
 /// # Safety
 /// As for `sparse_create_csr`, with nnz rows and columns.
@@ -92,11 +247,66 @@ pub unsafe extern "C" fn sparse_create_coo(
     unsafe { create(out, || sparse_handle::of(matter.matrix()?)) }
 }
 
-/// The same from the arrays of a storage format, `RRB_FORMAT_COO` and so on, as docs/sparse.md lists them and
-/// `sparse_arrays` writes them: `sizes` has the lengths of i0, i1, i2 and values; places count from 0. What
-/// `sparse_arrays` wrote makes the same matrix again, bit for bit; only zeros of bsr, dia, ell, sell, skyline and
-/// diagonal are padding, and are no entries. Errors: as for `sparse_create_csr`; `RRB_ERR_DIMENSION` where lengths do
-/// not fit each other.
+/// Creates a handle from the arrays of a storage format, as `sparse_arrays` writes them.
+///
+/// What `sparse_arrays` wrote gives the same matrix, bit for bit. Exception: zeros of bsr, dia, ell, sell, skyline and
+/// diagonal are padding and become no entries.
+///
+/// # Parameters
+/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `rows`, `cols` (in): size of the matrix; 0 is allowed.
+/// - `sizes` (in): 4 integers, the lengths of `i0`, `i1`, `i2` and `values`.
+/// - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
+/// - `values` (in): finite values.
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// Arrays are in host memory. An array of length 0 may be NULL.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `out`, `sizes`, or an array with values, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; a pointer, index or permutation is not valid; an array is
+///   not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_DIMENSION`: a size is below 0, or 2^60 or more; or the lengths do not fit the format and the size of the
+///   matrix.
+/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// # Notes
+/// | format | i0 | i1 | i2 |
+/// |---|---|---|---|
+/// | coo | rows | columns | |
+/// | csr | row pointers | columns | |
+/// | csc | column pointers | rows | |
+/// | bsr | pointers of block rows | block columns | |
+/// | dia | offsets column - row | | |
+/// | ell | columns, slot by slot | | |
+/// | sell | permutation of rows | starts of slices | columns |
+/// | jds | permutation of rows | starts of jagged diagonals | columns |
+/// | tjds | permutation of columns | starts of jagged diagonals | rows |
+/// | skyline | row pointers, lower triangle | column pointers, strict upper triangle; empty: symmetric | |
+/// | diagonal | | | |
+///
+/// # Fortran
+/// `call solver%create_from(format, rows, cols, i0, i1, i2, values [, stat] [, errmsg])`
+///
+/// # C++
+/// `static sparse rrbsolver::sparse::from(std::int32_t format, std::int64_t rows, std::int64_t cols, const
+/// format_arrays& a)`
+///
+/// # Example
+/// ```c
+/// // ELLPACK, 2 slots of 3 rows; the second slot of row 2 is padding.
+/// const int64_t sizes[4] = {6, 0, 0, 6};
+/// const int64_t columns[] = {0, 1, 2, 1, 2, 2};
+/// const double values[] = {4, 4, 4, -1, -1, 0};
+/// sparse_handle *matrix = NULL;
+/// status = sparse_create_from(RRB_FORMAT_ELL, 3, 3, sizes, columns, NULL, NULL, values, &matrix);
+/// sparse_destroy(&matrix);
+/// ```
 ///
 /// # Safety
 /// `sizes` must be NULL or hold four integers; the arrays must be NULL or hold that many; `out` must be NULL or point
@@ -117,14 +327,53 @@ pub unsafe extern "C" fn sparse_create_from(
     unsafe { create(out, || sparse_handle::of(from_arrays(format, [rows, cols], sizes, [i0, i1, i2], values)?)) }
 }
 
-/// Makes a handle with the matrix of a file: MatrixMarket (coordinate or array; real, integer or pattern; general,
-/// symmetric or skew-symmetric), Harwell-Boeing or Rutherford-Boeing (assembled, real, integer or pattern), as it is or
-/// in gz; what it is, its first bytes say. Of a triangle the whole matrix is made. Right-hand sides, guesses and
-/// solutions of a Harwell-Boeing file are kept for `sparse_get_vector`; right-hand sides in a Rutherford-Boeing file of
-/// their own are a matrix with a column for each. A text of a megabyte and more is read, and its entries sorted, by as
-/// many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`, `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`,
-/// `RRB_ERR_UNSUPPORTED` (complex, elemental), `RRB_ERR_MEMORY`; the sentence has the path, the line and the reason.
-/// Memory: at most 32 times the text, and 1 MB, and 8 bytes a row.
+/// Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
+///
+/// The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
+/// matrix, the whole matrix is created. Right-hand sides, guesses and solutions of a Harwell-Boeing file are kept for
+/// `sparse_get_vector`.
+///
+/// # Parameters
+/// - `path` (in): name of the file, ending with NUL.
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `path` or `out` is NULL.
+/// - `RRB_ERR_IO`: the file cannot be opened or read.
+/// - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message has the path, the line and
+///   the reason.
+/// - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
+///   a value.
+/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file;
+///   supplementary Rutherford-Boeing files other than assembled right-hand sides.
+/// - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+///
+/// # Notes
+/// - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
+/// - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
+/// - Right-hand sides in a Rutherford-Boeing file of their own give a matrix with one column per right-hand side.
+/// - Several threads read a file above 1 MB, as many as `threads=0` means.
+/// - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
+///
+/// # Fortran
+/// `call solver%read(path [, stat] [, errmsg])`
+///
+/// # C++
+/// `static sparse rrbsolver::sparse::read(const std::string& path)`
+///
+/// # Example
+/// ```c
+/// FILE *file = fopen("diagonal.mtx", "w");
+/// fputs("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 4.0\n2 2 5.0\n", file);
+/// fclose(file);
+/// sparse_handle *matrix = NULL;
+/// status = sparse_read("diagonal.mtx", &matrix);
+/// sparse_destroy(&matrix);
+/// ```
 ///
 /// # Safety
 /// `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -134,11 +383,37 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
     unsafe { create(out, || sparse_handle::new(load(path_of(&path)?, &mut workers())?)) }
 }
 
-/// Writes the matrix to a file: `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
-/// (Rutherford-Boeing), in gz where the name ends with .gz. Values have the fewest digits that read back to the same
-/// bits; a matrix that is symmetric to the last bit is written as its lower triangle. A file of that name is replaced
-/// when the new one is whole, and stays as it is where something fails. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`,
-/// `RRB_ERR_IO`, `RRB_ERR_MEMORY`.
+/// Writes the matrix to a file, compressed with gzip if the name ends with .gz.
+///
+/// Values have the fewest digits that read back to the same double. A matrix that is exactly symmetric is written as
+/// its lower triangle. An existing file is replaced when the new one is complete; after an error it is unchanged.
+///
+/// # Parameters
+/// - `h` (in): handle of the family.
+/// - `path` (in): name of the file, ending with NUL.
+/// - `file_format` (in): `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
+///   (Rutherford-Boeing).
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or `path` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `file_format` is none of these.
+/// - `RRB_ERR_IO`: the file cannot be created or written.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+///
+/// # Fortran
+/// `call solver%write(path, file_format [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::write(const std::string& path, std::int32_t file_format) const`
+///
+/// # Example
+/// ```c
+/// status = sparse_write(solver, "matrix.mtx.gz", RRB_FILE_MTX);
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
@@ -167,9 +442,41 @@ unsafe fn path_of(path: &*const c_char) -> Result<&Path> {
     Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(*path) }.to_bytes())))
 }
 
-/// A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or
-/// `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that
-/// number).
+/// Copies a right-hand side, initial guess or solution that came with the matrix in a Harwell-Boeing file.
+///
+/// # Parameters
+/// - `h` (in): handle from `sparse_read`.
+/// - `which` (in): `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
+/// - `k` (in): number of the vector, from 0.
+/// - `v` (out): as many values as rows, in host memory.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or `v` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `which` is none of these; the file has no vector `k` of this kind; `v` is not 8-byte aligned,
+///   or resides on a device.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
+///
+/// # Notes
+/// `RRB_INFO_FILE_RHS` is the number of right-hand sides. Guesses and solutions, if the file has them, are as many.
+///
+/// # Fortran
+/// `call solver%get_vector(which, k, v [, stat] [, errmsg])`, with k from 1
+///
+/// # C++
+/// `std::vector<double> rrbsolver::sparse::vector(std::int32_t which, std::int64_t k = 0) const`
+///
+/// # Example
+/// ```c
+/// int64_t count = 0;
+/// status = sparse_get_int(solver, RRB_INFO_FILE_RHS, &count);
+/// if (status == RRB_OK && count > 0) { // 0 for a matrix that is not from a file
+///     status = sparse_get_vector(solver, RRB_VECTOR_RHS, 0, b);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
@@ -179,11 +486,48 @@ pub unsafe extern "C" fn sparse_get_vector(h: *const sparse_handle, which: i32, 
     unsafe { with_ref(h, |h| h.get_vector(which, k, v)) }
 }
 
-/// New values of all entries, as many and in the order in which they were given to `sparse_create_csr`,
-/// `sparse_create_csc` or `sparse_create_coo`; in the order of csr, `RRB_INFO_NONZEROS` many, where the matrix came
-/// from a file or from arrays with padding. The next product makes its format anew. Errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY` (values given at one place are added in an array of their own), all with the
-/// values as they were.
+/// Replaces the values of all entries; the pattern remains.
+///
+/// The next product or `sparse_factorize` rebuilds what depends on the values. `sparse_solve` and `sparse_apply` return
+/// `RRB_ERR_STATE` until `sparse_factorize` is called again.
+///
+/// # Parameters
+/// - `h` (in/out): handle of the family.
+/// - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
+///   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
+///   NULL if there are none.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or `values` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
+///
+/// After an error the previous values remain.
+///
+/// # Fortran
+/// `call solver%set_values(values [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::set_values(input values)`
+///
+/// # Example
+/// ```c
+/// // Time-dependent coefficients on a fixed mesh: a matrix of 2 rows, twice.
+/// const int32_t row_ptr[] = {0, 2, 4}, col[] = {0, 1, 0, 1};
+/// const double first[] = {2, -1, -1, 2}, second[] = {3, -1, -1, 3};
+/// sparse_handle *matrix = NULL;
+/// status = sparse_create_csr(2, 2, 4, row_ptr, col, first, 4, 0, &matrix);
+/// if (status == RRB_OK) {
+///     status = sparse_set_values(matrix, second);
+/// }
+/// sparse_destroy(&matrix);
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
@@ -193,10 +537,38 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
     unsafe { with_ok(h, |h| h.set_values(values)) }
 }
 
-/// The lengths of the arrays of a format for this matrix, `RRB_FORMAT_COO` and so on: of i0, i1, i2 and values. The
-/// options `block_size`, `slice` and `sigma` count. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (no such format, or an
-/// entry that diagonal does not have, by its place), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_MEMORY`
-/// (above `format_memory`, with the bytes).
+/// Computes the lengths of the arrays of a storage format for this matrix.
+///
+/// `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
+///
+/// # Parameters
+/// - `h` (in): handle of the family.
+/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats, or `sizes` is not 8-byte aligned or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off the diagonal. The message names it.
+/// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
+/// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `sizes`.
+///
+/// # Fortran
+/// Included in `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])`, which allocates the arrays
+///
+/// # C++
+/// Included in `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const`
+///
+/// # Example
+/// ```c
+/// int64_t sizes[4];
+/// status = sparse_sizes(solver, RRB_FORMAT_CSR, sizes);
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; `sizes` must be NULL or have room for four integers.
@@ -206,8 +578,51 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
     unsafe { with_ref(h, |h| h.sizes(format, sizes)) }
 }
 
-/// The arrays of a format, as docs/sparse.md lists them, with places that count from 0. Errors as for `sparse_sizes`,
-/// and `RRB_ERR_ARGUMENT` where arrays overlap.
+/// Writes the arrays of a storage format, with indices from 0.
+///
+/// `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
+///
+/// # Parameters
+/// - `h` (in): handle of the family.
+/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
+/// - `values` (out): values, padding included.
+///
+/// Arrays are in host memory and must not overlap.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off
+///   the diagonal.
+/// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
+/// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// # Fortran
+/// `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` with allocatable arrays
+///
+/// # C++
+/// `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const`
+///
+/// # Example
+/// ```c
+/// int64_t sizes[4];
+/// status = sparse_sizes(solver, RRB_FORMAT_CSR, sizes);
+/// if (status == RRB_OK) {
+///     int64_t *row_ptr = malloc((size_t)sizes[0] * sizeof *row_ptr);
+///     int64_t *col = malloc((size_t)sizes[1] * sizeof *col);
+///     double *values = malloc((size_t)sizes[3] * sizeof *values);
+///     status = sparse_arrays(solver, RRB_FORMAT_CSR, row_ptr, col, NULL, values);
+///     free(row_ptr);
+///     free(col);
+///     free(values);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; the arrays must be NULL or have room for the lengths of `sparse_sizes`,
@@ -225,14 +640,56 @@ pub unsafe extern "C" fn sparse_arrays(
     unsafe { with_ref(h, |h| h.arrays(format, [i0, i1, i2], values)) }
 }
 
-/// Checks a square matrix and makes what a solve needs: the format of products, the preconditioner, vectors. What
-/// `auto` takes, `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` tell; with `verbosity=1` a line
-/// does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
-/// rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
-/// `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
-/// given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (methods that take no such preconditioner: amg goes with cg),
-/// `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
-/// and the factorization of ic0 or ilu0. Source: docs/sparse.md.
+/// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
+///
+/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
+/// the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle keeps its
+/// matrix but has no factorization.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a square matrix of at least one row.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` is NULL.
+/// - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
+/// - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
+/// - `RRB_ERR_MATRIX`: `solver=cg` or `minres`, or `preconditioner=ic0`, and the matrix is not symmetric. The message
+///   names an entry.
+/// - `RRB_ERR_MATRIX`: a zero or missing diagonal, and the method or preconditioner divides by it. These are the
+///   sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg; ilu0 needs the entry only.
+/// - `RRB_ERR_MATRIX`: ic0 with a diagonal or pivot that is not positive; ilu0 with a zero pivot; or with
+///   `precision=f32`, a value of M that does not fit single precision.
+/// - `RRB_ERR_UNSUPPORTED`: this solver does not accept this preconditioner: sweeps accept none, minres accepts jacobi,
+///   and amg requires cg.
+/// - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or a handle created before a fork.
+/// - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_MEMORY`: the format, or the copy of A' for bicg with `transpose=copy`, needs more than `format_memory`
+///   bytes; or allocation failed.
+///
+/// # Notes
+/// - If `auto` selected ic0 or ilu0 and a pivot fails, jacobi replaces it, or no preconditioner if the diagonal has a
+///   zero.
+/// - The log reports a matrix with one triangle only, and sweeps on a matrix without a dominant diagonal.
+/// - Cost: a few products, and the setup of the preconditioner.
+/// - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
+///   Sci. Comput. 34 (2012), A1079-A1109 (amg).
+///
+/// # Fortran
+/// `call solver%factorize([stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::factorize()`
+///
+/// # Example
+/// ```c
+/// status = sparse_set_options(solver, "solver=cg preconditioner=ic0");
+/// if (status == RRB_OK) {
+///     status = sparse_factorize(solver);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family.
@@ -242,13 +699,61 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
     unsafe { with_ok(h, |h| h.factorize()) }
 }
 
-/// Solves A x = b by the method of `sparse_factorize`. `x` is the initial guess on entry and the solution on return;
-/// `b` is not written; both have as many values as rows. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol)
-/// in the 2-norm, of a residual that is computed from x, not recurred. b = 0 gives x = 0 at once. Returns `RRB_OK`,
-/// `RRB_NOT_CONVERGED` (`RRB_INFO_STOP_REASON`: max_iter, stagnated, or diverged with x as given), `RRB_STOPPED`;
-/// errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
-/// `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN` (cg
-/// of an indefinite matrix), all with x as given. Takes no memory, starts no thread. Source: docs/sparse.md.
+/// Solves A x = b with the method of `sparse_factorize`.
+///
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
+/// from x before convergence is reported. b = 0 gives x = 0; a guess that meets the test is returned after 0
+/// iterations.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a matrix from `sparse_factorize`.
+/// - `b` (in): right-hand side, as many values as rows.
+/// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
+///
+/// Both arrays are in host memory.
+///
+/// # Returns
+/// - `RRB_OK`: the test is met.
+/// - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: the iteration limit. stagnated: `x` is the best
+///   iterate known. diverged: `x` is the guess, if no better iterate is known.
+/// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
+///   absolute row sum represents the diagonal.
+/// - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+///   factorize, have changed.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
+///   double.
+/// - `RRB_ERR_RANGE`: the solution is too small for a double.
+/// - `RRB_ERR_BREAKDOWN`: `solver=cg`, and A or M is indefinite; use minres. Or numbers of the iteration overflowed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `x` is unchanged.
+///
+/// # Notes
+/// - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
+/// - The results are bitwise identical for any number of threads.
+/// - The call allocates no memory and starts no thread.
+///
+/// # Fortran
+/// `call solver%solve(b, x [, stat] [, errmsg])`
+///
+/// # C++
+/// `rrb_status rrbsolver::sparse::solve(input b, output x)`
+///
+/// # Example
+/// ```c
+/// status = sparse_solve(solver, b, x);
+/// if (status == RRB_NOT_CONVERGED) {
+///     int64_t reason = 0;
+///     sparse_get_int(solver, RRB_INFO_STOP_REASON, &reason);
+///     fprintf(stderr, "not converged, stop reason %d\n", (int)reason);
+/// }
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
@@ -258,9 +763,42 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
     unsafe { with(h, |h| h.solve(b, x)) }
 }
 
-/// z = M^-1 r with the preconditioner of `sparse_factorize`, for a foreign Krylov loop; that of amg changes with r:
-/// take a flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `sparse_solve`), `RRB_ERR_STATE`,
-/// `RRB_ERR_UNSUPPORTED` (a `solver` that sweeps), `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+/// Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
+///
+/// With `preconditioner=amg`, M changes with r; use a flexible method. Otherwise M is fixed.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a matrix from `sparse_factorize`.
+/// - `r` (in): residual, as many values as rows, in host memory.
+/// - `z` (out): result, as many values as rows, in host memory; must not overlap `r`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+///   factorize, have changed.
+/// - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
+///   created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
+/// - `RRB_ERR_RANGE`: `z` is too small for a double.
+/// - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `z` is unchanged.
+///
+/// # Fortran
+/// `call solver%apply(r, z [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::apply(input r, output z)`
+///
+/// # Example
+/// ```c
+/// status = sparse_apply(solver, r, z); // z = M^-1 r
+/// ```
 ///
 /// # Safety
 /// As for `sparse_solve`.
@@ -270,12 +808,45 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
     unsafe { with_ok(h, |h| h.apply(r, z)) }
 }
 
-/// y = A x, with x of as many values as columns and y of as many as rows, by the threads of `threads` (coo, jds, tjds
-/// and skyline: by one). The first product, and the first after new values or another `format`, makes the format;
-/// `sparse_factorize` does, too. x must not overlap y. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an entry
-/// that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_NOT_FINITE` (x, with
-/// `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what `RRB_INFO_BYTES_PER_NONZERO` tells of memory
-/// traffic, 2 flops a stored value.
+/// Computes y = A x.
+///
+/// No factorization is needed, and the matrix may be rectangular. The first product after new values or another format
+/// option creates the storage format; `sparse_factorize` does so too.
+///
+/// # Parameters
+/// - `h` (in/out): handle of the family.
+/// - `x` (in): as many values as columns, in host memory.
+/// - `y` (out): as many values as rows, in host memory; must not overlap `x`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
+/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `y` is unchanged.
+///
+/// # Notes
+/// - Cost: `RRB_INFO_BYTES_PER_NONZERO` bytes of memory traffic per entry, and 2 flops per stored value.
+/// - One thread multiplies in coo, jds, tjds and skyline; the others use the threads of `threads`.
+///
+/// # Fortran
+/// `call solver%multiply(x, y [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::multiply(input x, output y)`
+///
+/// # Example
+/// ```c
+/// status = sparse_multiply(solver, x, y); // y = A x
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
@@ -285,8 +856,43 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
     unsafe { with_ok(h, |h| h.multiply(x, y, false)) }
 }
 
-/// y = A' x, with x of as many values as rows and y of as many as columns; else as `sparse_multiply`. Beside it up to
-/// 64 bytes a column, kept (docs/sparse.md).
+/// Computes y = A' x with the transpose of A.
+///
+/// Otherwise as `sparse_multiply`.
+///
+/// # Parameters
+/// - `h` (in/out): handle of the family.
+/// - `x` (in): as many values as rows, in host memory.
+/// - `y` (out): as many values as columns, in host memory; must not overlap `x`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
+/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `y` is unchanged.
+///
+/// # Notes
+/// No copy of A' is made. Partial sums take up to 64 bytes per column and remain allocated.
+///
+/// # Fortran
+/// `call solver%multiply_transposed(x, y [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::multiply_transposed(input x, output y)`
+///
+/// # Example
+/// ```c
+/// status = sparse_multiply_transposed(solver, x, y); // y = A' x
+/// ```
 ///
 /// # Safety
 /// As for `sparse_multiply`.
