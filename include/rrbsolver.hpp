@@ -623,7 +623,7 @@ private:
     bool known_ = false; // The last set_patches succeeded.
 };
 
-/// The arrays of a storage format, as docs/sparse.md lists them; places count from 0.
+/// The arrays of a storage format, as docs/theory/sparse.md lists them; places count from 0.
 struct format_arrays {
     std::vector<std::int64_t> i0, i1, i2;
     std::vector<double> values;

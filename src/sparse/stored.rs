@@ -18,7 +18,7 @@ pub trait Stored: Send + Sync {
         _ = transposed;
         By::One
     }
-    /// Its arrays, as docs/sparse.md lists them; `to` has the lengths of the format's [`Size`].
+    /// Its arrays, as docs/theory/sparse.md lists them; `to` has the lengths of the format's [`Size`].
     fn write(&self, to: &mut Arrays);
 }
 

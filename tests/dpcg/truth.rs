@@ -138,7 +138,7 @@ fn centers(r: &mut Random, a: &mut TwoPhase) {
 }
 
 impl Case {
-    /// It asks for what the backend does not have (docs/dpcg.md).
+    /// It asks for what the backend does not have (docs/guides/dpcg.md).
     fn is_not_offered(&self) -> bool {
         let asks = |word: &&str| self.options.contains(*word);
         let of_the_host = ["preconditioner=ic0", "preconditioner=ric", "coarse_solver=cg"].iter().any(asks);

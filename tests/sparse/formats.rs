@@ -7,7 +7,7 @@ use common::sparse::*;
 use common::status;
 use proptest::prelude::*;
 
-/// The sample of docs/sparse.md.
+/// The sample of docs/theory/sparse.md.
 fn sample() -> Entries {
     let rows: [&[(usize, f64)]; 4] =
         [&[(0, 10.0), (2, 20.0)], &[(1, 30.0), (3, 40.0)], &[(0, 50.0), (2, 60.0), (3, 70.0)], &[(3, 80.0)]];
@@ -15,7 +15,7 @@ fn sample() -> Entries {
     Entries::new(4, 4, &rows.iter().enumerate().flat_map(of_row).collect::<Vec<_>>())
 }
 
-/// The arrays of the sample, format by format, as docs/sparse.md has them.
+/// The arrays of the sample, format by format, as docs/theory/sparse.md has them.
 #[test]
 fn arrays_of_the_sample() {
     let s = sample().solver();

@@ -167,7 +167,7 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
 }
 
 /// Rows from which on auto takes aggregation: setup included it takes a third longer than ic0 in a cube of 47^3 nodes,
-/// as long at 100^3, less in a plane (320^2: a third) and on tetrahedra (docs/sparse.md).
+/// as long at 100^3, less in a plane (320^2: a third) and on tetrahedra (docs/benchmarks/sparse.md).
 const WORTH_AGGREGATION: usize = 100_000;
 
 /// What auto takes.

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Solves linear systems that lie in files, and tells what their matrices are like.
 ///
 /// FILE is a matrix in MatrixMarket, Harwell-Boeing or Rutherford-Boeing format, in gz or not, or a raw stencil file
-/// (docs/tool.md). What a file is, its first bytes say, not its name.
+/// (docs/guides/files-and-tool.md). What a file is, its first bytes say, not its name.
 #[derive(Parser)]
 #[command(name = "rrbsolver", version, after_help = AFTER)]
 pub struct Cli {

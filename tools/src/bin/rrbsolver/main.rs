@@ -1,4 +1,4 @@
-//! `rrbsolver`: tries the library on a file, without a line of code. Described in docs/tool.md.
+//! `rrbsolver`: tries the library on a file, without a line of code. Described in docs/guides/files-and-tool.md.
 
 /// A line on the standard output.
 macro_rules! say {

@@ -1,5 +1,5 @@
-//! Raw stencil files: a symmetric 5-point (2D) or 7-point (3D) matrix with its right-hand side, as docs/tool.md
-//! describes them.
+//! Raw stencil files: a symmetric 5-point (2D) or 7-point (3D) matrix with its right-hand side, as
+//! docs/guides/files-and-tool.md describes them.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
