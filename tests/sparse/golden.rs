@@ -1,5 +1,5 @@
-//! Iteration counts of an independent prototype (tests/golden/README.md): every method with every preconditioner, on
-//! matrices from files and generated ones. b = A times ones, x = 0, to 1e-6 of the norm of b.
+//! Iteration counts of an independent prototype (tests/golden/README.md): each method with preconditioners that it
+//! accepts, on matrices from files and generated ones. b = A times ones, x = 0, to 1e-6 of the norm of b.
 
 #[path = "../common/mod.rs"]
 mod common;
