@@ -1,5 +1,5 @@
-// One grid of the preconditioner, both levels in one step, down and up (report, section 2.6; docs/method.md), and the
-// iteration on a recursion grid (src/backend/steps/cycle.rs).
+// One grid of the preconditioner, both levels in one step, down and up (report, section 2.6; docs/theory/rrb.md), and
+// the iteration on a recursion grid (src/backend/steps/cycle.rs).
 //
 //     down   y_b1 = r_b1 - A_b1,red D^-1 r_red                          up   z_b1 = (y_b1 - A_b1,b2 z_b2) / d
 //            kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1           z_red = (r_red - A_red,black z_black) / d

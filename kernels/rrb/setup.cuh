@@ -1,4 +1,4 @@
-// The factorization (report 16-06, section 2.2; docs/method.md, excess form), colour by colour: the formulas of
+// The factorization (report 16-06, section 2.2; docs/theory/rrb.md, row-sum form), colour by colour: the formulas of
 // src/backend/cpu/rrb/factor/mod.rs. One launch a step; a step writes each value from one thread and reads what no
 // thread of it writes. Launch: storage.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations
 // about 60.

@@ -234,7 +234,7 @@ fn where_double_precision_stagnates() {
     }
 }
 
-/// Messages and bytes of an iteration are those of docs/distributed.md.
+/// Messages and bytes of an iteration are those of docs/guides/mpi.md.
 #[test]
 fn messages_are_counted() {
     let (nx, ny) = (301, 203);

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// Residuals told may be off by this part, if by more than rounding.
 const TOLD: f64 = 0.01;
-/// A right-hand side of this part of the given one is rounding (docs/method.md).
+/// A right-hand side of this part of the given one is rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {

@@ -27,10 +27,10 @@ const TOLD: f64 = 0.01;
 const PROMISE: f64 = 1e-6;
 /// Half a unit of single precision.
 const SINGLE: f64 = 6e-8;
-/// A right-hand side of this part of the given one is rounding (docs/method.md).
+/// A right-hand side of this part of the given one is rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
-/// Scales of A beyond 10^+-150, in powers of two: squares in CG may overflow or vanish (docs/method.md, "Scale and
-/// rounding").
+/// Scales of A beyond 10^+-150, in powers of two: squares in CG may overflow or vanish (docs/theory/rrb.md, "Scaling
+/// and reproducibility").
 const FAR_SCALE: i32 = 498;
 
 /// A false word: its class, how far off, and the numbers.

@@ -117,10 +117,10 @@ fn describe_devices(devices: i32) {
         say!(
             "              {}",
             match first {
-                None => "solves run on the CPU; for a GPU install NVIDIA's driver 580 or newer (docs/gpu.md)",
+                None => "solves run on the CPU; a GPU needs NVIDIA's driver 580 or newer (docs/guides/devices.md)",
                 Some(_) =>
                     "the driver is there, but the library sees no device: it was built with RRBSOLVER_CUDA=off, \
-                     CUDA_VISIBLE_DEVICES hides them, or the driver is older than 580 (docs/gpu.md)",
+                     CUDA_VISIBLE_DEVICES hides them, or the driver is older than 580 (docs/guides/devices.md)",
             }
         );
     }
