@@ -1,7 +1,7 @@
-# rrbsolver::fortran: the module, compiled by the compiler of the project that uses it and with its flags, because .mod
-# files fit one compiler only. Expects _rrbsolver_fortran, the folder of the sources, and that Fortran is enabled.
+# rrbsolver::fortran: the Fortran module. The project that uses it compiles it with its own compiler and flags, because
+# .mod files are specific to a compiler. Needs _rrbsolver_fortran, the folder of the sources, and the language Fortran.
 if(NOT TARGET rrbsolver::fortran)
-  # An include folder of an imported target must exist when build files are written.
+  # The include folder of an imported target must exist when CMake generates the build files.
   set(_rrbsolver_modules "${CMAKE_CURRENT_BINARY_DIR}/rrbsolver-fortran")
   file(MAKE_DIRECTORY "${_rrbsolver_modules}")
 
@@ -17,7 +17,7 @@ if(NOT TARGET rrbsolver::fortran)
   target_include_directories(rrbsolver_fortran INTERFACE "${_rrbsolver_modules}")
   target_link_libraries(rrbsolver_fortran PUBLIC rrbsolver::rrbsolver)
 
-  # Imported, so that a project may export a target that links to it: its own package then finds rrbsolver again.
+  # Imported: a project can then export a target that links to it, and its package finds rrbsolver again.
   add_library(rrbsolver::fortran INTERFACE IMPORTED GLOBAL)
   set_target_properties(rrbsolver::fortran PROPERTIES INTERFACE_LINK_LIBRARIES rrbsolver_fortran)
 endif()

@@ -1,7 +1,10 @@
-# rrbsolver::mpi: rrbsolver_mpi.c, compiled in each target that links to it, because what is compiled fits one MPI only.
-# The library itself knows no MPI. Such a target links to rrbsolver::rrbsolver, ::static or ::cxx, too. Where there is
-# rrbsolver::fortran, rrbsolver::mpi_fortran: the module rrbsolver_mpi, which holds rrbsolver_mpi.c. Expects
-# _rrbsolver_mpi, the folder of the sources, _rrbsolver_include, and the target MPI::MPI_C.
+# rrbsolver::mpi: rrbsolver_mpi.c. Each target that links to it compiles this file, because the object file is specific
+# to one MPI; the library itself does not depend on MPI. Such a target also links to rrbsolver::rrbsolver, ::static or
+# ::cxx.
+#
+# rrbsolver::mpi_fortran, if rrbsolver::fortran exists: the module rrbsolver_mpi, including rrbsolver_mpi.c.
+#
+# Needs _rrbsolver_mpi, the folder of the sources, _rrbsolver_include, and the target MPI::MPI_C.
 if(NOT TARGET rrbsolver::mpi)
   add_library(rrbsolver::mpi INTERFACE IMPORTED GLOBAL)
   set_target_properties(rrbsolver::mpi PROPERTIES
@@ -14,7 +17,7 @@ if(TARGET rrbsolver::fortran AND NOT TARGET rrbsolver::mpi_fortran)
   set(_rrbsolver_mpi_modules "${CMAKE_CURRENT_BINARY_DIR}/rrbsolver-mpi-fortran")
   file(MAKE_DIRECTORY "${_rrbsolver_mpi_modules}")
 
-  # PRIVATE: what links to this does not compile rrbsolver_mpi.c again.
+  # PRIVATE: targets that link to this do not compile rrbsolver_mpi.c again.
   add_library(rrbsolver_mpi_fortran STATIC EXCLUDE_FROM_ALL "${_rrbsolver_mpi}/rrbsolver_mpi.f90")
   set_target_properties(rrbsolver_mpi_fortran PROPERTIES
     Fortran_FORMAT FREE

@@ -1,10 +1,10 @@
-# The targets, for the installed package and the build tree alike. Expects _rrbsolver_shared, _rrbsolver_soname,
-# _rrbsolver_static and _rrbsolver_include.
+# Targets of the installed package and of the build tree. Needs _rrbsolver_shared, _rrbsolver_soname, _rrbsolver_static
+# and _rrbsolver_include.
 
-# What `rustc --print native-static-libs` names for the static library.
+# System libraries of the static library, as `rustc --print native-static-libs` lists them.
 set(rrbsolver_SYSTEM_LIBRARIES gcc_s util rt pthread m dl c)
 
-# The sources of the Fortran module, in the order in which a compiler can take them.
+# Sources of the Fortran module, in the order of compilation.
 set(rrbsolver_FORTRAN_FILES
   rrbsolver_c.f90 rrbsolver_base.f90 rrbsolver_comm.f90 rrbsolver_rrb.f90 rrbsolver_dpcg.f90 rrbsolver_smoother.f90
   rrbsolver_sparse.f90 rrbsolver.f90)

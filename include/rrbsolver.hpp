@@ -1,16 +1,15 @@
 // rrbsolver.hpp: rrbsolver for C++17, header only, over rrbsolver.h alone.
 //
 //     rrbsolver::rrb solver(nx, ny);
-//     solver.set("levels=12 rel_tol=1e-8");
+//     solver.set("rel_tol=1e-8 max_iter=200");
 //     solver.factorize(center, east, north);              // vectors, arrays, or {pointer, size}
 //     if (solver.solve(b, x) == RRB_NOT_CONVERGED) ...    // x: initial guess in, solution out
 //
-// Over many ranks: rrbsolver::rrb::distributed(nx, ny, boxes, comm); rrbsolver_mpi.h makes a comm by MPI.
-// In 3D: rrbsolver::dpcg solver(nx, ny, nz), factorize(center, east, north, top). General sparse matrices:
-// rrbsolver::sparse::read("matrix.mtx"), multiply(x, y).
+// Classes: rrb (2D grids; rrb::distributed for many ranks), dpcg (3D grids), smoother (block relaxation on 3D patches)
+// and sparse (general sparse matrices).
 //
-// Statuses: a negative one becomes an exception, rrbsolver::error; a positive one (RRB_NOT_CONVERGED, RRB_STOPPED) is
-// returned, and the outputs are usable. Threads and array order: see rrbsolver.h.
+// Statuses: a negative status is thrown as rrbsolver::error. A positive one (RRB_NOT_CONVERGED, RRB_STOPPED) is
+// returned; the outputs are then usable. Threads and array order: see rrbsolver.h.
 #ifndef RRBSOLVER_HPP
 #define RRBSOLVER_HPP
 
@@ -33,7 +32,7 @@
 
 namespace rrbsolver {
 
-/// A failed call: `code()` is the negative rrb_status, `what()` the sentence.
+/// Thrown by a call that failed. `code()` is the negative rrb_status, `what()` the error message.
 class error : public std::runtime_error {
 public:
     error(rrb_status code, const std::string &sentence) : std::runtime_error(sentence), code_(code) {}
@@ -43,13 +42,13 @@ private:
     rrb_status code_;
 };
 
-/// Pointer and size of an array that somebody else owns.
+/// Pointer and size of an array that the caller owns.
 template <class T>
 class view {
 public:
     view(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
 
-    /// Anything with data() and size(): std::vector, std::array, std::span, ...
+    /// From anything with data() and size(): std::vector, std::array, std::span, ...
     template <class Container,
               class = std::enable_if_t<std::is_convertible_v<
                   std::remove_pointer_t<decltype(std::declval<Container &>().data())> (*)[], T (*)[]>>>
@@ -70,8 +69,9 @@ private:
 using input = view<const double>;
 using output = view<double>;
 
-/// Called by solve before the first iteration (iteration 0) and after each one, with the residual of the stopping test,
-/// relative to its reference; true stops the solve with RRB_STOPPED. An exception stops it too and leaves solve.
+/// Called before the first iteration (iteration 0) and after each one, with the residual of the stopping test relative
+/// to its reference. The result true stops the solve with RRB_STOPPED. An exception stops it too, and is rethrown by
+/// solve.
 using monitor = std::function<bool(std::int64_t iteration, double relative_residual)>;
 
 namespace detail {
@@ -90,7 +90,7 @@ inline rrb_status check(rrb_status status) {
     return status;
 }
 
-/// The value of a whole-number option; one that does not fit is refused.
+/// Converts the value of an integer option; a value that does not fit is an error.
 template <class Integer>
 std::int64_t whole(std::int32_t key, Integer value) {
     if constexpr (std::is_unsigned_v<Integer> && sizeof(Integer) >= sizeof(std::int64_t)) {
@@ -107,15 +107,16 @@ struct named {
     input array;
 };
 
-/// Where values of an array stand: rows of nx values are row apart, planes of ny rows are plane apart; 0: ny * row.
+/// Layout of an array: rows of nx values are `row` values apart, planes of ny rows are `plane` values apart; plane = 0
+/// means ny * row.
 struct layout {
     std::int64_t nx, ny, nz, row, plane;
 
     static constexpr std::size_t whole(std::int64_t n) noexcept { return static_cast<std::size_t>(n); }
     std::size_t step() const noexcept { return plane != 0 ? whole(plane) : whole(ny) * whole(row); }
 
-    /// Whether so many values suffice: (nz - 1) * plane + (ny - 1) * row + nx, without overflow. The last plane needs
-    /// no more than its rows, and its last row no padding.
+    /// Whether `size` values suffice: (nz - 1) * plane + (ny - 1) * row + nx, computed without overflow. The last plane
+    /// needs only its rows, and its last row no padding.
     bool fits(std::size_t size) const noexcept {
         if (size < whole(nx) || (size - whole(nx)) / whole(row) < whole(ny - 1)) {
             return false;
@@ -138,27 +139,28 @@ inline void check_sizes(std::initializer_list<named> arrays, const layout &expec
     }
 }
 
-/// What the functions that C calls find by their user pointer.
+/// The object behind the user pointer of the C callbacks.
 struct callbacks {
     monitor watch;
     std::exception_ptr thrown;
 };
 
-/// What all families have. Functions names the functions of rrbsolver.h of one of them, its handle and its callbacks.
+/// Common base of all classes. `Functions` has the C functions of one family, its handle and its callbacks.
 template <class Functions>
 class family {
 public:
-    /// For functions of rrbsolver.h; stays owned by this object.
+    /// The handle, for functions of rrbsolver.h; owned by this object.
     typename Functions::handle *handle() const noexcept { return handle_.get(); }
 
-    /// An integer option, a switch or a choice: set(RRB_OPT_MAX_ITER, 200), set(RRB_OPT_NORM, RRB_NORM_PRECONDITIONED).
+    /// Sets an integer option, a switch or a choice: set(RRB_OPT_MAX_ITER, 200), set(RRB_OPT_NORM,
+    /// RRB_NORM_PRECONDITIONED).
     template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
     void set(std::int32_t key, Integer value) {
         check(Functions::set_int(handle(), key, whole(key, value)));
     }
-    /// A real option: set(RRB_OPT_REL_TOL, 1e-8).
+    /// Sets a real option: set(RRB_OPT_REL_TOL, 1e-8).
     void set(std::int32_t key, double value) { check(Functions::set_real(handle(), key, value)); }
-    /// Options by their text names: set("levels=12 rel_tol=1e-8").
+    /// Sets options by name: set("levels=12 rel_tol=1e-8"); all of them or, after an error, none.
     void set(const char *text) { check(Functions::set_options(handle(), text)); }
     void set(const std::string &text) { set(text.c_str()); }
 
@@ -173,8 +175,8 @@ public:
         return value;
     }
 
-    /// The relative residual of iteration or sweep 0, 1, ... of the last solve or apply; a smoother keeps them where it
-    /// has a monitor.
+    /// Returns the relative residuals of iterations 0, 1, ... of the last solve. For a smoother they are those of the
+    /// sweeps of the last apply, recorded if it has a monitor.
     std::vector<double> history() const {
         std::int64_t count = 0;
         check(Functions::get_history(handle(), nullptr, 0, &count));
@@ -183,14 +185,15 @@ public:
         return residuals;
     }
 
-    /// The monitor of every solve or apply from now on; an empty one (nullptr) ends that.
+    /// Sets the monitor of each solve or apply; an empty one (nullptr) removes it.
     void set_monitor(monitor callback) {
         const bool any = static_cast<bool>(callback);
         state().watch = std::move(callback);
         check(Functions::set_monitor(handle(), any ? &family::call_monitor : nullptr, &state()));
     }
 
-    /// Work goes to the caller's CUDA stream; nullptr: to the handle's own.
+    /// Sets the CUDA stream for the work on a device; nullptr: a stream of the handle. It has no effect on the CPU, and
+    /// none for class sparse.
     void set_stream(void *cuda_stream) { check(Functions::set_stream(handle(), cuda_stream)); }
 
 protected:
@@ -210,7 +213,7 @@ protected:
         return *state_;
     }
 
-    /// Calls back; an exception waits until `finish`.
+    /// Calls a callback; an exception is stored until `finish`.
     template <class Call>
     static std::int32_t guarded(void *user, Call call) noexcept {
         auto *state = static_cast<typename Functions::callbacks *>(user);
@@ -222,7 +225,7 @@ protected:
         }
     }
 
-    /// The status of a call that may have called back.
+    /// Rethrows the exception of a callback, or checks the status.
     rrb_status finish(rrb_status status) {
         if (state_ && state_->thrown) {
             std::rethrow_exception(std::exchange(state_->thrown, nullptr));
@@ -239,13 +242,13 @@ private:
         return guarded(user, [&](callbacks &state) { return state.watch(iteration, relative_residual); });
     }
 
-    // On the heap: its address is with the library, and this object may move. Destroyed in reverse order: the handle
-    // first.
+    // On the heap: the library has its address, and this object may move. Members are destroyed in reverse order: the
+    // handle first.
     std::unique_ptr<typename Functions::callbacks> state_;
     std::unique_ptr<typename Functions::handle, destroyer> handle_;
 };
 
-// The functions of rrbsolver.h that one of the families has, its handle and its callbacks.
+// The functions of rrbsolver.h of a family, its handle and its callbacks.
 #define RRBSOLVER_FAMILY(family, callbacks_type)                  \
     struct family##_functions {                                   \
         using handle = family##_handle;                           \
@@ -261,9 +264,9 @@ private:
         static constexpr auto set_stream = &family##_set_stream;   \
     }
 
-/// Called by smoother::apply before each sweep with its number and the arrays of all patches, to fill the ghost cells
-/// that no patch covers; -1 where a residual is computed instead. true stops with RRB_STOPPED, and so does an
-/// exception, which then leaves apply.
+/// Fills the ghost cells that no patch covers. It is called before each sweep with the number of the sweep, or -1 where
+/// a residual is computed, and with u of all patches. The result true stops the call with RRB_STOPPED. An exception
+/// stops it too, and is rethrown by the call.
 using ghost_fill = std::function<bool(std::int32_t sweep, double *const *u)>;
 
 struct smoother_callbacks : callbacks {
@@ -276,7 +279,7 @@ RRBSOLVER_FAMILY(smoother, smoother_callbacks);
 RRBSOLVER_FAMILY(sparse, detail::callbacks);
 #undef RRBSOLVER_FAMILY
 
-// Those of a family that solves A x = b on a grid, and in how many dimensions.
+// The functions of a family that solves A x = b on a grid, and the number of dimensions.
 #define RRBSOLVER_SOLVER(family, count)                     \
     struct family##_solver : family##_functions {           \
         static constexpr int dimensions = count;            \
@@ -289,28 +292,29 @@ RRBSOLVER_SOLVER(rrb, 2);
 RRBSOLVER_SOLVER(dpcg, 3);
 #undef RRBSOLVER_SOLVER
 
-/// What families have that solve A x = b on a grid.
+/// Common base of the classes that solve A x = b on a grid.
 template <class Functions>
 class solver : public family<Functions> {
 public:
-    /// Of the grid; on a domain over many ranks of the one box of this rank, and 0 where it has none or several.
+    /// Extent of the grid. With many ranks: extent of the one box of this rank, or 0 if it has none or several.
     std::int64_t nx() const noexcept { return nx_; }
     std::int64_t ny() const noexcept { return ny_; }
 
-    /// A x = b; x: initial guess in, solution out. With the default norm iterates until
-    /// ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol). Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
+    /// Solves A x = b; x is the initial guess on entry and the solution on return. It stops when ||b - A x||_2 <=
+    /// max(rel_tol * ||b||_2, abs_tol), with the default norm and reference. Returns RRB_OK, RRB_NOT_CONVERGED or
+    /// RRB_STOPPED.
     [[nodiscard]] rrb_status solve(input b, output x) {
         check_sizes({{"b", b}, {"x", x}}, [&] { Functions::solve(this->handle(), nullptr, nullptr); });
         return this->finish(Functions::solve(this->handle(), b.data(), x.data()));
     }
 
-    /// z = M^-1 r with the preconditioner M, for a Krylov loop of your own.
+    /// Computes z = M^-1 r with the preconditioner M, for a Krylov method of the caller.
     void apply(input r, output z) {
         check_sizes({{"r", r}, {"z", z}}, [&] { Functions::apply(this->handle(), nullptr, nullptr); });
         check(Functions::apply(this->handle(), r.data(), z.data()));
     }
 
-    /// y = A x with the factorized matrix.
+    /// Computes y = A x.
     void multiply(input x, output y) {
         check_sizes({{"x", x}, {"y", y}}, [&] { Functions::multiply(this->handle(), nullptr, nullptr); });
         check(Functions::multiply(this->handle(), x.data(), y.data()));
@@ -319,7 +323,7 @@ public:
 protected:
     solver(std::int64_t nx, std::int64_t ny, std::int64_t nz) : nx_(nx), ny_(ny), nz_(nz) {}
 
-    /// As the options say.
+    /// Layout of the arrays according to the options.
     layout arrays() const {
         const std::int64_t row = std::max(nx_, this->get_int(RRB_OPT_LEADING_DIMENSION));
         std::int64_t plane = 0;
@@ -331,10 +335,11 @@ protected:
 
     void check_sizes(std::initializer_list<named> given) const { detail::check_sizes(given, arrays()); }
 
-    /// The same, where other ranks may wait for the call: `refused` makes it without arrays, and they refuse it, too.
+    /// The same with other ranks that may wait for the call: `refused` makes it without arrays, so that it fails on all
+    /// ranks.
     template <class Refused>
     void check_sizes(std::initializer_list<named> given, Refused refused) const {
-        // The library itself says what it does with arrays of none or of several boxes.
+        // The library reports arrays of no or of several boxes.
         if (distributed_ && boxes_ != 1) {
             return;
         }
@@ -348,7 +353,7 @@ protected:
         }
     }
 
-    std::int64_t nx_; // of arrays: those of the grid, or of the one box of this rank
+    std::int64_t nx_; // extents of arrays: of the grid, or of the one box of this rank
     std::int64_t ny_;
     std::int64_t nz_;
     bool distributed_ = false;
@@ -357,50 +362,54 @@ protected:
 
 } // namespace detail
 
-/// The library's version, as in "0.1.0".
+/// Returns the version of the library, such as "0.1.0".
 inline std::string version() { return rrbsolver_version(); }
 
-/// What a status means, in a few words.
+/// Returns the name and the meaning of a status.
 inline std::string status_string(rrb_status status) { return rrbsolver_status_string(status); }
 
-/// Number of usable CUDA devices; 0 without a driver.
+/// Returns the number of usable CUDA devices, 0 without a driver.
 inline int cuda_device_count() {
     std::int32_t count = 0;
     detail::check(rrbsolver_cuda_device_count(&count));
     return count;
 }
 
-/// Solver for A x = b on a grid of nx * ny points, A symmetric with a 5-point or 9-point stencil. Arrays are
-/// a[j*ld + i], i = 0..nx-1 fastest, ld = nx or the option leading_dimension. Move only; a moved-from solver may be
-/// assigned to and destroyed, every other use throws RRB_ERR_NULL. Options, results, history, monitor and stream are
-/// those of detail::family.
+/// Solves A x = b on a 2D grid of nx * ny points, A symmetric with a 5-point or 9-point stencil.
+///
+/// Entry (i, j) of an array is a[j*ld + i]; ld = nx, or the option leading_dimension. Objects can be moved but not
+/// copied. A moved-from object can be assigned to and destroyed; any other use throws RRB_ERR_NULL. Options, results,
+/// history, monitor and stream are those of detail::family.
 class rrb : public detail::solver<detail::rrb_solver> {
 public:
     rrb(std::int64_t nx, std::int64_t ny) : solver(nx, ny, 1) {
         own([&](rrb_handle **out) { return rrb_create(nx, ny, out); });
     }
 
-    /// Nodes lower .. lower + size - 1 of the grid, from 0.
+    /// The points lower .. lower + size - 1 of the grid, from 0.
     struct box {
         std::array<std::int64_t, 2> lower;
         std::array<std::int64_t, 2> size;
     };
 
-    /// A solver for nx * ny points that the ranks of `comm` share. This rank has `boxes`; boxes of all ranks are
-    /// disjoint, and points in no box are land. With one box factorize, solve, apply and multiply take its arrays. With
-    /// none they read and write no array, and empty ones do. With more there are rrb_factorize_boxes, ... of
-    /// rrbsolver.h. All these calls are collective, as rrb_create_distributed says: where one rank throws, so do all.
-    /// rrbsolver_mpi.h makes a `comm` by MPI; it is freed after the solver is destroyed.
+    /// Creates a solver for nx * ny points that the ranks of `comm` share. This rank has `boxes`. The boxes of all
+    /// ranks are disjoint; points in no box are land.
+    ///
+    /// With one box, factorize, solve, apply and multiply use arrays of its shape. With no box, they neither read nor
+    /// write arrays; empty ones suffice. For more boxes there are rrb_factorize_boxes etc. of rrbsolver.h.
+    ///
+    /// All these calls are collective, as described at rrb_create_distributed: if one rank throws, all do.
+    /// rrbsolver_mpi.h creates a `comm` from MPI. Destroy the solver before `comm` is freed.
     static rrb distributed(std::int64_t nx, std::int64_t ny, view<const box> boxes, const rrbsolver_comm &comm) {
         return rrb(nx, ny, boxes, comm);
     }
 
-    /// Takes new coefficients of a 5-point stencil; the values are copied. Called again, it reuses all memory.
+    /// Copies the coefficients of a 5-point stencil and factorizes. A second call reuses the memory.
     void factorize(input center, input east, input north) {
         check_sizes({{"center", center}, {"east", east}, {"north", north}}, [&] { refuse_factorize(); });
         detail::check(rrb_factorize(handle(), center.data(), east.data(), north.data(), nullptr, nullptr));
     }
-    /// The same for a 9-point stencil.
+    /// Copies the coefficients of a 9-point stencil and factorizes.
     void factorize(input center, input east, input north, input northeast, input northwest) {
         check_sizes({{"center", center},
                      {"east", east},
@@ -439,10 +448,12 @@ private:
     }
 };
 
-/// Solver for A x = b on a box of nx * ny * nz cells, A symmetric with a 7-point stencil, by deflated PCG. Arrays are
-/// a[k*lp + j*ld + i], i = 0..nx-1 fastest, ld = nx or the option leading_dimension, lp = ny*ld or leading_plane. Move
-/// only; a moved-from solver may be assigned to and destroyed, every other use throws RRB_ERR_NULL. Options, results,
-/// history, monitor and stream are those of detail::family.
+/// Solves A x = b on a 3D grid of nx * ny * nz cells with deflated PCG, A symmetric with a 7-point stencil.
+///
+/// The signs are those of -div(k grad x) = b: center is positive, couplings are normally negative. Entry (i, j, k) of
+/// an array is a[k*lp + j*ld + i]. ld = nx or the option leading_dimension; lp = ny*ld or leading_plane. Objects can be
+/// moved but not copied. A moved-from object can be assigned to and destroyed; any other use throws RRB_ERR_NULL.
+/// Options, results, history, monitor and stream are those of detail::family.
 class dpcg : public detail::solver<detail::dpcg_solver> {
 public:
     dpcg(std::int64_t nx, std::int64_t ny, std::int64_t nz) : solver(nx, ny, nz) {
@@ -451,8 +462,8 @@ public:
 
     std::int64_t nz() const noexcept { return nz_; }
 
-    /// Deflation regions: cells with the same label, 0 and up, are one; -1: in none. The labels are copied, and act at
-    /// the next factorize, which must come before solve.
+    /// Sets the deflation regions: cells with the same label, from 0, form one region; -1 marks a cell in no region.
+    /// The labels are copied and act at the next factorize, which must precede solve.
     void set_regions(view<const std::int32_t> labels) {
         const detail::layout expected = arrays();
         if (!expected.fits(labels.size())) {
@@ -461,51 +472,53 @@ public:
         }
         detail::check(dpcg_set_regions(handle(), labels.data()));
     }
-    /// None again: they are found from the matrix.
+    /// Removes the regions: the matrix determines them.
     void set_regions() { detail::check(dpcg_set_regions(handle(), nullptr)); }
 
-    /// Takes new coefficients; the values are copied. Called again, it reuses memory.
+    /// Copies the coefficients and sets up preconditioner and deflation. A second call reuses the memory.
     void factorize(input center, input east, input north, input top) {
         check_sizes({{"center", center}, {"east", east}, {"north", north}, {"top", top}});
         detail::check(dpcg_factorize(handle(), center.data(), east.data(), north.data(), top.data()));
     }
 };
 
-/// Fills ghost cells.
+/// Function that fills the ghost cells that no patch covers.
 using ghost_fill = detail::ghost_fill;
 
-/// Cells lower .. lower + size - 1 of one level's index space. u has a layer of ghost cells, (nx+2)(ny+2)(nz+2) values,
-/// x fastest; f has nx*ny*nz.
+/// The cells lower .. lower + size - 1 of the index space of one level. u has (nx+2)(ny+2)(nz+2) values, x fastest: one
+/// layer of ghost cells surrounds the patch. f has nx*ny*nz values.
 struct box {
     std::array<std::int64_t, 3> lower;
     std::array<std::int64_t, 3> size;
 };
 
-/// Tables of one pointer a patch: arrays on the host, or on the device of a smoother with backend=cuda, all of a call
-/// in one place.
+/// Tables of one pointer per patch. All arrays of a call are on the host, or all on the device of a smoother with
+/// backend=cuda.
 using patches = view<double *const>;
 using const_patches = view<const double *const>;
 
-/// The library's arrays of smoother::upload, one pointer a patch.
+/// Addresses of the arrays of smoother::upload, one per patch.
 struct resident_patches {
     std::vector<double *> u;
     std::vector<double *> f;
 };
 
-/// Block relaxation on 3D patches with a constant stencil of 7 points (center, west, east, south, north, bottom, top)
-/// or 27 (the 3x3x3 cube, x fastest). Move only; a moved-from smoother may be assigned to and destroyed, every other
-/// use throws RRB_ERR_NULL. What the calls do stands in rrbsolver.h. Options, results,
-/// history, monitor and stream are those of detail::family.
+/// Performs block relaxation on 3D patches with a constant stencil of 7 points (center, west, east, south, north,
+/// bottom, top) or 27 (the 3x3x3 cube, x fastest).
+///
+/// rrbsolver.h describes the calls. Objects can be moved but not copied. A moved-from object can be assigned to and
+/// destroyed; any other use throws RRB_ERR_NULL. Options, results, history, monitor and stream are those of
+/// detail::family.
 class smoother : public detail::family<detail::smoother_functions> {
 public:
     smoother(input stencil, std::int64_t bx, std::int64_t by, std::int64_t bz) {
         own([&](smoother_handle **out) {
-            // Other lengths are refused there.
+            // The library refuses other lengths.
             return smoother_create(static_cast<std::int32_t>(stencil.size()), stencil.data(), bx, by, bz, out);
         });
     }
 
-    /// New patches; block inverses stay.
+    /// Sets the patches; block inverses remain.
     void set_patches(view<const box> boxes) {
         std::vector<std::int64_t> lower, size;
         for (std::size_t p = 0; p < boxes.size(); ++p) {
@@ -522,23 +535,23 @@ public:
         known_ = true;
     }
 
-    /// `sweeps` sweeps: u in and out. Returns RRB_OK or RRB_STOPPED.
+    /// Performs `sweeps` sweeps on u. Returns RRB_OK or RRB_STOPPED.
     rrb_status apply(patches u, const_patches f, std::int32_t sweeps) {
         check_counts({{"u", u.size()}, {"f", f.size()}});
         return finish(smoother_apply(handle(), u.data(), f.data(), sweeps));
     }
-    /// The same on the patches of upload.
+    /// The same on the arrays of upload.
     rrb_status apply(std::int32_t sweeps) { return finish(smoother_apply(handle(), nullptr, nullptr, sweeps)); }
 
-    /// Ghost cells between patches.
+    /// Copies ghost cells of u that another patch covers from that patch.
     void exchange(patches u) {
         check_counts({{"u", u.size()}});
         detail::check(smoother_exchange(handle(), u.data()));
     }
-    /// The same on the patches of upload.
+    /// The same on the arrays of upload.
     void exchange() { detail::check(smoother_exchange(handle(), nullptr)); }
 
-    /// ||f - A u||_2 over all patches, with fresh ghost cells.
+    /// Computes ||f - A u||_2 over all patches, after an exchange of ghost cells.
     double residual(patches u, const_patches f) {
         check_counts({{"u", u.size()}, {"f", f.size()}});
         return norm_of(u.data(), f.data(), nullptr);
@@ -548,20 +561,20 @@ public:
         check_counts({{"u", u.size()}, {"f", f.size()}, {"r", r.size()}});
         return norm_of(u.data(), f.data(), r.data());
     }
-    /// Of the patches of upload.
+    /// The same on the arrays of upload.
     double residual() { return norm_of(nullptr, nullptr, nullptr); }
-    /// The same, and r = f - A u: where the patches are, on the device or on the host.
+    /// The same, and r = f - A u, in the memory of the arrays of upload.
     double residual(patches r) {
         check_counts({{"r", r.size()}});
         return norm_of(nullptr, nullptr, r.data());
     }
 
-    /// Keeps patches in the library's memory, on the device where there is one. Called again, it takes new values.
+    /// Copies u and f into arrays of the library, on the device with backend=cuda. A second upload replaces the values.
     void upload(const_patches u, const_patches f) {
         check_counts({{"u", u.size()}, {"f", f.size()}});
         detail::check(smoother_upload(handle(), u.data(), f.data()));
     }
-    /// New values of u alone, or of f alone; the other stays as it is.
+    /// Replaces u alone, or f alone.
     void upload_u(const_patches u) {
         check_counts({{"u", u.size()}});
         detail::check(smoother_upload(handle(), u.data(), nullptr));
@@ -570,15 +583,15 @@ public:
         check_counts({{"f", f.size()}});
         detail::check(smoother_upload(handle(), nullptr, f.data()));
     }
-    /// Brings u back.
+    /// Copies u of the library to the caller.
     void download(patches u) {
         check_counts({{"u", u.size()}});
         detail::check(smoother_download(handle(), u.data()));
     }
-    /// Where the patches of upload are, for kernels of your own: device pointers, or host pointers with a CPU backend.
-    /// Good until the next set_patches.
+    /// Returns the addresses of the arrays of upload, for kernels of the caller: on the device with backend=cuda, else
+    /// on the host. They are valid until the next set_patches.
     resident_patches device_pointers() {
-        // At least one: NULL says that the table is not wanted.
+        // At least one element: a NULL table is not written.
         resident_patches where{std::vector<double *>(count_ + 1), std::vector<double *>(count_ + 1)};
         detail::check(smoother_device_pointers(handle(), where.u.data(), where.f.data()));
         where.u.pop_back();
@@ -586,7 +599,7 @@ public:
         return where;
     }
 
-    /// The ghost function of every call from now on; an empty one (nullptr) ends that.
+    /// Sets the function that fills ghost cells in each call; an empty one (nullptr) removes it.
     void set_ghost_fill(ghost_fill callback) {
         const bool any = static_cast<bool>(callback);
         state().fill = std::move(callback);
@@ -609,7 +622,7 @@ private:
         std::size_t size;
     };
 
-    /// Without a list of patches the call itself says so, before it reads a table.
+    /// The C function reports missing patches before it reads a table.
     void check_counts(std::initializer_list<table> tables) const {
         for (const table &t : tables) {
             if (handle() != nullptr && known_ && t.size != count_) {
@@ -623,38 +636,41 @@ private:
     bool known_ = false; // The last set_patches succeeded.
 };
 
-/// The arrays of a storage format, as docs/theory/sparse.md lists them; places count from 0.
+/// The arrays of a storage format, as listed at sparse_create_from. Indices count from 0.
 struct format_arrays {
     std::vector<std::int64_t> i0, i1, i2;
     std::vector<double> values;
 };
 
-/// A general sparse matrix: solves with it, its products, storage formats and files. Move only. Indices are std::int32_t or
-/// std::int64_t, counted from `base`, 0 or 1; any order within a row is taken, values given at one place are added,
-/// zeros stay.
+/// A general sparse matrix: solvers, products, storage formats and files, on the CPU.
+///
+/// Indices are std::int32_t or std::int64_t and count from `base`, 0 or 1. The entries of a row may have any order.
+/// Values for the same place are added; zeros remain entries of the pattern. Give both triangles of a symmetric matrix.
+/// Objects can be moved but not copied.
 class sparse : public detail::family<detail::sparse_functions> {
 public:
-    /// By rows: entries row_ptr[i] .. row_ptr[i + 1] - 1 of row i are in column col[k] with values[k].
+    /// Creates a matrix in CSR form: the entries row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns col[k] and
+    /// the values values[k].
     template <class Pointers, class Columns>
     static sparse csr(std::int64_t rows, std::int64_t cols, const Pointers &row_ptr, const Columns &col, input values,
                       std::int32_t base = 0) {
         return entries(sparse_create_csr, rows, cols, {"row_ptr", rows < 0 ? 0 : rows + 1}, {"col"}, row_ptr, col,
                        values, base);
     }
-    /// The same by columns.
+    /// Creates a matrix in CSC form, by columns.
     template <class Pointers, class Rows>
     static sparse csc(std::int64_t rows, std::int64_t cols, const Pointers &col_ptr, const Rows &row, input values,
                       std::int32_t base = 0) {
         return entries(sparse_create_csc, rows, cols, {"col_ptr", cols < 0 ? 0 : cols + 1}, {"row"}, col_ptr, row,
                        values, base);
     }
-    /// The same by entries, in any order.
+    /// Creates a matrix in coordinate form, in any order.
     template <class Rows, class Columns>
     static sparse coo(std::int64_t rows, std::int64_t cols, const Rows &row, const Columns &col, input values,
                       std::int32_t base = 0) {
         return entries(sparse_create_coo, rows, cols, {"row"}, {"col"}, row, col, values, base);
     }
-    /// From the arrays of a format, such as RRB_FORMAT_ELL, as arrays() gives them.
+    /// Creates a matrix from the arrays of a storage format, such as RRB_FORMAT_ELL, as arrays() returns them.
     static sparse from(std::int32_t format, std::int64_t rows, std::int64_t cols, const format_arrays &a) {
         const std::array<std::size_t, 4> lengths{a.i0.size(), a.i1.size(), a.i2.size(), a.values.size()};
         std::array<std::int64_t, 4> sizes{};
@@ -668,12 +684,12 @@ public:
             },
             as_given ? sizes[3] : -1);
     }
-    /// The matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gz.
+    /// Reads the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
     static sparse read(const std::string &path) {
         return sparse([&](sparse_handle **out) { return sparse_read(path.c_str(), out); }, -1);
     }
 
-    /// As RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB; in gz for a name that ends with .gz.
+    /// Writes the matrix as RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB, with gzip if the name ends with .gz.
     void write(const std::string &path, std::int32_t file_format) const {
         detail::check(sparse_write(handle(), path.c_str(), file_format));
     }
@@ -681,20 +697,22 @@ public:
     std::int64_t rows() const noexcept { return rows_; }
     std::int64_t cols() const noexcept { return cols_; }
 
-    /// New values of all entries, in the order in which they were given; of a file, row by row.
+    /// Replaces the values of all entries, in the order in which they were given. For a matrix from a file the order is
+    /// row by row.
     void set_values(input values) {
         check_size("values", values.size(), given_);
         detail::check(sparse_set_values(handle(), values.data()));
     }
 
-    /// Vector k = 0, 1, ... that came with the matrix in a file: RRB_VECTOR_RHS, RRB_VECTOR_GUESS, RRB_VECTOR_SOLUTION.
+    /// Returns vector k = 0, 1, ... that came with the matrix in a file: RRB_VECTOR_RHS, RRB_VECTOR_GUESS or
+    /// RRB_VECTOR_SOLUTION.
     std::vector<double> vector(std::int32_t which, std::int64_t k = 0) const {
         std::vector<double> v(static_cast<std::size_t>(rows_));
         detail::check(sparse_get_vector(handle(), which, k, v.data()));
         return v;
     }
 
-    /// The arrays of a format, such as RRB_FORMAT_ELL.
+    /// Returns the arrays of a storage format, such as RRB_FORMAT_ELL.
     format_arrays arrays(std::int32_t format) const {
         std::array<std::int64_t, 4> sizes{};
         detail::check(sparse_sizes(handle(), format, sizes.data()));
@@ -705,31 +723,31 @@ public:
         return a;
     }
 
-    /// Checks the matrix, chooses what the options leave open, makes the preconditioner.
+    /// Checks the matrix and sets up method, format and preconditioner.
     void factorize() { detail::check(sparse_factorize(handle())); }
 
-    /// A x = b; x: initial guess in, solution out. Iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
-    /// Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
+    /// Solves A x = b; x is the initial guess on entry and the solution on return. It stops when ||b - A x||_2 <=
+    /// max(rel_tol * ||b||_2, abs_tol), with the default reference. Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
     [[nodiscard]] rrb_status solve(input b, output x) {
         check_size("b", b.size(), rows_);
         check_size("x", x.size(), rows_);
         return finish(sparse_solve(handle(), b.data(), x.data()));
     }
 
-    /// z = M^-1 r with the preconditioner M, for a Krylov loop of your own.
+    /// Computes z = M^-1 r with the preconditioner M, for a Krylov method of the caller.
     void apply(input r, output z) {
         check_size("r", r.size(), rows_);
         check_size("z", z.size(), rows_);
         detail::check(sparse_apply(handle(), r.data(), z.data()));
     }
 
-    /// y = A x
+    /// Computes y = A x.
     void multiply(input x, output y) {
         check_size("x", x.size(), cols_);
         check_size("y", y.size(), rows_);
         detail::check(sparse_multiply(handle(), x.data(), y.data()));
     }
-    /// y = A' x
+    /// Computes y = A' x.
     void multiply_transposed(input x, output y) {
         check_size("x", x.size(), rows_);
         check_size("y", y.size(), cols_);
@@ -737,7 +755,7 @@ public:
     }
 
 private:
-    /// Values that set_values takes are as many as were given; -1: as many as entries.
+    /// given: number of values that set_values expects; -1: the number of entries.
     template <class Create>
     sparse(Create create, std::int64_t given) {
         own(create);
@@ -746,7 +764,7 @@ private:
         given_ = given < 0 ? get_int(RRB_INFO_NONZEROS) : given;
     }
 
-    /// An array of indices; -1: as many as values.
+    /// An array of indices; count = -1: as many as values.
     struct indices {
         const char *name;
         std::int64_t count = -1;
@@ -783,15 +801,16 @@ private:
     std::int64_t given_ = 0;
 };
 
-/// What solve_once did.
+/// Result of solve_once.
 struct once {
     rrb_status status;
     std::int64_t iterations;
 };
 
-/// The whole of it in one call, in place of an ICCG function: factorizes, solves, forgets. Without the corner arrays
-/// the stencil has 5 points. Stops when ||b - A x||_2 <= rel_tol * ||b||_2. Prefer class rrb when the coefficients
-/// stay.
+/// Creates a solver, factorizes, solves and destroys it, in place of an ICCG routine.
+///
+/// Without northeast and northwest the stencil has 5 points. It stops when ||b - A x||_2 <= rel_tol * ||b||_2. Use
+/// class rrb to solve again on the same grid.
 [[nodiscard]] inline once solve_once(std::int64_t nx, std::int64_t ny, input center, input east, input north, input b,
                                      output x, double rel_tol, std::int64_t max_iter, input northeast = {nullptr, 0},
                                      input northwest = {nullptr, 0}) {
@@ -811,7 +830,7 @@ struct once {
     return result;
 }
 
-/// The same on a box of cells. Prefer class dpcg when the coefficients stay.
+/// The same on a 3D grid of cells. Use class dpcg to solve again on the same grid.
 [[nodiscard]] inline once solve_once(std::int64_t nx, std::int64_t ny, std::int64_t nz, input center, input east,
                                      input north, input top, input b, output x, double rel_tol, std::int64_t max_iter) {
     if (nx >= 1 && ny >= 1 && nz >= 1) {

@@ -1,30 +1,31 @@
-/* rrbsolver_mpi.c: the table of rrbsolver_comm by MPI; see rrbsolver_mpi.h. C99, and MPI 3.0 or newer.
+/* rrbsolver_mpi.c: implements rrbsolver_comm with MPI; see rrbsolver_mpi.h. C99, and MPI 3.0 or newer.
  *
- * Exchanges are persistent requests. Collective calls start anew each time: persistent ones came with MPI 4. */
+ * Exchanges use persistent requests. Collective operations are nonblocking and not persistent: persistent ones need
+ * MPI 4. */
 #include "rrbsolver_mpi.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-/* A table and its plans share this. */
+/* Shared by a table and its plans. */
 typedef struct {
     MPI_Comm comm;
-    int64_t users; /* the table and all plans; the last one frees it */
-    int lost;      /* a plan was released that was not done */
+    int64_t users; /* reference count: the table and all plans */
+    int lost;      /* a plan was released before it was complete */
 } shared_comm;
 
 enum kind { EXCHANGE, ALLREDUCE, ALLGATHER };
 
-/* What start does, again and again. */
+/* An operation that `start` can start repeatedly. */
 typedef struct {
     shared_comm *of;
     enum kind kind;
-    int started; /* and not yet known to be done */
-    /* Persistent ones of an exchange, those that receive first; else the one of a collective call. */
+    int started; /* started, and not known to be complete */
+    /* Exchange: persistent requests, receives first. Collective operation: its one request. */
     int requests, receives;
     MPI_Request *request;
     MPI_Op operation;
-    int *counts, *offsets; /* of allgather, for each rank; of allreduce one count */
+    int *counts, *offsets; /* allgather: one per rank; allreduce: one count */
     MPI_Datatype type;
     const void *send;
     void *receive;
@@ -35,7 +36,7 @@ static int outside_of_mpi(void) {
     return MPI_Initialized(&begun) != MPI_SUCCESS || !begun || MPI_Finalized(&over) != MPI_SUCCESS || over;
 }
 
-/* Counts of MPI are int: in bytes they would end at 2 GiB, in doubles at 16. */
+/* MPI counts are int: at most 2 GiB in bytes, 16 GiB in doubles. */
 static MPI_Datatype unit(int64_t bytes) { return bytes % (int64_t)sizeof(double) == 0 ? MPI_DOUBLE : MPI_BYTE; }
 
 static int count_of(int64_t bytes, MPI_Datatype type, int *count) {
@@ -51,20 +52,20 @@ static void leave(shared_comm *of) {
     if (--of->users > 0) {
         return;
     }
-    /* MPI_Comm_free is collective. A rank that was lost may never come. */
+    /* MPI_Comm_free is collective: with a lost rank it might never return. */
     if (!of->lost && !outside_of_mpi()) {
         MPI_Comm_free(&of->comm);
     }
     free(of);
 }
 
-/* A plan with room for so many requests and counts. */
+/* Allocates a plan for `requests` requests and `counts` counts. */
 static plan *new_plan(shared_comm *of, enum kind kind, size_t requests, size_t counts) {
     plan *p = calloc(1, sizeof *p);
     if (p == NULL) {
         return NULL;
     }
-    /* One more: calloc may answer NULL to 0. */
+    /* One more: malloc(0) may return NULL. */
     p->request = malloc((requests + 1) * sizeof *p->request);
     p->counts = calloc(2 * counts + 1, sizeof *p->counts);
     if (p->request == NULL || p->counts == NULL) {
@@ -85,7 +86,7 @@ static plan *new_plan(shared_comm *of, enum kind kind, size_t requests, size_t c
 
 static int free_request(MPI_Request *request, int cancels) {
     int done = 1;
-    /* Some may be done: a request that is not active must not be cancelled. */
+    /* An inactive request must not be cancelled, and some may be complete. */
     if (cancels && MPI_Request_get_status(*request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
         MPI_Cancel(request);
     }
@@ -95,12 +96,12 @@ static int free_request(MPI_Request *request, int cancels) {
 static int32_t release(void *context, void *opaque) {
     plan *p = opaque;
     int code = MPI_SUCCESS;
-    (void)context; /* the plan knows it, and may outlive the table */
+    (void)context; /* the plan has it, and may outlive the table */
     if (p->started) {
         p->of->lost = 1;
     }
-    /* A collective call that is under way cannot be cancelled: its request is left to MPI. So is what is sent, which
-     * goes on without its request; MPI 4 advises against cancelling it. */
+    /* A started collective operation cannot be cancelled: its request is not freed. Sends complete without their
+     * requests; MPI 4 deprecates cancelling them. */
     if (p->kind == EXCHANGE && !outside_of_mpi()) {
         for (int k = 0; k < p->requests; k++) {
             const int answer = free_request(&p->request[k], p->started && k < p->receives);
@@ -110,13 +111,13 @@ static int32_t release(void *context, void *opaque) {
     leave(p->of);
     free(p->request);
     if (!(p->started && p->kind == ALLGATHER)) {
-        free(p->counts); /* else MPI reads them still */
+        free(p->counts); /* else MPI may still read them */
     }
     free(p);
     return code;
 }
 
-/* Hands a plan over, or frees it where it could not be made. */
+/* Stores the plan in `out`, or frees it after an error. */
 static int32_t made(plan *p, int code, void **out) {
     if (code != MPI_SUCCESS) {
         release(NULL, p);
@@ -126,7 +127,7 @@ static int32_t made(plan *p, int code, void **out) {
     return MPI_SUCCESS;
 }
 
-/* A side that is empty posts nothing. */
+/* Adds the send or the receive of a message; an empty one needs no request. */
 static int add(plan *p, const rrbsolver_message *m, int sends) {
     const int64_t bytes = sends ? m->send_bytes : m->receive_bytes;
     const MPI_Datatype type = unit(bytes);
@@ -192,7 +193,7 @@ static int32_t allgather(void *context, const void *send, void *receive, const i
     if (p == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    /* All ranks have the same list, and take the same unit. */
+    /* All ranks have the same list, thus the same unit. */
     p->type = MPI_DOUBLE;
     for (int k = 0; k < size; k++) {
         p->type = unit(bytes[k]) == MPI_BYTE ? MPI_BYTE : p->type;
@@ -216,7 +217,7 @@ static int32_t start(void *context, void *opaque, void *cuda_stream) {
     int code = MPI_SUCCESS;
     (void)context;
     (void)cuda_stream; /* flags = 0 */
-    /* Also where it fails: some of the requests may be under way. */
+    /* Also after an error: some of the requests may be active. */
     p->started = 1;
     switch (p->kind) {
     case EXCHANGE:
@@ -235,7 +236,7 @@ static int32_t test(void *context, void *opaque, int32_t *done) {
     plan *p = opaque;
     int flag = 1;
     (void)context;
-    /* One by one: MPI_Testall tells no more, and gcc takes the MPI_STATUSES_IGNORE of MPICH for an array. */
+    /* Not MPI_Testall: gcc warns about MPI_STATUSES_IGNORE of MPICH. */
     for (int k = 0; k < p->requests && p->started && flag; k++) {
         const int code = MPI_Test(&p->request[k], &flag, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS) {
@@ -255,7 +256,7 @@ int32_t rrbsolver_mpi_comm(MPI_Comm comm, rrbsolver_comm *out) {
     if (outside_of_mpi()) {
         return MPI_ERR_OTHER;
     }
-    /* MPI ends the program for these unless the error handlers are others. */
+    /* With the default error handler, MPI_Comm_dup would abort the program for these. */
     if (comm == MPI_COMM_NULL || MPI_Comm_test_inter(comm, &between) != MPI_SUCCESS || between) {
         return MPI_ERR_COMM;
     }
@@ -284,7 +285,7 @@ int32_t rrbsolver_mpi_comm(MPI_Comm comm, rrbsolver_comm *out) {
 
 int32_t rrbsolver_mpi_comm_f(int32_t comm, rrbsolver_comm *out) {
 #if MPI_VERSION >= 5
-    /* Its binary interface has no MPI_Fint. */
+    /* The MPI 5 ABI has no MPI_Fint. */
     return rrbsolver_mpi_comm(MPI_Comm_fromint(comm), out);
 #else
     return rrbsolver_mpi_comm(MPI_Comm_f2c((MPI_Fint)comm), out);

@@ -1,5 +1,5 @@
-! The ranks of an MPI communicator, for create_distributed of type(rrb_solver). Needs rrbsolver_mpi.c in the same
-! program, and no module of MPI: use mpi, use mpi_f08 and mpif.h all do.
+! The ranks of an MPI communicator, for create_distributed of type(rrb_solver). The program must contain
+! rrbsolver_mpi.c. This module uses no MPI module: programs may use mpi, mpi_f08 or mpif.h.
 !
 !    use mpi
 !    use rrbsolver
@@ -45,9 +45,11 @@ module rrbsolver_mpi
 
 contains
 
-   ! from_mpi(comm [, stat, errmsg]): the ranks of a communicator, which is duplicated; all of them make this call,
-   ! between MPI_Init and MPI_Finalize. comm is the integer of use mpi, or the component MPI_VAL of a type(MPI_Comm) of
-   ! use mpi_f08. What self held before is freed. stat is RRB_OK or RRB_ERR_COMMUNICATION.
+   ! from_mpi(comm [, stat] [, errmsg]): duplicates a communicator. Collective over comm, between MPI_Init and
+   ! MPI_Finalize.
+   !
+   ! comm is the integer of use mpi, or the component MPI_VAL of a type(MPI_Comm) of use mpi_f08. A previous duplicate
+   ! in self is freed. stat is RRB_OK or RRB_ERR_COMMUNICATION.
    subroutine from_int32(self, comm, stat, errmsg)
       class(rrb_comm), intent(inout) :: self
       integer(int32), intent(in) :: comm
@@ -64,7 +66,7 @@ contains
       end if
    end subroutine from_int32
 
-   ! The same where integers have 8 bytes by default.
+   ! The same for default integers of 8 bytes.
    subroutine from_int64(self, comm, stat, errmsg)
       class(rrb_comm), intent(inout) :: self
       integer(int64), intent(in) :: comm
@@ -73,8 +75,8 @@ contains
       call self%from_int32(int(comm, int32), stat, errmsg)
    end subroutine from_int64
 
-   ! free(): frees the duplicate; nothing happens to what holds none. All ranks make this call, before MPI_Finalize and
-   ! after they have destroyed their solvers. Of copies by assignment one alone is freed.
+   ! free(): frees the duplicate; no effect if self has none. Collective; call it before MPI_Finalize, after the solvers
+   ! are destroyed. If self was copied by assignment, free one of the copies only.
    subroutine free(self)
       class(rrb_comm), intent(inout) :: self
       call c_free(self%table)

@@ -14,7 +14,11 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
     let last = ptr.len() - 1;
     let wrong = |k: usize, must: String| {
         let value = ptr.get(k);
-        let hint = if narrow && value < 0 { " (more entries than 32 bits count need integers of 8 bytes)" } else { "" };
+        let hint = if narrow && value < 0 {
+            " (more entries than 32 bits count need integers of 8 bytes)"
+        } else {
+            ptr.width_hint(k)
+        };
         Err(wrong(name, k, must + hint, value))
     };
     if ptr.get(0) != base {
@@ -46,7 +50,7 @@ pub fn check_places(name: &str, places: Indices, base: i64, extent: usize) -> Re
     let hint = match (base, value) {
         (0, v) if v == end => " (or is base 1?)",
         (1, 0) => " (or is base 0?)",
-        _ => "",
+        _ => places.width_hint(k),
     };
     let must = if extent == 0 { "not be there".to_owned() } else { format!("lie in [{base}, {}]{hint}", end - 1) };
     Err(wrong(name, k, must, value))

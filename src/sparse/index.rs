@@ -54,4 +54,17 @@ impl Indices<'_> {
             Self::Wide(indices) => indices[k],
         }
     }
+
+    /// The end of an error message about index `k` if the integers seem to have the other width than `index_bytes`
+    /// says: in each pair of 4-byte integers one is zero, or an 8-byte integer does not fit 4 bytes.
+    pub fn width_hint(&self, k: usize) -> &'static str {
+        match self {
+            Self::Narrow(indices) => {
+                let zero = |first: usize| indices.iter().skip(first).step_by(2).all(|&i| i == 0);
+                if zero(1) && !zero(0) { " (or is index_bytes 8?)" } else { "" }
+            }
+            Self::Wide(indices) if i32::try_from(indices[k]).is_err() => " (or is index_bytes 4?)",
+            Self::Wide(_) => "",
+        }
+    }
 }

@@ -179,6 +179,11 @@ contains
       x = 0
       call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 100, iterations)
       call check_solution(4.0_c_double, -1.0_c_double, 0.0_c_double, b, x, "solve once")
+      ! A positional stat right after iterations is not northeast.
+      x = 0
+      call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 100, iterations, status)
+      call check(status == RRB_OK, "solve once, positional stat")
+      call check_solution(4.0_c_double, -1.0_c_double, 0.0_c_double, b, x, "solve once, positional stat")
       x = 0
       center = 8/3.0_c_double
       coupling = -1/3.0_c_double

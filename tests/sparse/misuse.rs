@@ -95,6 +95,27 @@ fn indices() {
     let status =
         unsafe { sparse_create_coo(1, 1, 1, i.as_ptr().cast(), i.as_ptr().cast(), a.as_ptr(), 2, 0, &mut out) };
     refused(outcome(status).map(|_| ()), &["index_bytes must be 4 or 8, got 2"]);
+    // Integers of the other width: [2 0; 0 3] by rows.
+    let csr_of = |ptr: *const c_void, col: *const c_void, index_bytes: i32| {
+        let (mut out, values) = (null_mut(), [2.0, 3.0]);
+        // SAFETY: the arrays below have more bytes than are read.
+        let status = unsafe { sparse_create_csr(2, 2, 2, ptr, col, values.as_ptr(), index_bytes, 0, &mut out) };
+        outcome(status).map(|_| ())
+    };
+    let wide = [0i64, 1, 2, 0, 1];
+    let refused_width = csr_of(wide.as_ptr().cast(), wide[3..].as_ptr().cast(), 4);
+    refused(
+        refused_width,
+        &["entry 2 of row_ptr must be the number of entries + base = 2", "(or is index_bytes 8?), got 1"],
+    );
+    // 0 1 2 0 1 0 0 0, 8-byte aligned.
+    let narrow = [1i64 << 32, 2, 1, 0];
+    let at = |k: usize| narrow.as_ptr().cast::<i32>().wrapping_add(k).cast();
+    refused(
+        csr_of(at(0), at(0), 8),
+        &["entry 0 of row_ptr must be the base, 0 (or is index_bytes 4?), got 4294967296"],
+    );
+    refused(csr_of(at(1), at(0), 8), &["row_ptr", "8", "; if its integers have 4 bytes, index_bytes is 4"]);
     // SAFETY: no array is read.
     let status = unsafe { sparse_create_coo(-1, 1, 0, null(), null(), null(), 4, 0, &mut out) };
     outcome(status).unwrap_err().expect(status::DIMENSION, &["rows must be at least 0", "-1"]);

@@ -1,4 +1,4 @@
-! What belongs to no family of rrbsolver: the library's version and devices, and errors and text for the other modules.
+! Version, devices, statuses and error reports of rrbsolver: what is common to all families.
 module rrbsolver_base
    use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_int32_t, c_int64_t, c_null_char, c_ptr, &
                                           c_size_t
@@ -12,9 +12,9 @@ module rrbsolver_base
    public :: report, differs, to_c, decimal
 
    abstract interface
-      ! Called before the first iteration or sweep (iteration = 0) and after each one, with the residual that the
-      ! stopping test looks at, relative to its reference. The result .true. stops with RRB_STOPPED. It must not use the
-      ! object that calls it.
+      ! Called before the first iteration or sweep (iteration = 0) and after each one, with the residual of the stopping
+      ! test relative to its reference. The result .true. stops the solve with RRB_STOPPED. The function must not use
+      ! the object that calls it.
       function rrb_monitor(iteration, relative_residual) result(stop_now)
          import :: c_double
          integer, intent(in) :: iteration
@@ -33,20 +33,20 @@ module rrbsolver_base
 
 contains
 
-   ! The library's version, as in "0.1.0".
+   ! Returns the version of the library, such as "0.1.0".
    function rrbsolver_version() result(text)
       character(:), allocatable :: text
       text = to_fortran(c_version())
    end function rrbsolver_version
 
-   ! What a status means, in a few words.
+   ! Returns the name and the meaning of a status.
    function rrbsolver_status_string(status) result(text)
       integer, intent(in) :: status
       character(:), allocatable :: text
       text = to_fortran(c_status_string(int(status, c_int32_t)))
    end function rrbsolver_status_string
 
-   ! Number of usable CUDA devices; 0 without a driver.
+   ! Returns the number of usable CUDA devices, 0 without a driver.
    function rrbsolver_cuda_device_count() result(count)
       integer :: count
       integer(c_int32_t) :: devices, status
@@ -78,7 +78,7 @@ contains
       if (status < 0 .and. .not. present(stat)) error stop "rrbsolver: " // text
    end subroutine report
 
-   ! Whether an array has another shape than it must.
+   ! Returns .true. and reports RRB_ERR_DIMENSION if an array does not have the expected shape.
    function differs(name, extent, expected, stat, errmsg) result(wrong)
       character(*), intent(in) :: name
       integer(int64), intent(in) :: extent(:), expected(:)
@@ -91,7 +91,7 @@ contains
                              ", got " // listed(extent))
    end function differs
 
-   ! (3, 4, 5)
+   ! Formats a shape: "(3, 4, 5)".
    function listed(numbers) result(text)
       integer(int64), intent(in) :: numbers(:)
       character(:), allocatable :: text
@@ -110,7 +110,7 @@ contains
       length = c_last_error_based(1_c_int32_t, capacity=0_c_int64_t)
       allocate (buffer(length))
       length = c_last_error_based(1_c_int32_t, buffer, length)
-      ! The last character is C's NUL.
+      ! The last character is the NUL of C.
       allocate (character(length - 1) :: text)
       do i = 1, length - 1
          text(i:i) = buffer(i)

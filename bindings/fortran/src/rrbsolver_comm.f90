@@ -1,8 +1,8 @@
-! Messages between the ranks that share a domain: what create_distributed of type(rrb_solver) takes.
+! Communication between ranks that share a domain: the argument comm of create_distributed of type(rrb_solver).
 !
-! With MPI take type(rrb_comm) of the module rrbsolver_mpi, which fills the table. It lies in a file of its own,
-! rrbsolver_mpi.f90, beside rrbsolver_mpi.c: without MPI neither is needed. For messages of another kind fill the table
-! of a type(rrb_comm_base) by functions of your own, as rrbsolver.h describes them.
+! For MPI, use type(rrb_comm) of module rrbsolver_mpi, which fills the table. That module has its own source files,
+! rrbsolver_mpi.f90 and rrbsolver_mpi.c; programs without MPI need neither. For another transport, fill the table of a
+! type(rrb_comm_base) with functions of your own, as rrbsolver.h describes.
 module rrbsolver_comm
    use, intrinsic :: iso_c_binding, only: c_funptr, c_int32_t, c_int64_t, c_null_funptr, c_null_ptr, c_ptr
    implicit none
@@ -10,16 +10,16 @@ module rrbsolver_comm
 
    public :: rrb_comm_table, rrb_comm_base
 
-   ! rrbsolver_comm of rrbsolver.h.
+   ! The structure rrbsolver_comm of rrbsolver.h.
    type, bind(c) :: rrb_comm_table
-      integer(c_int64_t) :: struct_size = 0   ! c_sizeof of the table
+      integer(c_int64_t) :: struct_size = 0   ! bytes of the table: c_sizeof(table)
       type(c_ptr) :: context = c_null_ptr
-      integer(c_int32_t) :: rank = 0, size = 0, flags = 0, reserved = 0   ! rank from 0
+      integer(c_int32_t) :: rank = 0, size = 0, flags = 0, reserved = 0   ! ranks count from 0
       type(c_funptr) :: exchange = c_null_funptr, allreduce = c_null_funptr, allgather = c_null_funptr
       type(c_funptr) :: start = c_null_funptr, test = c_null_funptr, release = c_null_funptr
    end type rrb_comm_table
 
-   ! Copies share the context, which must live as long as solvers made with any of them.
+   ! Copies share the context, which must exist as long as any solver created with one of them.
    type :: rrb_comm_base
       type(rrb_comm_table) :: table
    end type rrb_comm_base

@@ -1,15 +1,15 @@
-! Family dpcg: A x = b on a box of cells, A symmetric with a 7-point stencil, by deflated PCG.
+! Family dpcg_: solves A x = b on a 3D grid of cells with deflated PCG. A is symmetric with a 7-point stencil.
 !
-! Arrays are real(c_double) of shape (nx, ny, nz), i = 1..nx fastest. With the options leading_dimension set to ld >= nx
-! and leading_plane to ld * rows, rows >= ny, their shape is (ld, rows, nz), and cells beyond nx and ny are ignored;
-! their contents may be anything.
+! Arrays are real(c_double) of shape (nx, ny, nz). With the option leading_dimension = ld >= nx, and leading_plane = ld
+! * rows with rows >= ny, their shape is (ld, rows, nz). Values beyond nx and ny are then padding and are not read.
 !
-!    center(i,j,k)   the matrix entry of (i,j,k) with itself, positive
-!    east(i,j,k)     the entry between (i,j,k) and (i+1,j,k), usually negative
-!    north(i,j,k)    the entry between (i,j,k) and (i,j+1,k)
-!    top(i,j,k)      the entry between (i,j,k) and (i,j,k+1)
+!    center(i,j,k)   matrix entry of (i,j,k) with itself, positive
+!    east(i,j,k)     matrix entry between (i,j,k) and (i+1,j,k), normally negative
+!    north(i,j,k)    matrix entry between (i,j,k) and (i,j+1,k), normally negative
+!    top(i,j,k)      matrix entry between (i,j,k) and (i,j,k+1), normally negative
 !
-! Entries that point outside the box are ignored. Unit: any; x then has the unit of b over that of the entries.
+! The signs are those of -div(k grad x) = b. Entries that point outside the grid are ignored: periodic boundaries are
+! not supported. The unit of x is the unit of b over that of the entries. One process solves the whole grid.
 module rrbsolver_dpcg_handle
    use rrbsolver_dpcg_c
    include "rrbsolver_handle.inc"
@@ -27,8 +27,8 @@ module rrbsolver_dpcg
 
    public :: dpcg_solver, dpcg_solve_once
 
-   ! One solver: a box of cells, options, regions, a factorization and its workspace. Besides the procedures here it has
-   ! set, get, history, set_monitor, set_stream and destroy of rrbsolver_handle.inc. It cannot be copied by assignment.
+   ! A solver: grid, options, deflation regions, factorization and workspace. It inherits set, get, history,
+   ! set_monitor, set_stream and destroy from rrbsolver_handle.inc. It cannot be copied by assignment.
    type, extends(handle_base) :: dpcg_solver
       private
       integer(int64) :: cells(3) = 0
@@ -44,8 +44,8 @@ module rrbsolver_dpcg
 
 contains
 
-   ! create(nx, ny, nz [, stat, errmsg]): a solver for nx x ny x nz cells, 1 x 1 x 1 and up. What self held before is
-   ! destroyed.
+   ! create(nx, ny, nz [, stat] [, errmsg]): creates a solver for nx x ny x nz cells, each extent at least 1. A previous
+   ! solver in self is destroyed.
    subroutine create_int32(self, nx, ny, nz, stat, errmsg)
       class(dpcg_solver), intent(inout) :: self
       integer(int32), intent(in) :: nx, ny, nz
@@ -66,9 +66,11 @@ contains
       call report(status, stat, errmsg)
    end subroutine create_int64
 
-   ! set_regions([labels] [, stat, errmsg]): the regions of deflation = levelset and levelset_subdomain: cells with the
-   ! same label, 0 and up, are one, such as a bubble; -1: in none. The labels are copied and act at the next factorize,
-   ! which must come before solve. Without labels: none again, regions are found from the matrix.
+   ! set_regions([labels] [, stat] [, errmsg]): sets the regions of deflation=levelset and levelset_subdomain.
+   !
+   ! Cells with the same label, from 0, form one region, such as a bubble; -1 marks a cell in no region. The labels are
+   ! copied and act at the next factorize, which must precede solve. Without labels the regions are removed: the matrix
+   ! determines them. Pass stat and errmsg by keyword if labels is absent: set_regions(stat=stat).
    subroutine set_regions(self, labels, stat, errmsg)
       class(dpcg_solver), intent(inout) :: self
       integer(c_int32_t), contiguous, intent(in), optional :: labels(:, :, :)   ! (ld, rows, nz)
@@ -80,8 +82,8 @@ contains
       call report(c_set_regions(self%handle, labels), stat, errmsg)
    end subroutine set_regions
 
-   ! factorize(center, east, north, top [, stat, errmsg]): takes new coefficients. The values are copied. Called again,
-   ! it reuses memory.
+   ! factorize(center, east, north, top [, stat] [, errmsg]): copies the coefficients and sets up preconditioner and
+   ! deflation. A second call reuses the memory.
    subroutine factorize(self, center, east, north, top, stat, errmsg)
       class(dpcg_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: center(:, :, :)   ! (ld, rows, nz)
@@ -97,8 +99,10 @@ contains
       call report(c_factorize(self%handle, center, east, north, top), stat, errmsg)
    end subroutine factorize
 
-   ! solve(b, x [, stat, errmsg]): A x = b. stat is RRB_OK, RRB_NOT_CONVERGED (max_iter reached), RRB_STOPPED (by the
-   ! monitor) or negative. With the default norm it iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
+   ! solve(b, x [, stat] [, errmsg]): solves A x = b until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol), with the
+   ! default norm and reference.
+   !
+   ! stat is RRB_OK, RRB_NOT_CONVERGED (iteration limit or stagnation), RRB_STOPPED (by the monitor) or negative.
    subroutine solve(self, b, x, stat, errmsg)
       class(dpcg_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: b(:, :, :)      ! (ld, rows, nz) right-hand side
@@ -109,7 +113,8 @@ contains
       call report(c_solve(self%handle, b, x), stat, errmsg)
    end subroutine solve
 
-   ! apply(r, z [, stat, errmsg]): z = M^-1 r with preconditioner and deflation, for a Krylov loop of your own.
+   ! apply(r, z [, stat] [, errmsg]): computes z = M^-1 r with preconditioner and deflation, for a Krylov method of the
+   ! caller.
    subroutine apply(self, r, z, stat, errmsg)
       class(dpcg_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: r(:, :, :)      ! (ld, rows, nz)
@@ -120,7 +125,7 @@ contains
       call report(c_apply(self%handle, r, z), stat, errmsg)
    end subroutine apply
 
-   ! multiply(x, y [, stat, errmsg]): y = A x with the factorized matrix.
+   ! multiply(x, y [, stat] [, errmsg]): computes y = A x.
    subroutine multiply(self, x, y, stat, errmsg)
       class(dpcg_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: x(:, :, :)      ! (ld, rows, nz)
@@ -131,8 +136,10 @@ contains
       call report(c_multiply(self%handle, x, y), stat, errmsg)
    end subroutine multiply
 
-   ! The whole of it in one call, in place of an ICCG subroutine: factorizes, solves, forgets. Stops when
-   ! ||b - A x||_2 <= rel_tol * ||b||_2. Prefer dpcg_solver when the coefficients stay.
+   ! dpcg_solve_once(center, east, north, top, b, x, rel_tol, max_iter, iterations [, stat] [, errmsg]): creates a
+   ! solver, factorizes, solves and destroys it, in place of an ICCG routine.
+   !
+   ! It stops when ||b - A x||_2 <= rel_tol * ||b||_2. Use dpcg_solver to solve again on the same grid.
    subroutine dpcg_solve_once(center, east, north, top, b, x, rel_tol, max_iter, iterations, stat, errmsg)
       real(c_double), contiguous, intent(in) :: center(:, :, :)   ! (nx, ny, nz)
       real(c_double), contiguous, intent(in) :: east(:, :, :)     ! (nx, ny, nz)
@@ -142,7 +149,7 @@ contains
       real(c_double), contiguous, intent(inout) :: x(:, :, :)     ! (nx, ny, nz) initial guess in, solution out
       real(c_double), intent(in) :: rel_tol
       integer, intent(in) :: max_iter
-      integer, intent(inout) :: iterations                        ! how many were done
+      integer, intent(inout) :: iterations                        ! number of iterations
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       integer(c_int32_t) :: status
@@ -159,7 +166,7 @@ contains
       call report(status, stat, errmsg)
    end subroutine dpcg_solve_once
 
-   ! Whether an array that the C side takes by address alone has another shape than (ld, rows, nz).
+   ! Returns .true. and reports an error if an array does not have the shape (ld, rows, nz). C gets the address only.
    function wrong_shape(self, name, extent, stat, errmsg) result(wrong)
       class(dpcg_solver), intent(in) :: self
       character(*), intent(in) :: name
@@ -172,7 +179,7 @@ contains
       if (present(stat)) stat = RRB_OK
       ld = 0
       plane = 0
-      ! A solver that was not created is the C side's to report.
+      ! The C function reports a solver that was not created.
       if (c_get_int(self%handle, RRB_OPT_LEADING_DIMENSION, ld) < 0) return
       if (c_get_int(self%handle, RRB_OPT_LEADING_PLANE, plane) < 0) return
       ld = max(ld, self%cells(1))
@@ -186,7 +193,7 @@ contains
       end if
    end function wrong_shape
 
-   ! The same of the two arrays of a call.
+   ! Checks both arrays of a call.
    function wrong_pair(self, names, first, second, stat, errmsg) result(wrong)
       class(dpcg_solver), intent(in) :: self
       character(*), intent(in) :: names(2)

@@ -1,19 +1,19 @@
-! Family rrb: A x = b on a 2D grid, A symmetric with a 5-point or 9-point stencil.
+! Family rrb_: solves A x = b on a 2D grid with RRB-preconditioned CG. A is symmetric with a 5-point or 9-point stencil.
 !
-! Arrays are real(c_double) of shape (nx, ny), i = 1..nx fastest: the order of a(nx, ny). With the option
-! leading_dimension set to ld >= nx their shape is (ld, ny), and rows i > nx are ignored; their contents may be
-! anything.
+! Arrays are real(c_double) of shape (nx, ny). With the option leading_dimension = ld >= nx their shape is (ld, ny).
+! Values beyond nx are then padding and are not read.
 !
-!    center(i,j)      the matrix entry of (i,j) with itself, positive
-!    east(i,j)        the entry between (i,j) and (i+1,j), usually negative
-!    north(i,j)       the entry between (i,j) and (i,j+1)
-!    northeast(i,j)   the entry between (i,j) and (i+1,j+1)
-!    northwest(i,j)   the entry between (i,j) and (i-1,j+1)
+!    center(i,j)      matrix entry of (i,j) with itself, positive
+!    east(i,j)        matrix entry between (i,j) and (i+1,j), normally negative
+!    north(i,j)       matrix entry between (i,j) and (i,j+1), normally negative
+!    northeast(i,j)   matrix entry between (i,j) and (i+1,j+1)
+!    northwest(i,j)   matrix entry between (i,j) and (i-1,j+1)
 !
-! Entries that point outside the grid are ignored. Unit: any; x then has the unit of b over that of the entries.
+! The signs are those of -div(k grad x) = b. Entries that point outside the grid are ignored. The unit of x is the unit
+! of b over that of the entries.
 !
-! One domain over many ranks: create_distributed. Arrays are then those of the box of this rank, and have its shape;
-! entries may lead into the boxes of other ranks.
+! create_distributed creates a solver for one domain on many ranks. Its arrays have the shape of the box of this rank,
+! and entries may point into the boxes of other ranks.
 module rrbsolver_rrb_handle
    use rrbsolver_rrb_c
    include "rrbsolver_handle.inc"
@@ -32,8 +32,14 @@ module rrbsolver_rrb
 
    public :: rrb_solver, rrb_solve_once
 
-   ! One solver: a grid size, options, a factorization and its workspace. Besides the procedures here it has
-   ! set, get, history, set_monitor, set_stream and destroy of rrbsolver_handle.inc. It cannot be copied by assignment.
+   ! The second procedure accepts a positional stat after iterations. With the first one alone, stat would be the
+   ! argument northeast, and compilers report "Type mismatch in argument 'northeast'".
+   interface rrb_solve_once
+      procedure :: rrb_solve_once, rrb_solve_once_5_point
+   end interface rrb_solve_once
+
+   ! A solver: grid, options, factorization and workspace. It inherits set, get, history, set_monitor, set_stream and
+   ! destroy from rrbsolver_handle.inc. It cannot be copied by assignment.
    type, extends(handle_base) :: rrb_solver
       private
       integer(int64) :: nx = 0, ny = 0      ! of arrays: those of the grid, or of the one box of this rank
@@ -53,7 +59,8 @@ module rrbsolver_rrb
 
 contains
 
-   ! create(nx, ny [, stat, errmsg]): a solver for nx x ny points, 1 x 1 and up. What self held before is destroyed.
+   ! create(nx, ny [, stat] [, errmsg]): creates a solver for nx x ny points, each extent at least 1. A previous solver
+   ! in self is destroyed.
    subroutine create_int32(self, nx, ny, stat, errmsg)
       class(rrb_solver), intent(inout) :: self
       integer(int32), intent(in) :: nx, ny
@@ -74,14 +81,17 @@ contains
       call report(status, stat, errmsg)
    end subroutine create_int64
 
-   ! create_distributed(nx, ny, lower, size, comm [, stat, errmsg]): a solver for nx x ny points that the ranks of comm
-   ! share. Box k of this rank is the points lower(1, k) .. lower(1, k) + size(1, k) - 1 in x, counted from 1, and so on
-   ! in y. lower and size have the shape (2, boxes). Boxes of all ranks are disjoint; points in no box are land.
+   ! create_distributed(nx, ny, lower, size, comm [, stat] [, errmsg]): creates a solver for nx x ny points that the
+   ! ranks of comm share.
    !
-   ! With one box, factorize, solve, apply and multiply take arrays of its shape. With no box they take arrays of any
-   ! shape, of size 0 too, and do not read or write them. With more there are rrb_factorize_boxes, ... of rrbsolver.h.
-   ! This call and those are collective: all ranks make them in the same order with the same options. Where one refuses
-   ! a call, so do all. comm is freed after self is destroyed.
+   ! Box k of this rank has the points lower(1, k) .. lower(1, k) + size(1, k) - 1 in x, counted from 1, and likewise in
+   ! y. lower and size have the shape (2, boxes). The boxes of all ranks are disjoint; points in no box are land.
+   !
+   ! With one box, factorize, solve, apply and multiply use arrays of its shape. With no box, they neither read nor
+   ! write arrays; any shape is allowed, also size 0. For more boxes there are rrb_factorize_boxes etc. of rrbsolver.h.
+   !
+   ! This call and those are collective: all ranks make them in the same order with the same options. An error on one
+   ! rank is an error on all ranks. Destroy self before comm is freed.
    subroutine create_distributed_int32(self, nx, ny, lower, size, comm, stat, errmsg)
       class(rrb_solver), intent(inout) :: self
       integer(int32), intent(in) :: nx, ny
@@ -108,7 +118,7 @@ contains
       wrong = differs("lower", shape(lower, int64), [2_int64, boxes], stat, errmsg)
       if (.not. wrong) wrong = differs("size", shape(size, int64), shape(lower, int64), stat, errmsg)
       if (wrong) then
-         ! A box without a list: the other ranks wait for this call, and refuse it as well.
+         ! The other ranks wait for this call: a box without a list makes it fail on all of them.
          status = c_create_distributed(nx, ny, 1_c_int64_t, comm=c_loc(comm%table), out=self%handle)
          return
       end if
@@ -128,8 +138,12 @@ contains
       self%distributed = distributed
    end subroutine hold
 
-   ! factorize(center, east, north [, northeast, northwest] [, stat, errmsg]): takes new coefficients; without the
-   ! corner arrays the stencil has 5 points. The values are copied. Called again, it reuses all memory.
+   ! factorize(center, east, north [, northeast, northwest] [, stat] [, errmsg]): copies the coefficients and
+   ! factorizes. Without northeast and northwest the stencil has 5 points. A second call reuses the memory.
+   !
+   ! The generic has two specific procedures: with neither or with both of northeast and northwest. If a compiler finds
+   ! no specific procedure, check the arguments: real(c_double) arrays of rank 2, then stat (default integer) and
+   ! errmsg.
    subroutine factorize_5_point(self, center, east, north, stat, errmsg)
       class(rrb_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: center(:, :)   ! (ld, ny)
@@ -165,8 +179,10 @@ contains
       call report(c_factorize(self%handle, center, east, north, northeast, northwest), stat, errmsg)
    end subroutine factorize_9_point
 
-   ! solve(b, x [, stat, errmsg]): A x = b. stat is RRB_OK, RRB_NOT_CONVERGED (max_iter reached), RRB_STOPPED (by the
-   ! monitor) or negative. With the default norm it iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
+   ! solve(b, x [, stat] [, errmsg]): solves A x = b until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol), with the
+   ! default norm and reference.
+   !
+   ! stat is RRB_OK, RRB_NOT_CONVERGED (iteration limit or stagnation), RRB_STOPPED (by the monitor) or negative.
    subroutine solve(self, b, x, stat, errmsg)
       class(rrb_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: b(:, :)      ! (ld, ny) right-hand side
@@ -181,7 +197,7 @@ contains
       call report(c_solve(self%handle, b, x), stat, errmsg)
    end subroutine solve
 
-   ! apply(r, z [, stat, errmsg]): z = M^-1 r with the RRB preconditioner M, for a Krylov loop of your own.
+   ! apply(r, z [, stat] [, errmsg]): computes z = M^-1 r with the preconditioner M, for a Krylov method of the caller.
    subroutine apply(self, r, z, stat, errmsg)
       class(rrb_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: r(:, :)      ! (ld, ny)
@@ -196,7 +212,7 @@ contains
       call report(c_apply(self%handle, r, z), stat, errmsg)
    end subroutine apply
 
-   ! multiply(x, y [, stat, errmsg]): y = A x with the factorized matrix.
+   ! multiply(x, y [, stat] [, errmsg]): computes y = A x.
    subroutine multiply(self, x, y, stat, errmsg)
       class(rrb_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: x(:, :)      ! (ld, ny)
@@ -211,9 +227,11 @@ contains
       call report(c_multiply(self%handle, x, y), stat, errmsg)
    end subroutine multiply
 
-   ! The whole of it in one call, in place of an ICCG subroutine: factorizes, solves, forgets. Without the corner arrays
-   ! the stencil has 5 points. Stops when ||b - A x||_2 <= rel_tol * ||b||_2. Prefer rrb_solver when the coefficients
-   ! stay.
+   ! rrb_solve_once(center, east, north, b, x, rel_tol, max_iter, iterations [, northeast, northwest] [, stat]
+   ! [, errmsg]): creates a solver, factorizes, solves and destroys it, in place of an ICCG routine.
+   !
+   ! It stops when ||b - A x||_2 <= rel_tol * ||b||_2. Without northeast and northwest the stencil has 5 points. Use
+   ! rrb_solver to solve again on the same grid.
    subroutine rrb_solve_once(center, east, north, b, x, rel_tol, max_iter, iterations, northeast, northwest, &
                              stat, errmsg)
       real(c_double), contiguous, intent(in) :: center(:, :)   ! (nx, ny)
@@ -223,7 +241,7 @@ contains
       real(c_double), contiguous, intent(inout) :: x(:, :)     ! (nx, ny) initial guess in, solution out
       real(c_double), intent(in) :: rel_tol
       integer, intent(in) :: max_iter
-      integer, intent(inout) :: iterations                     ! how many were done
+      integer, intent(inout) :: iterations                     ! number of iterations
       real(c_double), contiguous, intent(in), optional :: northeast(:, :), northwest(:, :)   ! (nx, ny)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
@@ -247,8 +265,22 @@ contains
       call report(status, stat, errmsg)
    end subroutine rrb_solve_once
 
-   ! Whether one of the arrays, which the C side takes by address alone, has another shape than (ld, ny). On a domain
-   ! over many ranks the call is then made without arrays: the other ranks wait for it, and refuse it as well.
+   ! The same for a 5-point stencil with a positional stat: rrb_solve_once(..., iterations, stat [, errmsg]). The name
+   ! status distinguishes it from the procedure above.
+   subroutine rrb_solve_once_5_point(center, east, north, b, x, rel_tol, max_iter, iterations, status, errmsg)
+      real(c_double), contiguous, intent(in) :: center(:, :), east(:, :), north(:, :)   ! (nx, ny)
+      real(c_double), contiguous, intent(in) :: b(:, :)                                 ! (nx, ny) right-hand side
+      real(c_double), contiguous, intent(inout) :: x(:, :)   ! (nx, ny) initial guess in, solution out
+      real(c_double), intent(in) :: rel_tol
+      integer, intent(in) :: max_iter
+      integer, intent(inout) :: iterations                   ! number of iterations
+      integer, intent(out) :: status
+      character(*), intent(inout), optional :: errmsg
+      call rrb_solve_once(center, east, north, b, x, rel_tol, max_iter, iterations, stat=status, errmsg=errmsg)
+   end subroutine rrb_solve_once_5_point
+
+   ! Returns .true. and reports RRB_ERR_DIMENSION if an array does not have the shape (ld, ny). C gets the address only.
+   ! On many ranks the caller then makes the C call without arrays, so that it fails on the other ranks too.
    function wrong_shape(self, names, extents, stat, errmsg) result(wrong)
       class(rrb_solver), intent(in) :: self
       character(*), intent(in) :: names(:)
@@ -263,8 +295,8 @@ contains
       if (present(stat)) stat = RRB_OK
       ld = 0
       status = c_get_int(self%handle, RRB_OPT_LEADING_DIMENSION, ld)
-      ! A solver that was not created is the C side's to report, and so is one of several boxes. Of none, no array is
-      ! looked at.
+      ! The C function reports a solver that was not created, and one with several boxes. Without boxes the arrays are
+      ! not used.
       if (status < 0 .or. self%boxes /= 1) return
       do k = 1, size(names)
          wrong = differs(trim(names(k)), extents(:, k), [max(ld, self%nx), self%ny], stat, errmsg)

@@ -1,4 +1,4 @@
-! Family smoother: block relaxation on 3D patches with a constant stencil.
+! Family smoother_: block relaxation on 3D patches with a constant stencil.
 module rrbsolver_smoother_handle
    use rrbsolver_smoother_c
    include "rrbsolver_handle.inc"
@@ -17,8 +17,8 @@ module rrbsolver_smoother
 
    public :: smoother, smoother_patch, smoother_ghost_fill
 
-   ! The arrays of one patch of a smoother: u(0:nx+1, 0:ny+1, 0:nz+1) with its layer of ghost cells (other lower bounds
-   ! do as well), f(nx, ny, nz), and, where a residual is wanted, r(nx, ny, nz).
+   ! The arrays of one patch: u(0:nx+1, 0:ny+1, 0:nz+1) with one layer of ghost cells (other lower bounds are allowed),
+   ! f(nx, ny, nz), and r(nx, ny, nz) if the residual is needed.
    type :: smoother_patch
       real(c_double), pointer, contiguous :: u(:, :, :) => null()
       real(c_double), pointer, contiguous :: f(:, :, :) => null()
@@ -26,9 +26,9 @@ module rrbsolver_smoother
    end type smoother_patch
 
    abstract interface
-      ! Called before each sweep with its number, from 0, and the u of all patches, u(0:nx+1, 0:ny+1, 0:nz+1), to fill
-      ! the ghost cells that no patch covers; -1 where a residual is computed instead. The result .true. stops with
-      ! RRB_STOPPED.
+      ! Fills the ghost cells that no patch covers. It is called before each sweep with the number of the sweep, from 0,
+      ! and with u of all patches, u(0:nx+1, 0:ny+1, 0:nz+1). The number is -1 where a residual is computed. The result
+      ! .true. stops the call with RRB_STOPPED.
       function smoother_ghost_fill(sweep, patches) result(stop_now)
          import :: smoother_patch
          integer, intent(in) :: sweep
@@ -37,22 +37,22 @@ module rrbsolver_smoother
       end function smoother_ghost_fill
    end interface
 
-   ! What the ghost function is called with: C finds it by its user pointer.
+   ! The user pointer of the C callback: the address of such an object.
    type :: ghost_context
       procedure(smoother_ghost_fill), pointer, nopass :: fill => null()
       integer(int64), allocatable :: extents(:, :)
    end type ghost_context
 
-   ! Block relaxation on 3D patches with a constant stencil. Besides the procedures here it has set, get, history,
-   ! set_monitor and set_stream of rrbsolver_handle.inc. It cannot be copied by assignment.
+   ! A block smoother. It inherits set, get, history, set_monitor and set_stream from rrbsolver_handle.inc. It cannot be
+   ! copied by assignment.
    !
    !    type(smoother) :: s
    !    call s%create([6, -1, -1, -1, -1, -1, -1]*1.0_dp, [8, 8, 8])    ! or 27 values: the 3x3x3 cube, x fastest
    !    call s%set_patches(lower, extents)                              ! (3, patches); again after regridding
    !    call s%apply(patches, 3)                                        ! type(smoother_patch) :: patches(:)
    !
-   ! Where arrays are not Fortran pointers (device memory, say), apply, exchange, residual, upload and download also
-   ! take tables of their addresses, type(c_ptr) :: u(:), one for each patch.
+   ! For arrays that are not Fortran pointers, such as device memory, apply, exchange, residual, upload and download
+   ! also accept tables of addresses, type(c_ptr) :: u(:), with one element per patch.
    type, extends(handle_base) :: smoother
       private
       type(ghost_context), pointer :: context => null()
@@ -80,8 +80,9 @@ module rrbsolver_smoother
 
 contains
 
-   ! create(stencil, block [, stat, errmsg]): 7 legs (center, west, east, south, north, bottom, top) or 27 (the 3x3x3
-   ! cube, x fastest), and the cells of a block in x, y and z, 1 to 8 each. What self held before is destroyed.
+   ! create(stencil, block [, stat] [, errmsg]): creates a smoother. stencil has 7 values (center, west, east, south,
+   ! north, bottom, top) or 27 (the 3x3x3 cube, x fastest). block has the cells of a block in x, y and z, each in [1,
+   ! 8]. A previous smoother in self is destroyed.
    subroutine create_int32(self, stencil, block, stat, errmsg)
       class(smoother), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: stencil(:)
@@ -116,8 +117,8 @@ contains
       call self%destroy()
    end subroutine finalize
 
-   ! set_patches(lower, extents [, stat, errmsg]): patch p covers cells lower(:, p) .. lower(:, p) + extents(:, p) - 1
-   ! of one level's index space. Block inverses stay.
+   ! set_patches(lower, extents [, stat] [, errmsg]): patch p covers the cells lower(:, p) .. lower(:, p) + extents(:,
+   ! p) - 1 of the global index space of one level. Block inverses remain.
    subroutine set_patches_int32(self, lower, extents, stat, errmsg)
       class(smoother), intent(inout) :: self
       integer(int32), intent(in) :: lower(:, :), extents(:, :)
@@ -142,7 +143,8 @@ contains
       call report(status, stat, errmsg)
    end subroutine set_patches_int64
 
-   ! apply(patches, sweeps [, stat, errmsg]): relaxes u of all patches; stat is RRB_OK, RRB_STOPPED or negative.
+   ! apply(patches, sweeps [, stat] [, errmsg]): performs sweeps on u of all patches. stat is RRB_OK, RRB_STOPPED or
+   ! negative.
    subroutine apply_patches(self, patches, sweeps, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
@@ -153,8 +155,8 @@ contains
       call self%apply_tables(table_of(patches, "u"), table_of(patches, "f"), sweeps, stat, errmsg)
    end subroutine apply_patches
 
-   ! apply(u, f, sweeps [, stat, errmsg]): the same with the addresses of the arrays, one for each patch, on the host or
-   ! on the device of a smoother with backend=cuda, all of a call in one place.
+   ! apply(u, f, sweeps [, stat] [, errmsg]): the same with tables of addresses, one element per patch. All arrays are
+   ! on the host, or all on the device of a smoother with backend=cuda.
    subroutine apply_tables(self, u, f, sweeps, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(c_ptr), contiguous, target, intent(in) :: u(:), f(:)
@@ -166,7 +168,7 @@ contains
       call report(c_apply(self%handle, table_address(u), table_address(f), int(sweeps, c_int32_t)), stat, errmsg)
    end subroutine apply_tables
 
-   ! apply(sweeps [, stat, errmsg]): the same on the patches of upload.
+   ! apply(sweeps [, stat] [, errmsg]): the same on the arrays of upload.
    subroutine apply_resident(self, sweeps, stat, errmsg)
       class(smoother), intent(inout) :: self
       integer, intent(in) :: sweeps
@@ -175,8 +177,8 @@ contains
       call report(c_apply(self%handle, c_null_ptr, c_null_ptr, int(sweeps, c_int32_t)), stat, errmsg)
    end subroutine apply_resident
 
-   ! exchange([patches] [, stat, errmsg]), exchange(u ...): ghost cells of u that another patch covers are read from it;
-   ! without arrays, those of upload.
+   ! exchange([patches] [, stat] [, errmsg]) or exchange(u ...): copies ghost cells of u that another patch covers from
+   ! that patch. Without arrays it works on those of upload.
    subroutine exchange_patches(self, patches, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
@@ -202,8 +204,8 @@ contains
       call report(c_exchange(self%handle, c_null_ptr), stat, errmsg)
    end subroutine exchange_resident
 
-   ! residual(patches, norm2 [, stat, errmsg]): norm2 = ||f - A u||_2 over all patches, with fresh ghost cells; the
-   ! residual itself goes to r of the patches if all have one.
+   ! residual(patches, norm2 [, stat] [, errmsg]): computes norm2 = ||f - A u||_2 over all patches, after an exchange of
+   ! ghost cells. If r of all patches is associated, r = f - A u is stored there.
    subroutine residual_patches(self, patches, norm2, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
@@ -225,7 +227,7 @@ contains
       end if
    end subroutine residual_patches
 
-   ! residual(u, f, norm2 [, r] [, stat, errmsg]): the same with addresses.
+   ! residual(u, f, norm2 [, r] [, stat] [, errmsg]): the same with tables of addresses.
    subroutine norm_tables(self, u, f, norm2, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(c_ptr), contiguous, target, intent(in) :: u(:), f(:)
@@ -249,7 +251,8 @@ contains
       call report(c_residual(self%handle, table_address(u), table_address(f), table_address(r), norm2), stat, errmsg)
    end subroutine residual_tables
 
-   ! residual(norm2 [, r] [, stat, errmsg]): the same of the patches of upload; r: addresses, where the patches are.
+   ! residual(norm2 [, r] [, stat] [, errmsg]): the same on the arrays of upload. r is a table of addresses in the same
+   ! memory.
    subroutine norm_resident(self, norm2, stat, errmsg)
       class(smoother), intent(inout) :: self
       real(c_double), intent(inout) :: norm2
@@ -268,8 +271,8 @@ contains
       call report(c_residual(self%handle, c_null_ptr, c_null_ptr, table_address(r), norm2), stat, errmsg)
    end subroutine residual_resident
 
-   ! upload(patches [, stat, errmsg]): keeps u and f in the library's memory, on the device where there is one. Called
-   ! again, it takes new values.
+   ! upload(patches [, stat] [, errmsg]): copies u and f into arrays of the library, on the device with backend=cuda. A
+   ! second upload replaces the values.
    subroutine upload_patches(self, patches, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
@@ -279,7 +282,8 @@ contains
       call self%upload_tables(table_of(patches, "u"), table_of(patches, "f"), stat, errmsg)
    end subroutine upload_patches
 
-   ! upload([u] [, f] [, stat, errmsg]): the same with addresses; what is not given stays as it is.
+   ! upload([u] [, f] [, stat] [, errmsg]): the same with tables of addresses; an absent argument leaves its array
+   ! unchanged.
    subroutine upload_tables(self, u, f, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(c_ptr), contiguous, target, intent(in), optional :: u(:), f(:)
@@ -299,7 +303,8 @@ contains
       call report(c_upload(self%handle, u_table, f_table), stat, errmsg)
    end subroutine upload_tables
 
-   ! download(patches [, stat, errmsg]), download(u ...): brings u back, ghost cells included.
+   ! download(patches [, stat] [, errmsg]) or download(u ...): copies u of the library, ghost cells included, to the
+   ! caller.
    subroutine download_patches(self, patches, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
@@ -318,8 +323,9 @@ contains
       call report(c_download(self%handle, table_address(u)), stat, errmsg)
    end subroutine download_tables
 
-   ! device_pointers(u, f [, stat, errmsg]): where the patches of upload are, one address for each patch, for kernels of
-   ! your own: on the device, or on the host with a CPU backend. Good until the next set_patches.
+   ! device_pointers(u, f [, stat] [, errmsg]): returns the addresses of the arrays of upload, one per patch, for
+   ! kernels of the caller. They are on the device with backend=cuda, else on the host. They are valid until the next
+   ! set_patches.
    subroutine device_pointers(self, u, f, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(c_ptr), contiguous, target, intent(inout) :: u(:), f(:)
@@ -330,7 +336,8 @@ contains
       call report(c_device_pointers(self%handle, table_address(u), table_address(f)), stat, errmsg)
    end subroutine device_pointers
 
-   ! set_ghost_fill([fill] [, stat, errmsg]): fill is called before every sweep from now on; without it, no longer.
+   ! set_ghost_fill([fill] [, stat] [, errmsg]): sets the function that fills ghost cells before each sweep, or removes
+   ! it. Pass stat and errmsg by keyword if fill is absent: set_ghost_fill(stat=stat).
    subroutine set_ghost_fill(self, fill, stat, errmsg)
       class(smoother), intent(inout) :: self
       procedure(smoother_ghost_fill), optional :: fill
@@ -346,7 +353,7 @@ contains
       call report(status, stat, errmsg)
    end subroutine set_ghost_fill
 
-   ! What C calls: user is the ghost_context of the smoother, u a table of one pointer a patch.
+   ! Called from C; user is the ghost_context of the smoother, u a table of one pointer per patch.
    function call_ghost_fill(user, sweep, u) result(stop_now) bind(c, name="")
       type(c_ptr), value :: user, u
       integer(c_int32_t), value :: sweep
@@ -366,7 +373,7 @@ contains
       stop_now = merge(1_c_int32_t, 0_c_int32_t, context%fill(int(sweep), patches))
    end function call_ghost_fill
 
-   ! Addresses of one array of each patch; null where it is not associated.
+   ! Returns the addresses of one array of each patch; null where it is not associated.
    function table_of(patches, name) result(table)
       type(smoother_patch), intent(in) :: patches(:)
       character, intent(in) :: name
@@ -386,7 +393,7 @@ contains
       end do
    end function table_of
 
-   ! What C gets for a table: c_loc needs something to point at.
+   ! Returns the address of a table; c_loc does not accept an empty one.
    function table_address(table) result(where)
       type(c_ptr), contiguous, target, intent(in) :: table(:)
       type(c_ptr) :: where
@@ -400,8 +407,8 @@ contains
       address = c_loc(values)
    end function address
 
-   ! Whether patches have other numbers or shapes than set_patches was told. Arrays that are not associated are the C
-   ! side's to report.
+   ! Returns .true. and reports RRB_ERR_DIMENSION if the patches differ from those of set_patches in number or shape.
+   ! The C function reports arrays that are not associated.
    function wrong_patches(self, patches, with_f, with_r, stat, errmsg) result(wrong)
       class(smoother), intent(in) :: self
       type(smoother_patch), intent(in) :: patches(:)
@@ -429,7 +436,8 @@ contains
       end associate
    end function wrong_patches
 
-   ! Whether there are other numbers of arrays than set_patches was told of patches. Without patches the C side says so.
+   ! Returns .true. and reports RRB_ERR_DIMENSION if a table does not have one element per patch. The C function reports
+   ! missing patches.
    function wrong_count(self, name, count, stat, errmsg) result(wrong)
       class(smoother), intent(in) :: self
       character(*), intent(in) :: name

@@ -1,14 +1,16 @@
-! Family sparse: general sparse matrices, solves with them, their products, storage formats and files.
+! Family sparse_: general sparse matrices with solvers, products, storage formats and files. It runs on the CPUs of one
+! process.
 !
-!    type(sparse_solver) :: a
-!    call a%create(rows, cols, row_ptr, col, values)       ! by rows; indices from 1
+!    type(sparse_solver) :: a, b
+!    call a%create(rows, cols, row_ptr, col, values)       ! CSR, indices from 1
 !    call a%factorize()
 !    call a%solve(b, x)                                    ! A x = b
 !    call a%multiply(x, y)                                 ! y = A x
 !    call b%read("matrix.mtx")
 !
-! Indices of entries are default integers (or integer(int64)), counted from 1 unless base = 0 is given. Any order within
-! a row is taken, values given at one place are added, zeros stay.
+! Indices are default integers or integer(int64), and count from 1 unless base = 0 is given. The entries of a row may
+! have any order. Values for the same place are added; zeros remain entries of the pattern. Give both triangles of a
+! symmetric matrix.
 module rrbsolver_sparse_handle
    use rrbsolver_sparse_c
    include "rrbsolver_handle.inc"
@@ -26,8 +28,8 @@ module rrbsolver_sparse
 
    public :: sparse_solver
 
-   ! One matrix. Besides the procedures here it has set, get, history, set_monitor, set_stream and destroy of
-   ! rrbsolver_handle.inc. It cannot be copied by assignment.
+   ! A matrix with its options, factorization and workspace. It inherits set, get, history, set_monitor, set_stream and
+   ! destroy from rrbsolver_handle.inc; set_stream has no effect. It cannot be copied by assignment.
    type, extends(handle_base) :: sparse_solver
       private
       integer(int64) :: rows = 0, cols = 0, given = 0
@@ -50,14 +52,17 @@ module rrbsolver_sparse
       procedure :: multiply_transposed
    end type sparse_solver
 
-   ! How entries are given.
+   ! Orders of the entries.
    integer, parameter :: by_rows = 1, by_columns = 2, by_entries = 3
 
 contains
 
-   ! create(rows, cols, row_ptr, col, values [, base, stat, errmsg]): a matrix by rows (csr): entries
-   ! row_ptr(i) .. row_ptr(i+1) - 1 of row i are in column col(k) and have values(k). With base = 0 pointers and columns
-   ! count from 0. What self held before is destroyed.
+   ! create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg]): creates a matrix in CSR form. The entries
+   ! row_ptr(i) .. row_ptr(i+1) - 1 of row i have the columns col(k) and the values values(k). With base = 0, pointers
+   ! and columns count from 0.
+   !
+   ! The argument after values is base, not stat. Pass stat and errmsg by keyword: create(..., values, stat=stat). A
+   ! positional stat would be taken for base. A previous matrix in self is destroyed, with its options and monitor.
    subroutine create_int32(self, rows, cols, row_ptr, col, values, base, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       integer(int32), intent(in) :: rows, cols
@@ -84,7 +89,8 @@ contains
                 address64(col), size(col, kind=int64), values, 8_c_int32_t, base, stat, errmsg)
    end subroutine create_int64
 
-   ! create_csc(rows, cols, col_ptr, row, values [, base, stat, errmsg]): the same by columns.
+   ! create_csc(rows, cols, col_ptr, row, values [, base] [, stat] [, errmsg]): the same in CSC form, by columns. Pass
+   ! stat and errmsg by keyword.
    subroutine create_csc_int32(self, rows, cols, col_ptr, row, values, base, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       integer(int32), intent(in) :: rows, cols
@@ -111,7 +117,8 @@ contains
                 address64(row), size(row, kind=int64), values, 8_c_int32_t, base, stat, errmsg)
    end subroutine create_csc_int64
 
-   ! create_coo(rows, cols, row, col, values [, base, stat, errmsg]): the same by entries, in any order.
+   ! create_coo(rows, cols, row, col, values [, base] [, stat] [, errmsg]): the same in coordinate form, in any order.
+   ! Pass stat and errmsg by keyword.
    subroutine create_coo_int32(self, rows, cols, row, col, values, base, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       integer(int32), intent(in) :: rows, cols
@@ -175,7 +182,7 @@ contains
       call take(self, status, entries, stat, errmsg)
    end subroutine make
 
-   ! Where an array is; one without values is nowhere.
+   ! Returns the address of an array, null for an empty one.
    function address32(array) result(address)
       integer(int32), contiguous, target, intent(in) :: array(:)
       type(c_ptr) :: address
@@ -190,7 +197,7 @@ contains
       if (size(array) > 0) address = c_loc(array)
    end function address64
 
-   ! After the making of a handle: its extents. given: values that set_values takes; -1: as many as entries.
+   ! Stores the size of a new matrix. given: number of values that set_values expects; -1: the number of entries.
    subroutine take(self, status, given, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       integer(c_int32_t), intent(in) :: status
@@ -209,8 +216,9 @@ contains
       call report(status, stat, errmsg)
    end subroutine take
 
-   ! create_from(format, rows, cols, i0, i1, i2, values [, stat, errmsg]): from the arrays of a format, such as
-   ! RRB_FORMAT_ELL, as arrays gives them: places count from 0. Options and monitor of the matrix before are gone.
+   ! create_from(format, rows, cols, i0, i1, i2, values [, stat] [, errmsg]): creates a matrix from the arrays of a
+   ! storage format, such as RRB_FORMAT_ELL, as arrays returns them. Indices count from 0. The options and the monitor
+   ! of a previous matrix are lost.
    subroutine create_from(self, format, rows, cols, i0, i1, i2, values, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       integer(c_int32_t), intent(in) :: format
@@ -230,8 +238,8 @@ contains
       call take(self, status, merge(sizes(4), -1_c_int64_t, as_given), stat, errmsg)
    end subroutine create_from
 
-   ! read(path [, stat, errmsg]): the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gz.
-   ! As all that makes a matrix: options and the monitor of the one before are gone, too.
+   ! read(path [, stat] [, errmsg]): reads the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain
+   ! or gzip. The options and the monitor of a previous matrix are lost.
    subroutine read_file(self, path, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       character(*), intent(in) :: path
@@ -243,8 +251,8 @@ contains
       call take(self, status, -1_int64, stat, errmsg)
    end subroutine read_file
 
-   ! write(path, file_format [, stat, errmsg]): as RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB; in gz for a name that ends
-   ! with .gz.
+   ! write(path, file_format [, stat] [, errmsg]): writes the matrix as RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB, with
+   ! gzip if the name ends with .gz.
    subroutine write_file(self, path, file_format, stat, errmsg)
       class(sparse_solver), intent(in) :: self
       character(*), intent(in) :: path
@@ -254,8 +262,8 @@ contains
       call report(c_write(self%handle, to_c(path), file_format), stat, errmsg)
    end subroutine write_file
 
-   ! get_vector(which, k, v [, stat, errmsg]): vector k = 1, 2, ... that came with the matrix in a file: RRB_VECTOR_RHS
-   ! (as many as RRB_INFO_FILE_RHS), RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION.
+   ! get_vector(which, k, v [, stat] [, errmsg]): copies vector k = 1, 2, ... that came with the matrix in a file. which
+   ! is RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION; there are RRB_INFO_FILE_RHS right-hand sides.
    subroutine get_vector(self, which, k, v, stat, errmsg)
       class(sparse_solver), intent(in) :: self
       integer(c_int32_t), intent(in) :: which
@@ -267,8 +275,8 @@ contains
       call report(c_get_vector(self%handle, which, int(k, c_int64_t) - 1, v), stat, errmsg)
    end subroutine get_vector
 
-   ! set_values(values [, stat, errmsg]): new values of all entries, in the order in which they were given; of a file,
-   ! row by row.
+   ! set_values(values [, stat] [, errmsg]): replaces the values of all entries, in the order in which they were given.
+   ! For a matrix from a file the order is row by row.
    subroutine set_values(self, values, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: values(:)
@@ -278,8 +286,8 @@ contains
       call report(c_set_values(self%handle, values), stat, errmsg)
    end subroutine set_values
 
-   ! arrays(format, i0, i1, i2, values [, stat, errmsg]): the arrays of a format, such as RRB_FORMAT_ELL; places count
-   ! from 0.
+   ! arrays(format, i0, i1, i2, values [, stat] [, errmsg]): allocates and writes the arrays of a storage format, such
+   ! as RRB_FORMAT_ELL. Indices count from 0.
    subroutine arrays(self, format, i0, i1, i2, values, stat, errmsg)
       class(sparse_solver), intent(in) :: self
       integer(c_int32_t), intent(in) :: format
@@ -301,7 +309,7 @@ contains
       call report(status, stat, errmsg)
    end subroutine arrays
 
-   ! factorize([stat, errmsg]): checks the matrix, chooses what the options leave open, makes the preconditioner.
+   ! factorize([stat] [, errmsg]): checks the matrix and sets up method, format and preconditioner.
    subroutine factorize(self, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       integer, intent(out), optional :: stat
@@ -309,8 +317,11 @@ contains
       call report(c_factorize(self%handle), stat, errmsg)
    end subroutine factorize
 
-   ! solve(b, x [, stat, errmsg]): A x = b. stat is RRB_OK, RRB_NOT_CONVERGED (max_iter reached, stagnated, diverged),
-   ! RRB_STOPPED (by the monitor) or negative. It iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
+   ! solve(b, x [, stat] [, errmsg]): solves A x = b until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol), with the
+   ! default reference.
+   !
+   ! stat is RRB_OK, RRB_NOT_CONVERGED (iteration limit, stagnation or divergence), RRB_STOPPED (by the monitor) or
+   ! negative.
    subroutine solve(self, b, x, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: b(:)      ! (rows) right-hand side
@@ -322,7 +333,7 @@ contains
       call report(c_solve(self%handle, b, x), stat, errmsg)
    end subroutine solve
 
-   ! apply(r, z [, stat, errmsg]): z = M^-1 r with the preconditioner, for a Krylov loop of your own.
+   ! apply(r, z [, stat] [, errmsg]): computes z = M^-1 r with the preconditioner, for a Krylov method of the caller.
    subroutine apply(self, r, z, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: r(:)      ! (rows)
@@ -334,7 +345,7 @@ contains
       call report(c_apply(self%handle, r, z), stat, errmsg)
    end subroutine apply
 
-   ! multiply(x, y [, stat, errmsg]): y = A x.
+   ! multiply(x, y [, stat] [, errmsg]): computes y = A x.
    subroutine multiply(self, x, y, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: x(:)      ! (cols)
@@ -346,7 +357,7 @@ contains
       call report(c_multiply(self%handle, x, y), stat, errmsg)
    end subroutine multiply
 
-   ! multiply_transposed(x, y [, stat, errmsg]): y = A' x.
+   ! multiply_transposed(x, y [, stat] [, errmsg]): computes y = A' x.
    subroutine multiply_transposed(self, x, y, stat, errmsg)
       class(sparse_solver), intent(inout) :: self
       real(c_double), contiguous, intent(in) :: x(:)      ! (rows)

@@ -44,7 +44,7 @@ pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) ->
     Ok(unsafe { std::slice::from_raw_parts_mut(array, count) })
 }
 
-/// Indices of 4 or 8 bytes.
+/// Indices of 4 or 8 bytes. An array that is not 8-byte aligned may hold integers of 4 bytes: the message says so.
 ///
 /// # Safety
 /// As for `read`.
@@ -58,7 +58,12 @@ pub unsafe fn indices<'a>(
     Ok(unsafe {
         match index_bytes {
             4 => Indices::Narrow(read(name, array.cast(), count)?),
-            8 => Indices::Wide(read(name, array.cast(), count)?),
+            8 => Indices::Wide(read(name, array.cast(), count).map_err(|error| match error {
+                Error::Alignment(..) => {
+                    Error::Argument(format!("{error}; if its integers have 4 bytes, index_bytes is 4"))
+                }
+                other => other,
+            })?),
             other => return Err(Error::range("index_bytes", other, "be 4 or 8")),
         }
     })
