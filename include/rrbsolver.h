@@ -739,7 +739,8 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
  *
- * `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the details.
+ * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+ * `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the numbers.
  *
  * # Errors
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
@@ -775,10 +776,10 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  * # Example
  * ```c
  * status = dpcg_solve(solver, b, x);
- * if (status == RRB_NOT_CONVERGED) {
- *     int64_t iterations = 0;
- *     dpcg_get_int(solver, RRB_INFO_ITERATIONS, &iterations);
- *     fprintf(stderr, "not converged after %d iterations\n", (int)iterations);
+ * if (status != RRB_OK) {
+ *     char message[256];
+ *     rrbsolver_last_error(message, sizeof message);
+ *     fprintf(stderr, "%s\n", message);
  * }
  * ```
  *
@@ -2266,6 +2267,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  *   iterate known. diverged: `x` is the guess, if no better iterate is known.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
  *
+ * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+ *
  * # Errors
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
  * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
@@ -2296,10 +2299,10 @@ rrb_status sparse_factorize(sparse_handle *h);
  * # Example
  * ```c
  * status = sparse_solve(solver, b, x);
- * if (status == RRB_NOT_CONVERGED) {
- *     int64_t reason = 0;
- *     sparse_get_int(solver, RRB_INFO_STOP_REASON, &reason);
- *     fprintf(stderr, "not converged, stop reason %d\n", (int)reason);
+ * if (status != RRB_OK) {
+ *     char message[256];
+ *     rrbsolver_last_error(message, sizeof message);
+ *     fprintf(stderr, "%s\n", message);
  * }
  * ```
  *

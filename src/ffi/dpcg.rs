@@ -1,7 +1,7 @@
-//! Family `dpcg_`: 3D 7-point symmetric stencils.
+//! Family `dpcg_`: symmetric matrices with a 7-point stencil in 3D.
 //!
-//! Arrays are `a[k * lp + j * ld + i]`, i = 0 .. nx - 1 fastest: Fortran's `a(nx, ny, nz)`. `east[i, j, k]` is the
-//! matrix entry between (i, j, k) and (i + 1, j, k), and so on. Pointers are borrowed for the call only.
+//! Entry (i, j, k) of an array is `a[k * lp + j * ld + i]`: Fortran's `a(nx, ny, nz)`. `east[i, j, k]` is the matrix
+//! entry between (i, j, k) and (i + 1, j, k), and so on. Pointers are borrowed for the call only.
 
 use crate::backend;
 use crate::backend::steps::dpcg::DpcgBackend;
@@ -22,7 +22,7 @@ use crate::solver::machine::Machine;
 #[allow(non_camel_case_types)]
 pub struct dpcg_handle {
     system: System<Dpcg>,
-    /// The caller's regions, cell by cell; empty: none were given.
+    /// The label of each cell; empty if the caller set none.
     labels: Vec<i32>,
 }
 
@@ -239,7 +239,8 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
 ///
-/// `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the details.
+/// After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+/// `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the numbers.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
@@ -275,10 +276,10 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// # Example
 /// ```c
 /// status = dpcg_solve(solver, b, x);
-/// if (status == RRB_NOT_CONVERGED) {
-///     int64_t iterations = 0;
-///     dpcg_get_int(solver, RRB_INFO_ITERATIONS, &iterations);
-///     fprintf(stderr, "not converged after %d iterations\n", (int)iterations);
+/// if (status != RRB_OK) {
+///     char message[256];
+///     rrbsolver_last_error(message, sizeof message);
+///     fprintf(stderr, "%s\n", message);
 /// }
 /// ```
 ///
@@ -505,10 +506,9 @@ impl dpcg_handle {
     }
 }
 
-/// For errors.
 const LABELS: &str = "a copy of the labels";
 
-/// The labels of the cells, without padding.
+/// Copies the labels of the cells, without padding.
 fn dense_labels(given: &[i32], cells: Cells, layout: &Layout) -> Result<Vec<i32>> {
     let mut labels = Vec::new();
     reserve(&mut labels, cells.count(), LABELS)?;
@@ -568,7 +568,6 @@ impl SystemHandle for dpcg_handle {
     }
 }
 
-/// For errors.
 const BACKEND: &str = "a backend";
 
 /// Concrete backends are named here and nowhere else.

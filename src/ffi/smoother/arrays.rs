@@ -1,4 +1,4 @@
-//! Patches and arrays of the caller: what is checked of them before anybody reads them, and the library's own arrays.
+//! Patches and arrays of the caller: checks before they are read; and the library's own arrays.
 
 use crate::backend::cuda::driver::{Space, space_of};
 use crate::backend::steps::smoother::{Kept, PatchArrays, Pointers};
@@ -9,16 +9,16 @@ use crate::options::{Devices, Memory};
 use crate::solver::machine::Core;
 use crate::solver::smoother::Smoother;
 
-/// The caller's tables of one call.
+/// The tables of a call, as given.
 #[derive(Clone, Copy)]
 pub struct Tables {
     pub u: *const *mut f64,
-    /// `None` where the call has no f.
+    /// `None` if the call has no argument f.
     pub f: Option<*const *const f64>,
     pub r: Option<*const *mut f64>,
 }
 
-/// Tables that were checked: every pointer is to the values of its patch.
+/// Checked tables: each pointer points to the values of its patch.
 pub struct Given<'a> {
     pub patches: &'a [Patch],
     pub pointers: Pointers<'a>,
@@ -27,8 +27,8 @@ pub struct Given<'a> {
 
 impl PatchArrays for Given<'_> {
     fn u(&self, patch: usize) -> &[f64] {
-        // SAFETY: checked not to be NULL, and of the size that the caller promised; no &mut of it lives, since `u_mut`
-        // borrows self.
+        // SAFETY: checked not to be NULL, and of the size that the caller promised; there is no &mut to it, since
+        // `u_mut` borrows self.
         unsafe { std::slice::from_raw_parts(self.pointers.u[patch], self.patches[patch].ghosted()) }
     }
 
@@ -57,9 +57,9 @@ impl PatchArrays for Given<'_> {
     }
 }
 
-/// Patch p with sizes of at least 1, and ends and products that can be counted.
+/// Checks the index range of patch p: sizes are at least 1, and ends and products do not overflow.
 pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch> {
-    // Far from where neighbours' indices would overflow.
+    // Far below the overflow of the indices of neighbours.
     const FARTHEST: u64 = 1 << 60;
     let mut values = 1usize;
     for d in 0..3 {
@@ -83,8 +83,8 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     Ok(Patch { lower, size: size.map(|n| n as usize) })
 }
 
-/// No pointer is NULL or astray between two values, and no array that is written overlaps another: r, and u where the
-/// call does more than read it.
+/// Checks that no pointer is NULL or misaligned, and that no array that is written overlaps another. r is written, and u
+/// if `writes_u`.
 pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, extents: &mut Vec<Extent>) -> Result<()> {
     extents.clear();
     for (p, patch) in patches.iter().enumerate() {
@@ -101,7 +101,7 @@ pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, exte
     check_apart(extents)
 }
 
-/// Addresses of a call whose space was found out, and what was asked about them.
+/// The addresses of the last call with their memory space, so that calls with the same addresses need no query.
 #[derive(Default)]
 pub struct Known {
     addresses: Vec<usize>,
@@ -116,8 +116,8 @@ impl Known {
     }
 }
 
-/// Whether the arrays of a call are on the handle's device, all of them, or on the host. Beside `resident` patches they
-/// must be where these are. The driver is asked once for the addresses of calls that follow each other.
+/// Returns whether all arrays of a call are on the handle's device; otherwise all must be on the host. With `resident`
+/// patches they must be where these are. Consecutive calls with the same addresses query the driver once.
 pub fn check_spaces(
     (device, memory): (Option<i32>, Memory),
     pointers: &Pointers,
@@ -162,13 +162,12 @@ pub fn check_spaces(
     Ok(known.on_device)
 }
 
-/// For errors.
 const RESIDENT: &str = "resident patches";
 const ADDRESSES: &str = "addresses of patches";
 
 /// The library's own copies of u and f: on the device, or on the host.
 pub struct Resident {
-    /// Where they are on the host; empty with a device.
+    /// The arrays on the host; empty with a device.
     arrays: Vec<Vec<f64>>,
     pub u: Vec<*mut f64>,
     pub f: Vec<*const f64>,
@@ -199,7 +198,7 @@ impl Resident {
     }
 }
 
-/// Copies arrays of patches that were checked: not NULL, in a space that the backend reaches.
+/// Copies arrays of patches, which are not NULL and in a memory space that the backend can access.
 pub fn copy_all(core: &mut Smoother, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
     if core.device().is_some() {
         return core.copy(copies);

@@ -1,4 +1,4 @@
-//! The handle: its state, and what the entry points do to it.
+//! The handle of the family, and the bodies of its entry points.
 
 use super::arrays::{Given, Known, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all};
 use super::watch::{GhostFill, Ghosts};
@@ -27,9 +27,9 @@ pub struct smoother_handle {
     pub(super) base: Base<Smoother>,
     pub(super) ghost_fill: GhostFill,
     swept: Swept,
-    /// Its residuals were computed.
+    /// Whether the last call computed residuals.
     watched: bool,
-    /// Room to sort the arrays of a call by address.
+    /// Workspace to sort the arrays of a call by address.
     extents: Vec<Extent>,
     pub(super) resident: Option<Resident>,
     known: Known,
@@ -47,13 +47,12 @@ fn not_uploaded() -> Error {
     Error::State("u and f are NULL: smoother_upload must come before this call".to_owned())
 }
 
-/// Residuals kept of an apply.
+/// Largest number of residuals that are recorded per apply.
 const HISTORY: usize = 100_000;
 
-/// For errors.
 const PATCHES: &str = "lists of patches";
 
-/// Cells per side of a block at most.
+/// Largest number of cells per side of a block.
 const MOST_BLOCK: i64 = 8;
 
 impl smoother_handle {
@@ -155,13 +154,13 @@ impl smoother_handle {
         (self.base.core.as_ref().and_then(Smoother::device), self.base.options.choice(opt::MEMORY))
     }
 
-    /// The library's own arrays.
+    /// The arrays of `smoother_upload`.
     pub(super) fn resident(&self) -> Result<&Resident> {
         self.base.check_fresh()?;
         self.resident.as_ref().ok_or_else(not_uploaded)
     }
 
-    /// Checks the tables and hands them to `work`.
+    /// Checks the tables and passes them to `work`.
     pub(super) fn call<T>(
         &mut self,
         tables: Tables,
@@ -268,7 +267,7 @@ impl Handle for smoother_handle {
     fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let fresh = self.base.is_fresh();
         if let Some(core) = &mut self.base.core {
-            // Before set_patches, which may be for another device, its own will do.
+            // set_patches may select another device, so that the stream cannot be used before it.
             core.use_stream(if fresh { stream as usize } else { 0 })?;
         }
         self.base.stream = stream;
@@ -307,10 +306,9 @@ impl Handle for smoother_handle {
     }
 }
 
-/// For errors.
 const BACKEND: &str = "a backend";
 
-/// Concrete backends are named here and nowhere else in this family.
+/// Creates a backend; the only place in this family that names concrete backends.
 fn make_backend(machine: Machine) -> Result<Box<dyn SmootherBackend>> {
     let Machine { backend, threads, device, .. } = machine;
     Ok(match backend {

@@ -1,7 +1,7 @@
 //! Family `smoother_`: block relaxation on 3D patches with constant-coefficient stencils.
 //!
-//! A patch covers cells lower .. lower + size - 1 of one level's index space. Its `u` has one layer of ghost cells,
-//! (nx+2)(ny+2)(nz+2) values, x fastest; its `f` and `r` have nx*ny*nz. Arrays come as tables of one pointer a patch.
+//! A patch covers the cells lower .. lower + size - 1 of one level's index space. Its `u` has one layer of ghost cells,
+//! (nx+2)(ny+2)(nz+2) values, x fastest; its `f` and `r` have nx*ny*nz. Arguments are tables of one pointer per patch.
 
 mod arrays;
 mod handle;

@@ -14,7 +14,7 @@ pub struct GhostFill {
     pub user: *mut c_void,
 }
 
-/// What a call has beside the work.
+/// The callbacks of a call.
 pub struct Ghosts<'a, 'b> {
     pub fill: GhostFill,
     pub watch: &'a mut Watch<'b>,

@@ -5,10 +5,10 @@ use crate::ffi::spaces::{check_array, check_on_host, list_of};
 use crate::sparse::Indices;
 use libc::c_void;
 
-/// Values of an array at most: more cannot be addressed.
+/// Array lengths are below this: more values cannot be addressed.
 const MOST: i64 = isize::MAX as i64 / 8;
 
-/// A count of the caller.
+/// Checks a length that the caller gives.
 pub fn count(name: &'static str, given: i64) -> Result<usize> {
     if !(0..MOST).contains(&given) {
         return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {given}")));
@@ -16,10 +16,10 @@ pub fn count(name: &'static str, given: i64) -> Result<usize> {
     Ok(given as usize)
 }
 
-/// An array that is read; where it has no values it may be NULL.
+/// An array that is read; NULL is allowed for `count` = 0.
 ///
 /// # Safety
-/// It must be NULL or hold `count` values for as long as the call.
+/// It must be NULL or hold `count` values for the duration of the call.
 pub unsafe fn read<'a, T>(name: &'static str, array: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -30,10 +30,10 @@ pub unsafe fn read<'a, T>(name: &'static str, array: *const T, count: usize) -> 
     unsafe { list_of(name, Some(array), count) }
 }
 
-/// An array that is written; where it has no values it may be NULL.
+/// An array that is written; NULL is allowed for `count` = 0.
 ///
 /// # Safety
-/// As for `read`, and nothing else may use it meanwhile.
+/// As for `read`, and nothing else may use it at the same time.
 pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) -> Result<&'a mut [T]> {
     if count == 0 {
         return Ok(&mut []);

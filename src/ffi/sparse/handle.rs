@@ -1,4 +1,4 @@
-//! The handle: a matrix, what came with it, its format for products, and what solves with it.
+//! The handle of the family: a matrix, the vectors of its file, and the core with its format and factorization.
 
 use super::arrays::{count, indices, read, written};
 use crate::backend;
@@ -29,14 +29,14 @@ pub struct sparse_handle {
     pub(super) matrix: Box<dyn Matrix>,
     vectors: Vectors,
     ending: Ending,
-    /// Threads asked for when that was looked up last, and what came of it.
+    /// The option `threads` at the last look-up, and the resulting number of threads.
     threads: Option<(i64, usize)>,
 }
 
 const WORDS: Words =
     Words { family: Family::Sparse, name: "sparse", setup: "sparse_factorize", at: "factorize", step: "iteration" };
 
-/// Rows, columns and entries of a matrix as a caller gives it, with its arrays.
+/// A matrix as the caller gives it: rows, columns, number of entries, and arrays.
 pub(super) struct Matter {
     pub extents: [i64; 3],
     pub order: Order,
@@ -74,7 +74,7 @@ impl Matter {
     }
 }
 
-/// The threads of `threads = 0`, for what comes before the options of a handle.
+/// The threads of `threads = 0`, for calls that create a handle.
 pub(super) fn workers() -> Workers {
     Workers::asked(|| environment::threads(0))
 }
@@ -85,7 +85,7 @@ fn format_of(number: i32) -> Result<Format> {
         .ok_or_else(|| Error::range("format", number, "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"))
 }
 
-/// The arrays of a format as a caller gives them.
+/// Creates a matrix from the arrays of a format.
 ///
 /// # Safety
 /// `sizes` must be NULL or hold four values, the arrays be NULL or have these lengths.
@@ -111,7 +111,7 @@ pub(super) unsafe fn from_arrays(
 }
 
 impl sparse_handle {
-    /// A handle with a matrix and no more.
+    /// A handle with a matrix and no other vectors.
     pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Self> {
         Self::new(Loaded::of(matrix))
     }
@@ -153,7 +153,7 @@ impl sparse_handle {
         Ok(())
     }
 
-    /// Lengths of the arrays of a format.
+    /// Computes the lengths of the arrays of a format.
     ///
     /// # Safety
     /// `sizes` must be NULL or have room for four values.
@@ -165,7 +165,7 @@ impl sparse_handle {
         Ok(())
     }
 
-    /// The format as the options shape it, and what it takes.
+    /// The format with the parameters of the options, and its size.
     fn size_of(&self, format: Format) -> Result<(Kind, Size)> {
         if format == Format::Auto {
             return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
@@ -198,7 +198,7 @@ impl sparse_handle {
         Ok(())
     }
 
-    /// y = A x, or A' x, in the format of the options, which is made where it is not there.
+    /// Computes y = A x or A' x in the format of the options, which is created if it does not exist.
     ///
     /// # Safety
     /// The arrays must be NULL or hold the columns (x) and rows (y) of the matrix, or of its transpose.
@@ -226,14 +226,14 @@ impl sparse_handle {
         done
     }
 
-    /// The same for work in pieces.
+    /// The threads for work on the matrix outside of the core.
     fn workers(&self) -> Workers {
         let asked = self.base.options.int(opt::THREADS);
         let known = self.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
         Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
     }
 
-    /// Threads that the options ask for, looked up where those have changed.
+    /// The number of threads of the options, looked up if the option has changed.
     fn threads(&mut self) -> usize {
         let asked = self.base.options.int(opt::THREADS);
         match self.threads {
@@ -300,7 +300,7 @@ impl sparse_handle {
         base.run(|core, options, _| core.apply(&**matrix, arrays, options, &mut Nobody))
     }
 
-    /// What was seen and chosen; that sweeps may not converge is said in any case.
+    /// Logs the properties of the matrix and the choices. The warnings do not depend on `verbosity`.
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
@@ -350,7 +350,7 @@ impl sparse_handle {
         }
     }
 
-    /// Bytes that a product moves, for each entry.
+    /// Memory traffic of a product in bytes per entry.
     fn bytes_per_nonzero(&self) -> f64 {
         let facts = self.matrix.facts();
         let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
@@ -365,7 +365,7 @@ impl sparse_handle {
     }
 }
 
-/// What works with the matrix: the one that is there, or a new one.
+/// The existing core, or a new one.
 fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
     let mut core = match there {
         Some(core) => core,
@@ -375,7 +375,7 @@ fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
     Ok(core)
 }
 
-/// Concrete backends are named here and nowhere else.
+/// Creates a backend; the only place that names concrete backends.
 fn make_backend() -> Result<Box<dyn SparseBackend>> {
     Ok(boxed(backend::cpu::sparse::Cpu::default(), "a backend")?)
 }

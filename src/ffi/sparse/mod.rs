@@ -1,6 +1,6 @@
 //! Family `sparse_`: general sparse matrices.
 //!
-//! A handle is made with its matrix. Pointers are borrowed for the call only; an array without values may be NULL.
+//! A handle is created with its matrix. Pointers are borrowed for the call only; an array of length 0 may be NULL.
 
 mod arrays;
 mod handle;
@@ -430,7 +430,7 @@ pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_ch
     unsafe { with_ref(h, write) }
 }
 
-/// A path, for as long as the pointer to it is there.
+/// A path that borrows the caller's text.
 ///
 /// # Safety
 /// It must be NULL or end with NUL.
@@ -718,6 +718,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 ///   iterate known. diverged: `x` is the guess, if no better iterate is known.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
 ///
+/// After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
@@ -748,10 +750,10 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// # Example
 /// ```c
 /// status = sparse_solve(solver, b, x);
-/// if (status == RRB_NOT_CONVERGED) {
-///     int64_t reason = 0;
-///     sparse_get_int(solver, RRB_INFO_STOP_REASON, &reason);
-///     fprintf(stderr, "not converged, stop reason %d\n", (int)reason);
+/// if (status != RRB_OK) {
+///     char message[256];
+///     rrbsolver_last_error(message, sizeof message);
+///     fprintf(stderr, "%s\n", message);
 /// }
 /// ```
 ///
