@@ -897,7 +897,7 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
  *
  * # Errors
  * - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
- * - All errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
+ * - those of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
  *
  * After an error `x` is unchanged.
  *
