@@ -76,6 +76,8 @@ program sparse
    call b%create(4, 4, row_ptr - 1, col - 1, values, stat=stat, errmsg=errmsg)
    call check(stat == RRB_ERR_ARGUMENT, errmsg)
    call check(index(errmsg, "entry 1 of row_ptr must be the base, 1 (or is base 0?), got 0") > 0, errmsg)
+   call b%create(4, 4, row_ptr, col, values, base=99, stat=stat, errmsg=errmsg)
+   call check(stat == RRB_ERR_ARGUMENT .and. index(errmsg, "base must be 0 or 1, got 99; stat") == 1, errmsg)
    call b%create(4, 4, row_ptr(1:4), col, values, stat=stat, errmsg=errmsg)
    call check(stat == RRB_ERR_DIMENSION .and. index(errmsg, "row_ptr must have the shape (5), got (4)") > 0, errmsg)
    call b%read("none.mtx", stat, errmsg)

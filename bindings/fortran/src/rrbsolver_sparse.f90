@@ -20,7 +20,7 @@ module rrbsolver_sparse
    use, intrinsic :: iso_c_binding, only: c_double, c_int32_t, c_int64_t, c_loc, c_null_ptr, c_ptr
    use, intrinsic :: iso_fortran_env, only: int32, int64
    use rrbsolver_constants
-   use rrbsolver_base, only: report, differs, to_c
+   use rrbsolver_base, only: report, differs, to_c, decimal
    use rrbsolver_sparse_c
    use rrbsolver_sparse_handle, only: handle_base
    implicit none
@@ -169,6 +169,12 @@ contains
       self%rows = 0
       self%cols = 0
       self%given = 0
+      if (all(from /= [0, 1])) then
+         ! A positional stat is the argument base.
+         call report(RRB_ERR_ARGUMENT, stat, errmsg, "base must be 0 or 1, got " // decimal(int(from, int64)) // &
+                     "; stat and errmsg are passed by keyword: stat=...")
+         return
+      end if
       if (differs(trim(names(1, order)), [first_size], [lanes], stat, errmsg)) return
       if (differs(trim(names(2, order)), [second_size], [entries], stat, errmsg)) return
       select case (order)
