@@ -879,8 +879,8 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 /**
  * Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
  *
- * It replaces a call to an ICCG routine. Programs that solve with the same matrix again, or with the same grid, should
- * keep a handle.
+ * It replaces a call to an ICCG routine. To solve again on the same grid, use a handle: it reuses memory, threads and
+ * the factorization.
  *
  * # Parameters
  * - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
@@ -1251,7 +1251,7 @@ rrb_status smoother_create(int32_t stencil_points,
  * - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
  * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
  * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
- *   large, on a device already above 32 bits.
+ *   large (on a device: above 32 bits).
  * - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
  * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
  *   digits.
@@ -1390,8 +1390,8 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  * Sets the function that fills the ghost cells that no patch covers, or removes it.
  *
  * The function is called on the calling thread before each sweep, after the exchange between patches. It implements
- * boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells keep the
- * caller's values.
+ * boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells are not
+ * changed.
  *
  * # Parameters
  * - `h` (in/out): handle from `smoother_create`.
@@ -1423,7 +1423,7 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  *
  * # Example
  * ```c
- * // NULL: the ghost cells keep the values in u, such as a Dirichlet condition.
+ * // NULL: ghost cells are not changed, such as those of a Dirichlet condition.
  * status = smoother_set_ghost_fill(solver, NULL, NULL);
  * if (status == RRB_OK) {
  *     status = smoother_apply(solver, u, f, 2);
@@ -1919,8 +1919,8 @@ rrb_status sparse_create_from(int32_t format,
  * Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
  *
  * The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
- * matrix, the whole matrix is created. Right-hand sides, guesses and solutions of a Harwell-Boeing file are kept for
- * `sparse_get_vector`.
+ * matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and solutions of a
+ * Harwell-Boeing file.
  *
  * # Parameters
  * - `path` (in): name of the file, ending with NUL.
@@ -1936,8 +1936,8 @@ rrb_status sparse_create_from(int32_t format,
  *   the reason.
  * - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
  *   a value.
- * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file;
- *   supplementary Rutherford-Boeing files other than assembled right-hand sides.
+ * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
+ *   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
  * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
@@ -2027,7 +2027,8 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
  *
  * # Notes
- * `RRB_INFO_FILE_RHS` is the number of right-hand sides. Guesses and solutions, if the file has them, are as many.
+ * `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, their number is the
+ * same.
  *
  * # Fortran
  * `call solver%get_vector(which, k, v [, stat] [, errmsg])`, with k from 1
@@ -2194,8 +2195,8 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
  *
  * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
- * the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle keeps its
- * matrix but has no factorization.
+ * the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle has its
+ * matrix but no factorization.
  *
  * # Parameters
  * - `h` (in/out): handle with a square matrix of at least one row.
@@ -2426,7 +2427,7 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  * After an error `y` is unchanged.
  *
  * # Notes
- * No copy of A' is made. Partial sums take up to 64 bytes per column and remain allocated.
+ * No copy of A' is made. Partial sums use up to 64 bytes per column; this memory remains allocated.
  *
  * # Fortran
  * `call solver%multiply_transposed(x, y [, stat] [, errmsg])`

@@ -385,8 +385,8 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 
 /// Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
 ///
-/// It replaces a call to an ICCG routine. Programs that solve with the same matrix again, or with the same grid, should
-/// keep a handle.
+/// It replaces a call to an ICCG routine. To solve again on the same grid, use a handle: it reuses memory, threads and
+/// the factorization.
 ///
 /// # Parameters
 /// - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.

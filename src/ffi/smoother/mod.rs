@@ -101,7 +101,7 @@ pub unsafe extern "C" fn smoother_create(
 /// - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
 /// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
 /// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
-///   large, on a device already above 32 bits.
+///   large (on a device: above 32 bits).
 /// - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
 /// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
 ///   digits.
@@ -259,8 +259,8 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// Sets the function that fills the ghost cells that no patch covers, or removes it.
 ///
 /// The function is called on the calling thread before each sweep, after the exchange between patches. It implements
-/// boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells keep the
-/// caller's values.
+/// boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells are not
+/// changed.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `smoother_create`.
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 ///
 /// # Example
 /// ```c
-/// // NULL: the ghost cells keep the values in u, such as a Dirichlet condition.
+/// // NULL: ghost cells are not changed, such as those of a Dirichlet condition.
 /// status = smoother_set_ghost_fill(solver, NULL, NULL);
 /// if (status == RRB_OK) {
 ///     status = smoother_apply(solver, u, f, 2);

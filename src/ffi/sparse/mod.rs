@@ -330,8 +330,8 @@ pub unsafe extern "C" fn sparse_create_from(
 /// Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
 ///
 /// The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
-/// matrix, the whole matrix is created. Right-hand sides, guesses and solutions of a Harwell-Boeing file are kept for
-/// `sparse_get_vector`.
+/// matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and solutions of a
+/// Harwell-Boeing file.
 ///
 /// # Parameters
 /// - `path` (in): name of the file, ending with NUL.
@@ -347,8 +347,8 @@ pub unsafe extern "C" fn sparse_create_from(
 ///   the reason.
 /// - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
 ///   a value.
-/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file;
-///   supplementary Rutherford-Boeing files other than assembled right-hand sides.
+/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
+///   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 ///
@@ -461,7 +461,8 @@ unsafe fn path_of(path: &*const c_char) -> Result<&Path> {
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
 ///
 /// # Notes
-/// `RRB_INFO_FILE_RHS` is the number of right-hand sides. Guesses and solutions, if the file has them, are as many.
+/// `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, their number is the
+/// same.
 ///
 /// # Fortran
 /// `call solver%get_vector(which, k, v [, stat] [, errmsg])`, with k from 1
@@ -643,8 +644,8 @@ pub unsafe extern "C" fn sparse_arrays(
 /// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
 ///
 /// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
-/// the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle keeps its
-/// matrix but has no factorization.
+/// the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle has its
+/// matrix but no factorization.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a square matrix of at least one row.
@@ -883,7 +884,7 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// After an error `y` is unchanged.
 ///
 /// # Notes
-/// No copy of A' is made. Partial sums take up to 64 bytes per column and remain allocated.
+/// No copy of A' is made. Partial sums use up to 64 bytes per column; this memory remains allocated.
 ///
 /// # Fortran
 /// `call solver%multiply_transposed(x, y [, stat] [, errmsg])`
