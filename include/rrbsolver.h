@@ -1308,8 +1308,8 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * # Errors
  * - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
  * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all on the host, or not all on the device of the
- *   handle.
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory: all on the host, or all on the device
+ *   of the handle.
  * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or both
  *   tables are NULL before `smoother_upload`.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
