@@ -30,6 +30,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
 html_show_sphinx = False
 # The search page fetches these summaries by HTTP, which browsers refuse for pages opened from disk.
 html_show_search_summary = False
