@@ -11,6 +11,7 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PAPER_SIZE ?= 2047
 FUZZ_SECONDS ?= 600
 BENCH   = cargo run --quiet --release --locked -p rrbsolver-benches --bin rrbsolver-bench --
+PLOT    = cargo run --quiet --release --locked -p rrbsolver-plot --
 TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
 MAKEFLAGS += --no-print-directory
@@ -37,7 +38,7 @@ bubbles:
 
 paper: setup
 	$(BENCH) paper --size $(PAPER_SIZE) --output output/paper
-	$(TOOL) rrbsolver-plot -- bench output/paper/*.json --output output/paper
+	$(PLOT) bench output/paper/*.json --output output/paper
 
 performance: setup
 	$(BENCH) page docs/performance.md --measure

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use indicatif::ProgressBar;
 use rrbsolver::options::{Family, Format, Kind, OPTIONS, info, opt};
-use rrbsolver_tools::{check_writable, write_whole};
+use rrbsolver_plot::{check_writable, write_whole};
 use serde_json::{Value, json};
 
 use crate::args::Compare;

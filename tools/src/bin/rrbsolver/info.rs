@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use rrbsolver::options::info;
-use rrbsolver_tools::{check_writable, write_whole};
+use rrbsolver_plot::{check_writable, write_whole};
 use serde_json::{Value, json};
 
 use crate::args::Info;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rrbsolver::options::info;
-use rrbsolver_tools::convergence::{self, History};
-use rrbsolver_tools::{check_writable, fonts, write_whole};
+use rrbsolver_plot::convergence::{self, History};
+use rrbsolver_plot::{check_writable, fonts, write_whole};
 use serde_json::json;
 
 use crate::args::Solve;

@@ -4,13 +4,10 @@ use anyhow::{Context as _, Result};
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use rrbsolver_benches::contest::{Contest, Entry};
-use rrbsolver_benches::record::{Record, Study};
-use rrbsolver_benches::smoother::{Chart, Curve};
-use rrbsolver_benches::suite::Suite;
-use rrbsolver_benches::sweeps::{GridRow, GridSweep, LevelSweep};
 
-use rrbsolver_tools::fonts::FAMILY;
+use rrbsolver_plot::fonts::FAMILY;
+
+use crate::record::{Chart, Contest, Curve, Entry, GridRow, GridSweep, LevelRow, LevelSweep, Study, Suite};
 
 /// One curve.
 #[derive(Debug, PartialEq)]
@@ -37,21 +34,14 @@ struct Figure {
     series: Vec<Series>,
 }
 
-/// Name and SVG of every figure that a record gives.
-pub fn draw(record: &Record) -> Result<Vec<(String, String)>> {
-    let figures = match &record.study {
+/// Returns name and SVG of every figure of a study.
+pub fn draw(study: &Study) -> Result<Vec<(String, String)>> {
+    let figures = match study {
         Study::Levels(sweep) => of_levels(sweep),
         Study::Grids(sweep) => of_grids(sweep),
-        Study::Smoother(study) => study.charts.iter().map(of_chart).collect(),
-        Study::March(run) => run.charts.iter().map(of_chart).collect(),
+        Study::Charts(charts) => charts.iter().map(of_chart).collect(),
         Study::Suite(suite) => of_suite(suite),
-        Study::Stream
-        | Study::Solve(_)
-        | Study::Stages(_)
-        | Study::Overhead(_)
-        | Study::Distributed(_)
-        | Study::TwoPhase(_)
-        | Study::Sparse(_) => Vec::new(),
+        Study::Other => Vec::new(),
     };
     figures
         .iter()
@@ -116,7 +106,7 @@ fn different<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
-    let by_size = |value: fn(&rrbsolver_benches::sweeps::LevelRow) -> f64| -> Vec<Series> {
+    let by_size = |value: fn(&LevelRow) -> f64| -> Vec<Series> {
         different(sweep.rows.iter().map(|r| r.n))
             .into_iter()
             .map(|n| Series {
@@ -436,9 +426,11 @@ mod tests {
     use super::*;
     use rrbsolver_benches::commands::execute_line;
 
+    use crate::record::parse;
+
     fn drawn(line: &str) -> Vec<(String, String)> {
-        rrbsolver_tools::fonts::register();
-        draw(&execute_line(line).unwrap()).unwrap()
+        rrbsolver_plot::fonts::register();
+        draw(&parse(&serde_json::to_string(&execute_line(line).unwrap()).unwrap()).unwrap()).unwrap()
     }
 
     #[test]

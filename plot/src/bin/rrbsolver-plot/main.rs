@@ -2,6 +2,7 @@
 //! the benchmark measures (SVG).
 
 mod bench;
+mod record;
 mod vti;
 mod waves;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::ProgressBar;
-use rrbsolver_tools::{convergence, fonts, write_whole};
+use rrbsolver_plot::{convergence, fonts, write_whole};
 
 /// Pictures of what the rrbsolver examples write and of what its benchmark measures.
 #[derive(Parser)]
@@ -128,8 +129,7 @@ fn draw_convergence(options: &Convergence) -> Result<()> {
 fn draw_bench(options: &Bench) -> Result<()> {
     std::fs::create_dir_all(&options.output).with_context(|| format!("cannot make {}", options.output.display()))?;
     for file in &options.files {
-        let record = rrbsolver_benches::record::Record::read(file)?;
-        for (name, svg) in bench::draw(&record)? {
+        for (name, svg) in bench::draw(&record::read(file)?)? {
             let path = options.output.join(format!("{name}.svg"));
             write_whole(&path, svg.as_bytes())?;
             println!("{}", path.display());

@@ -1,5 +1,5 @@
-//! What the programs of this folder share: curves of residuals, the font of all pictures, and how files are
-//! written.
+//! Drawing that `rrbsolver-plot` and the program `rrbsolver` share: convergence curves, the embedded font, and the
+//! writing of files.
 
 pub mod convergence;
 pub mod fonts;

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::vti::Field;
-use rrbsolver_tools::fonts::FAMILY;
+use rrbsolver_plot::fonts::FAMILY;
 
 pub struct Style {
     pub width: u32,
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn draws_a_picture_of_the_asked_width() {
-        rrbsolver_tools::fonts::register();
+        rrbsolver_plot::fonts::register();
         let style = Style { width: 400, range: None, window: None, title: None };
         for shown in [field(7, 5, |i, _| i as f32, 3.0), field(1, 1, |_, _| 0.0, 0.0)] {
             let png = draw(&shown, &style).unwrap();
