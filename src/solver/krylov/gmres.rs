@@ -7,6 +7,7 @@ use super::progress::{Progress, divides};
 use super::state::{PcgEnd, Start, Test};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Result, reserve, zeroed};
+use crate::runtime::number::hypot;
 
 /// Vectors beside x, b and r: the basis, and z.
 pub const fn gmres_vectors(restart: usize) -> usize {
@@ -67,7 +68,7 @@ impl GmresRoom {
         }
         let column = self.column(j);
         let (a, b) = (column[j], column[j + 1]);
-        let length = a.hypot(b);
+        let length = hypot(a, b);
         if !divides(length) {
             return false;
         }

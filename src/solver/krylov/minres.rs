@@ -8,6 +8,7 @@ use super::state::{PcgEnd, Start, Test};
 use crate::backend::steps::pcg::SQUARE;
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result};
+use crate::runtime::number::hypot;
 
 /// u_k-1, u_k and u_k+1 of the Lanczos process, in turns.
 const U: usize = 0;
@@ -61,7 +62,7 @@ pub fn minres<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> 
         // Rotation k - 1 of column k; rotation k makes its last entry gamma.
         let delta = last.cosine * last.delta + last.sine * alpha;
         let gamma_bar = last.sine * last.delta - last.cosine * alpha;
-        let gamma = gamma_bar.hypot(beta_next);
+        let gamma = hypot(gamma_bar, beta_next);
         if !divides(gamma) {
             return Ok(at.broken());
         }

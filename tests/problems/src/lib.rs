@@ -356,12 +356,17 @@ pub fn checkerfine(n: usize, contrast: f64) -> Stencil {
     dirichlet_harmonic(n, &k)
 }
 
+/// Length of (dx, dy). Not `f64::hypot`, which needs GLIBC_2.35; the programs are built for 2.34.
+fn distance(dx: f64, dy: f64) -> f64 {
+    (dx * dx + dy * dy).sqrt()
+}
+
 /// Twelve discs of k = `inside` in a medium of 1.
 pub fn inclusions(n: usize, inside: f64) -> Stencil {
     let k = node_field(n, |_, _, x, y| {
         let hit = (0..12).any(|q| {
             let radius = 0.03 + 0.07 * u(q, 3, 3);
-            (x - u(q, 1, 3)).hypot(y - u(q, 2, 3)) < radius
+            distance(x - u(q, 1, 3), y - u(q, 2, 3)) < radius
         });
         if hit { inside } else { 1.0 }
     });
@@ -586,7 +591,7 @@ fn coast_depth(x: f64, y: f64) -> f64 {
 
 /// Waves of three lengths and two bumps.
 fn coast_potential(x: f64, y: f64) -> f64 {
-    let bump = |x0: f64, y0: f64, width: f64| (-((x - x0).hypot(y - y0) / width).powi(2)).exp();
+    let bump = |x0: f64, y0: f64, width: f64| (-(distance(x - x0, y - y0) / width).powi(2)).exp();
     0.4 * (0.05 * x + 0.02 * y).sin()
         + 0.25 * (-0.11 * x + 0.16 * y + 1.0).sin()
         + 0.1 * (0.4 * x + 0.3 * y).sin()

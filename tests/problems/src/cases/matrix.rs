@@ -1,9 +1,9 @@
 //! A: couplings, land and walls, and centers from the row sums that components are to have.
 
 use super::{Maker, NullSpace, arrays};
-use crate::Stencil;
 use crate::system::{LONE, flood};
 use crate::twice::scaled;
+use crate::{Stencil, distance};
 
 impl Maker {
     pub(super) fn matrix(&mut self, nx: usize, ny: usize, nine: bool, null_space: NullSpace, scale: i32) -> Stencil {
@@ -84,7 +84,7 @@ impl Maker {
                 for _ in 0..r.whole(1, 6) {
                     let (x, y) = (r.unit() * nx as f64, r.unit() * ny as f64);
                     let radius = r.unit() * 0.4 * nx.max(ny) as f64 + 0.5;
-                    let inside = |p: usize| ((p % nx) as f64 - x).hypot((p / nx) as f64 - y) <= radius;
+                    let inside = |p: usize| distance((p % nx) as f64 - x, (p / nx) as f64 - y) <= radius;
                     (0..nx * ny).filter(|&p| inside(p)).for_each(|p| values[p] = 1.0);
                 }
                 values
