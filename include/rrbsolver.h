@@ -400,8 +400,7 @@
 #define RRB_FILE_RB             2  /* file_format of sparse_write */
 
 /**
- * A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. One thread uses a handle
- * at a time; different handles are independent.
+ * One matrix with its preconditioner and deflation vectors. One thread at a time; different handles are independent.
  */
 typedef struct dpcg_handle dpcg_handle;
 
@@ -411,14 +410,12 @@ typedef struct dpcg_handle dpcg_handle;
 typedef struct rrb_handle rrb_handle;
 
 /**
- * A block smoother: stencil, block size, patches, block inverses and options. One thread uses a handle at a time;
- * different handles are independent.
+ * One stencil and block size, with patches. One thread at a time; different handles are independent.
  */
 typedef struct smoother_handle smoother_handle;
 
 /**
- * A sparse matrix with its options, storage format, factorization and workspace. One thread uses a handle at a time;
- * different handles are independent.
+ * A matrix. One thread at a time; different handles are independent.
  */
 typedef struct sparse_handle sparse_handle;
 
@@ -537,43 +534,9 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
- *
- * The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize` allocates the memory for
- * the matrix. `dpcg_destroy` frees the handle.
- *
- * # Parameters
- * - `nx`, `ny`, `nz` (in): cells in x, y and z; each at least 1, and nx * ny * nz at most 2^32 - 1.
- * - `out` (out): the new handle; unchanged after an error.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `out` is NULL.
- * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny * nz is above 2^32 - 1.
- * - `RRB_ERR_MEMORY`: allocation failed.
- *
- * # Notes
- * - One process solves the whole box: `dpcg_` does not run over MPI ranks. A matrix that is distributed over ranks
- *   must be gathered on one of them.
- * - Periodic boundaries are not supported: couplings beyond the last cell of a direction are ignored.
- *
- * # Fortran
- * `call solver%create(nx, ny, nz [, stat] [, errmsg])` with `type(dpcg_solver) :: solver`
- *
- * # C++
- * `rrbsolver::dpcg::dpcg(std::int64_t nx, std::int64_t ny, std::int64_t nz)`
- *
- * # Example
- * ```c
- * dpcg_handle *pressure = NULL;
- * status = dpcg_create(nx, ny, nz, &pressure);
- * if (status == RRB_OK) {
- *     status = dpcg_set_options(pressure, "rel_tol=1e-8 max_iter=200");
- * }
- * dpcg_destroy(&pressure);
- * ```
+ * Makes a handle for matrices on nx x ny x nz cells, with the default options and those of `RRBSOLVER_OPTIONS`; nx *
+ * ny * nz is at most 2^32 - 1. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming;
+ * memory for the matrix is taken at `dpcg_factorize`.
  *
  * Required:
  * `out` must be NULL or point to a pointer.
@@ -581,56 +544,16 @@ extern "C" {
 rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 
 /**
- * Sets the deflation regions of `deflation=levelset` and `levelset_subdomain`, one label per cell.
- *
- * Cells with the same label form one region, such as one bubble of a level set. Each region gets a deflation vector.
- * The labels are copied and act at the next `dpcg_factorize`; `dpcg_solve` returns `RRB_ERR_STATE` until then. Without
- * labels the regions are found from the strong couplings of the matrix.
- *
- * # Parameters
- * - `h` (in/out): handle from `dpcg_create`.
- * - `labels` (in): (nz - 1) * lp + (ny - 1) * ld + nx labels in the layout of the other arrays, always in host memory.
- *   A label is the number of a region, from 0; -1 marks a cell in no region. NULL removes the regions.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned or resides on a device.
- * - `RRB_ERR_DIMENSION`: the length of the array overflows, with the leading dimensions that are set.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation of the copy failed.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
- *
- * After an error the previous regions remain.
- *
- * # Notes
- * - Labels may have gaps, and some may have no cells. A label in several connected components of the matrix is split.
- * - Padding is not read.
- * - A `dpcg_factorize` that uses the labels refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`. With
- *   `deflation=none` or `subdomain` the labels are ignored.
- *
- * # Fortran
- * `call solver%set_regions([labels] [, stat] [, errmsg])` with `integer(c_int32_t) :: labels(nx, ny, nz)`; pass `stat`
- * by keyword
- *
- * # C++
- * `void rrbsolver::dpcg::set_regions(view<const std::int32_t> labels)`; `set_regions()` removes the regions
- *
- * # Example
- * ```c
- * int32_t *labels = malloc((size_t)(nx * ny * nz) * sizeof *labels);
- * for (int64_t k = 0; k < nz; k++)
- *     for (int64_t j = 0; j < ny; j++)
- *         for (int64_t i = 0; i < nx; i++)
- *             labels[(k * ny + j) * nx + i] = i < 2 && j < 2 && k < 2 ? 0 : -1; // one bubble in a corner
- * status = dpcg_set_regions(solver, labels);
- * if (status == RRB_OK) {
- *     status = dpcg_factorize(solver, center, east, north, top);
- * }
- * free(labels);
- * ```
+ * The caller's deflation regions, for `deflation=levelset` and `levelset_subdomain`: cells with the same label, 0 and
+ * up, are one region, such as one bubble; -1: in none. Gaps and labels without cells are legal; a label across
+ * connected components of the matrix is split. `labels` is in the memory of the host, whatever `memory` is, in the
+ * layout of the other arrays: (nz - 1) * lp + (ny - 1) * ld + nx values, read; padding is not. The labels are copied,
+ * and act at the next `dpcg_factorize`: until then `dpcg_solve` answers `RRB_ERR_STATE`. NULL: none again, and regions
+ * are found from the strong couplings of the matrix. Errors: `RRB_ERR_NULL` (the handle), `RRB_ERR_ARGUMENT` (a label
+ * below -1, by its place; labels at no multiple of 4 bytes or on a device), `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`, all
+ * with the regions as they were. How many there are is asked where they are used: a `dpcg_factorize` that deflates by
+ * labels (`deflation` auto, levelset or levelset_subdomain) refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`;
+ * one with `deflation=none` or `subdomain` leaves labels aside.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
@@ -638,78 +561,23 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
 
 /**
- * Copies the coefficients of A and sets up the preconditioner M, the deflation vectors Z and E = Z^T A Z.
- *
- * The sign convention is that of -div(k grad x): `center` is positive, and couplings are normally negative. For a
- * Neumann problem the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
- * reuses memory. After an error the handle holds no matrix.
- *
- * # Parameters
- * - `h` (in/out): handle from `dpcg_create`.
- * - `center` (in): matrix entry of (i, j, k) with itself; positive.
- * - `east` (in): matrix entry between (i, j, k) and (i + 1, j, k).
- * - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
- * - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
- *
- * Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k * lp + j
- * * ld + i]`; ld = nx and lp = ny * ld unless `leading_dimension` and `leading_plane` are set.
- *
- * All four arrays are required, also for nz = 1. Padding is not read.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory that `memory` names.
- * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
- *   deflation regions.
- * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling that points out of the box is not zero.
- * - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or a device gets more than 2^31 cells, or 2^31 in a
- *   direction.
- * - `RRB_ERR_MATRIX`: a center is not positive, or below the smallest normal double. If all centers are negative, the
- *   message asks whether the arrays hold -A and -b.
- * - `RRB_ERR_MATRIX`: a pivot is not positive, in ic0 or ric, on the coarsest grid, or in E. With `ric_omega=1` every
- *   singular matrix has such a pivot.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, a coefficient is NaN or infinite.
- * - `RRB_ERR_UNSUPPORTED`: `preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a device; `amg` with
- *   `backend=reference`; `amg` on too many cells for 32-bit indices.
- * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` with row sums that are not zero; `memory=device` on the CPU;
- *   `backend=cuda` in a build without kernels; a handle created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
- * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
- *   error.
- *
- * # Notes
- * - Positive couplings are accepted, and A is solved as given. If the arrays hold the couplings with the wrong sign,
- *   no error is reported, but x is wrong.
- * - Couplings that point out of the box are ignored. If some are neither zero nor NaN, the log reports it once per
- *   handle.
- * - A solid cell is a row with zero couplings and a positive center.
- * - A closed box, or each tank in it, is singular. `null_space` says how this is detected.
- * - `auto` chooses from the matrix alone. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING`,
- *   `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
- * - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
- *   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
- * - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
- *   A1079-A1109 (amg).
- *
- * # Fortran
- * `call solver%factorize(center, east, north, top [, stat] [, errmsg])`, all of shape (nx, ny, nz)
- *
- * # C++
- * `void rrbsolver::dpcg::factorize(input center, input east, input north, input top)`
- *
- * # Example
- * ```c
- * // The interface has moved: new coefficients, the same handle.
- * status = dpcg_factorize(solver, center, east, north, top);
- * if (status < 0) {
- *     char message[256];
- *     rrbsolver_last_error(message, sizeof message);
- *     fprintf(stderr, "%s\n", message);
- * }
- * ```
+ * Copies the coefficients, and makes the preconditioner M, the deflation vectors Z and E = Z^T A Z. The matrix has 7
+ * points; couplings are usually negative, conductances between cells. Entries that point outside the grid are ignored:
+ * where some are neither zero nor NaN, a log line says so, once a handle, and `check_input=2` refuses them. Padding is
+ * not read. Cells that are no part of the problem (solid) are rows with zero couplings and a positive center. Host
+ * arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and ny * ld unless `leading_dimension`
+ * and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds the new matrix or none. auto
+ * takes by the matrix what is the same for any number of threads and any backend (but for the solver of E, and
+ * multigrid for amg with `backend=reference`, which has none); results such as `RRB_INFO_PRECONDITIONER`,
+ * `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in use, and why. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells, more than 65,535
+ * deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or
+ * `coarse_solver=cg`, on a device, amg on as many cells as 32 bits do not count couplings of, and what this build
+ * lacks), `RRB_ERR_MATRIX` (a center that is not positive, a lost pivot, such as that of `ric_omega=1` on a singular
+ * matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call reuses memory. Source: Tang, Nabben, Vuik and
+ * Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982),
+ * 350-356, for truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay,
+ * SIAM J. Sci. Comput. 34 (2012), A1079-A1109, for amg.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
@@ -721,67 +589,15 @@ rrb_status dpcg_factorize(dpcg_handle *h,
                           const double *top);
 
 /**
- * Solves A x = b by deflated preconditioned conjugate gradients.
- *
- * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
- * deflated one. The residual is recomputed from x before convergence is reported. b = 0 gives x = 0; a guess that
- * meets the test is returned after 0 iterations.
- *
- * # Parameters
- * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
- * - `b` (in): right-hand side of A x = b, thus of -div(k grad x) = b.
- * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
- *
- * Both arrays have the layout of `dpcg_factorize`, on the host or on the device of the handle.
- *
- * # Returns
- * - `RRB_OK`: the test is met.
- * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
- * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
- *
- * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
- * `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the numbers.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
- * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
- * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
- * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
- *   factorize, have changed.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
- *   double.
- * - `RRB_ERR_RANGE`: the solution is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or numbers of the iteration overflowed.
- * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, `b` does not sum to zero over a singular component.
- * - `RRB_ERR_MEMORY`: allocation of transfer buffers failed, on a device only.
- * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- *
- * After an error `x` is unchanged.
- *
- * # Notes
- * - On a singular component, b is projected: its mean is subtracted. x has the mean of the guess there.
- * - `x` and the test use double precision for every `precision`.
- * - The call allocates no memory and starts no thread on the CPU. On a device, the first solve with pageable host
- *   arrays allocates page-locked buffers and starts the threads that fill them.
- * - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
- *
- * # Fortran
- * `call solver%solve(b, x [, stat] [, errmsg])`
- *
- * # C++
- * `rrb_status rrbsolver::dpcg::solve(input b, output x)`
- *
- * # Example
- * ```c
- * status = dpcg_solve(solver, b, x);
- * if (status != RRB_OK) {
- *     char message[256];
- *     rrbsolver_last_error(message, sizeof message);
- *     fprintf(stderr, "%s\n", message);
- * }
- * ```
+ * Solves A x = b by deflated preconditioned CG. `x` is the initial guess on entry and the solution on return; `b` is
+ * not written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), of the caller's matrix, not of the
+ * deflated one. b = 0 gives x = 0 at once; a guess that meets the test is returned in 0 iterations. On singular
+ * components b is projected and x keeps the guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`;
+ * errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`,
+ * `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision whatever `precision` is. Takes
+ * no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with the first solve
+ * that has them (docs/gpu.md). Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or hold (nz - 1) * lp + (ny - 1) * ld + nx
@@ -790,47 +606,11 @@ rrb_status dpcg_factorize(dpcg_handle *h,
 rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 
 /**
- * Computes z = M^-1 r, with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
- *
- * P is I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to the rounding of `precision`
- * and, with `coarse_solver=cg`, up to `coarse_tol`. Exception: with `preconditioner=amg` it changes with r; use a
- * flexible method, such as flexible CG.
- *
- * # Parameters
- * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
- * - `r` (in): residual, in the layout of `dpcg_factorize`.
- * - `z` (out): result, in the same layout; must not overlap `r`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
- * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
- * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
- *   factorize, have changed.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
- * - `RRB_ERR_RANGE`: `z` is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
- * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
- *
- * After an error `z` is unchanged.
- *
- * # Notes
- * On singular components r and z are projected: the operator is definite on the complement of the null space.
- *
- * # Fortran
- * `call solver%apply(r, z [, stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::dpcg::apply(input r, output z)`
- *
- * # Example
- * ```c
- * status = dpcg_apply(solver, r, z); // z = M^-1 r
- * ```
+ * z = M^-1 r, for a foreign Krylov loop; with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, P = I - A Z E^-1 Z^T. A fixed
+ * symmetric positive definite matrix (on the complement of the null space where singular: r and z are projected), to
+ * the rounding of `precision` and, with `coarse_solver=cg`, to `coarse_tol`; with amg it changes with r: take a
+ * flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
  *
  * Required:
  * As for `dpcg_solve`.
@@ -838,38 +618,7 @@ rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
 
 /**
- * Computes y = A x with the matrix of the last `dpcg_factorize`, without deflation.
- *
- * # Parameters
- * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
- * - `x` (in): factor, in the layout of `dpcg_factorize`.
- * - `y` (out): product, in the same layout; must not overlap `x`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
- * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
- *   factorize, have changed.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
- * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
- *
- * After an error `y` is unchanged.
- *
- * # Fortran
- * `call solver%multiply(x, y [, stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::dpcg::multiply(input x, output y)`
- *
- * # Example
- * ```c
- * status = dpcg_multiply(solver, x, y); // y = A x
- * ```
+ * y = A x with the matrix of the last `dpcg_factorize`, not deflated. Errors as for `dpcg_apply`.
  *
  * Required:
  * As for `dpcg_solve`.
@@ -877,46 +626,9 @@ rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
 rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 
 /**
- * Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
- *
- * It replaces a call to an ICCG routine. To solve again on the same grid, use a handle: it reuses memory, threads and
- * the factorization.
- *
- * # Parameters
- * - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
- * - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`; dense, entry (i, j, k) is `a[(k * ny
- *   + j) * nx + i]`.
- * - `b` (in): right-hand side, dense.
- * - `x` (in/out): initial guess on entry, solution on return; dense, must overlap no other array.
- * - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
- * - `max_iter` (in): largest number of iterations, in [0, 2147483647].
- * - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
- *
- * # Returns
- * `RRB_OK` or `RRB_NOT_CONVERGED`, as for `dpcg_solve`.
- *
- * # Errors
- * - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
- * - those of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
- *
- * After an error `x` is unchanged.
- *
- * # Notes
- * `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and all other options.
- *
- * # Fortran
- * `call dpcg_solve_once(center, east, north, top, b, x, rel_tol, max_iter, iterations [, stat] [, errmsg])`
- *
- * # C++
- * `once rrbsolver::solve_once(std::int64_t nx, std::int64_t ny, std::int64_t nz, input center, input east, input
- * north, input top, input b, output x, double rel_tol, std::int64_t max_iter)`
- *
- * # Example
- * ```c
- * int64_t iterations = 0;
- * status = dpcg_solve_once(nx, ny, nz, center, east, north, top, b, x, 1e-8, 200, &iterations);
- * printf("status %d\n", status);
- * ```
+ * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter` iterations,
+ * frees. Arrays are dense, a[(k*ny + j)*nx + i]; x must overlap none of the others. `iterations` may be NULL. Statuses
+ * and errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`.
  *
  * Required:
  * As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
@@ -945,9 +657,9 @@ const char *rrbsolver_version(void);
 const char *rrbsolver_status_string(rrb_status status);
 
 /**
- * The sentence of this thread's last failing call, node indices counted from 0. Writes at most `capacity`
- * bytes, always ended by NUL if `capacity` > 0, and returns the bytes needed, NUL included; 1 means that no
- * call failed. `buffer` may be NULL with `capacity` 0.
+ * The sentence of this thread's last failing call, node indices counted from 0. Writes at most `capacity` bytes,
+ * always ended by NUL if `capacity` > 0, and returns the bytes needed, NUL included; 1 means that no call failed.
+ * `buffer` may be NULL with `capacity` 0.
  *
  * Required:
  * `buffer` must have room for `capacity` bytes.
@@ -981,9 +693,9 @@ rrb_status rrbsolver_cuda_device_count(int32_t *count);
 rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
 
 /**
- * Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming; memory for the
- * matrix is taken at `rrb_factorize`.
+ * Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming; memory for the matrix is taken at
+ * `rrb_factorize`.
  *
  * Required:
  * `out` must be NULL or point to a pointer.
@@ -1075,9 +787,9 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
 
 /**
- * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
- * iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and
- * errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+ * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter` iterations,
+ * frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and errors of
+ * `rrb_create`, `rrb_factorize` and `rrb_solve`.
  *
  * Required:
  * As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
@@ -1137,8 +849,8 @@ rrb_status rrb_create_distributed(int64_t nx,
 /**
  * `rrb_factorize` for the boxes of this rank: of each array a list with one for each box, in the order of
  * `rrb_create_distributed`, whose rows lie leading_dimensions[k] values apart; NULL: as many as a row has. `northeast`
- * and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls;
- * `RRB_ERR_STATE` for a handle of `rrb_create`.
+ * and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls; `RRB_ERR_STATE`
+ * for a handle of `rrb_create`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1180,46 +892,11 @@ rrb_status rrb_multiply_boxes(rrb_handle *h,
                               double *const *y);
 
 /**
- * Creates a block smoother for a constant stencil and blocks of bx x by x bz cells.
- *
- * The operator is (A u)[c] = sum over k of stencil[k] u[c + offset k], the same in every cell. The values are copied.
- * `smoother_set_patches` computes the inverses of the blocks.
- *
- * # Parameters
- * - `stencil_points` (in): 7 or 27.
- * - `stencil` (in): that many finite values. 7: center, west, east, south, north, bottom, top. 27: the 3 x 3 x 3 cube,
- *   x fastest, with the center at index 13.
- * - `bx`, `by`, `bz` (in): cells of a block in x, y and z, each in [1, 8].
- * - `out` (out): the new handle; unchanged after an error.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `stencil` or `out` is NULL.
- * - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; a block side is above 8; or `stencil` is not 8-byte aligned.
- * - `RRB_ERR_DIMENSION`: a block side is below 1.
- * - `RRB_ERR_NOT_FINITE`: a value of the stencil is NaN or infinite.
- * - `RRB_ERR_MEMORY`: allocation failed.
- *
- * # Notes
- * - The stencil may be nonsymmetric, and of either sign. Singular blocks are refused by `smoother_set_patches`.
- * - The family does not run over MPI ranks. Each rank may have its own handle; the ghost function then fills the ghost
- *   cells from other ranks.
- *
- * # Fortran
- * `call s%create(stencil, block [, stat] [, errmsg])` with `type(smoother) :: s`, block(3)
- *
- * # C++
- * `rrbsolver::smoother::smoother(input stencil, std::int64_t bx, std::int64_t by, std::int64_t bz)`
- *
- * # Example
- * ```c
- * const double poisson[7] = {6, -1, -1, -1, -1, -1, -1};
- * smoother_handle *smoother = NULL;
- * status = smoother_create(7, poisson, 8, 8, 8, &smoother);
- * smoother_destroy(&smoother);
- * ```
+ * Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
+ * fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side. The
+ * values are copied. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (other point counts, blocks above 8),
+ * `RRB_ERR_DIMENSION` (a block side below 1), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: none worth naming; blocks
+ * are inverted at `smoother_set_patches`.
  *
  * Required:
  * `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
@@ -1232,54 +909,14 @@ rrb_status smoother_create(int32_t stencil_points,
                            smoother_handle **out);
 
 /**
- * Sets the list of patches and computes the inverses of their blocks.
- *
- * Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of the global index space of one level. Blocks end at
- * multiples of the block size of the global index, and at the edges of the patches. The call also finds which patch
- * covers which ghost cells. Existing inverses remain: a call after regridding is cheap.
- *
- * # Parameters
- * - `h` (in/out): handle from `smoother_create`.
- * - `count` (in): number of patches; 0 is allowed.
- * - `lower` (in): first cell (i, j, k) of each patch, in [-2^60, 2^60]; NULL is allowed for `count` = 0.
- * - `size` (in): cells of each patch in x, y and z, at least 1; NULL is allowed for `count` = 0.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
- * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
- * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
- *   large (on a device: above 32 bits).
- * - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
- * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
- *   digits.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or a
- *   handle created before a fork.
- * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
- *   error.
- * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
- *
- * After an error the handle has no patches.
- *
- * # Notes
- * - The arrays of `smoother_upload` are freed.
- * - Cost: for dense blocks 2 n^3 flops per shape of n cells; for the sine transforms the cost is negligible.
- *
- * # Fortran
- * `call s%set_patches(lower, extents [, stat] [, errmsg])`, both of shape (3, patches)
- *
- * # C++
- * `void rrbsolver::smoother::set_patches(view<const box> boxes)`
- *
- * # Example
- * ```c
- * // Two patches of 16^3 cells, side by side in x.
- * const int64_t lower[2][3] = {{0, 0, 0}, {16, 0, 0}};
- * const int64_t size[2][3] = {{16, 16, 16}, {16, 16, 16}};
- * status = smoother_set_patches(solver, 2, lower, size);
- * ```
+ * Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
+ * of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those
+ * there are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are
+ * allowed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches
+ * overlap), `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`
+ * (`block_solver=fast_diagonalization` for a stencil or blocks for which it is not, or what this build lacks),
+ * `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`. After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops
+ * per shape of n cells.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
@@ -1287,61 +924,20 @@ rrb_status smoother_create(int32_t stencil_points,
 rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t (*lower)[3], const int64_t (*size)[3]);
 
 /**
- * Performs `sweeps` sweeps of block relaxation on all patches: u_b = u_b + omega A_b^-1 (f - A u)_b for each block b.
- *
- * The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, ghost
- * cells that another patch covers are copied from it, and the ghost function fills the others. After the call, ghost
- * cells hold what the last sweep read.
- *
- * # Parameters
- * - `h` (in/out): handle with patches.
- * - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest: one layer of
- *   ghost cells surrounds the patch.
- * - `f` (in): table of one pointer per patch, to nx * ny * nz values, x fastest.
- * - `sweeps` (in): number of sweeps, from 0. 0 sweeps check the input and call the monitor once.
- *
- * Both tables may be NULL: the call then works on the arrays of `smoother_upload`.
- *
- * # Returns
- * `RRB_OK`; or `RRB_STOPPED` if the ghost function or the monitor stopped the call. u is then the current iterate.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory: all on the host, or all on the device
- *   of the handle.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or both
- *   tables are NULL before `smoother_upload`.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
- * - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u then has the sweeps
- *   done so far.
- * - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` in a method that updates blocks at the same time; `memory=device`
- *   without `backend=cuda`; or a handle created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
- * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- *
- * # Notes
- * - Memory traffic per cell and sweep: 24 bytes in place, 32 for block Jacobi. `check_input` reads u and f once more
- *   per call.
- * - A CPU backend does not check for device pointers: arrays must be in host memory.
- * - The call allocates no memory and starts no thread. Exception: with `backend=cuda`, the first call with host arrays
- *   allocates their device copies.
- * - Periodic ghost cells are filled by the ghost function.
- * - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
- *   and multicore CPUs, algorithms 1 to 3.
- *
- * # Fortran
- * `call s%apply(patches, sweeps [, stat] [, errmsg])` with `type(smoother_patch) :: patches(:)`; or `s%apply(u, f,
- * sweeps ...)` with tables of `type(c_ptr)`; or `s%apply(sweeps ...)`
- *
- * # C++
- * `rrb_status rrbsolver::smoother::apply(patches u, const_patches f, std::int32_t sweeps)`; or `apply(std::int32_t
- * sweeps)`
- *
- * # Example
- * ```c
- * status = smoother_apply(solver, u, f, 3); // three sweeps
- * ```
+ * `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
+ * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get
+ * what they get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read:
+ * `smoother_exchange` fills them anew, and the next call does so itself. With u and f NULL the patches of
+ * `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the monitor asked.
+ * Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no
+ * multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells,
+ * not ghosts; and a residual for the monitor that is too large for a double: u is then as the sweeps before have left
+ * it), `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the
+ * arrays are on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the
+ * host travel in groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at
+ * the first such call; starts no thread. Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8
+ * x 8 x 8 blocks about 35 flops a cell. 0 sweeps check the input and call the monitor once. Source: Rodriguez et al.,
+ * algorithms 1 to 3.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
@@ -1350,36 +946,8 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
 rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
 
 /**
- * Copies the ghost cells of u that another patch covers from that patch.
- *
- * Other values are not changed. `smoother_apply` and `smoother_residual` exchange ghost cells themselves.
- *
- * # Parameters
- * - `h` (in/out): handle with patches.
- * - `u` (in/out): table of one pointer per patch, as for `smoother_apply`. NULL: the arrays of `smoother_upload`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL before `smoother_upload`.
- * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are not all in one memory.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
- * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- *
- * # Fortran
- * `call s%exchange([patches] [, stat] [, errmsg])`; or `s%exchange(u ...)` with a table of `type(c_ptr)`
- *
- * # C++
- * `void rrbsolver::smoother::exchange(patches u)`; or `exchange()`
- *
- * # Example
- * ```c
- * status = smoother_exchange(solver, u);
- * ```
+ * Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
+ * patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`.
  *
  * Required:
  * As for `smoother_apply`.
@@ -1387,48 +955,13 @@ rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *co
 rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 
 /**
- * Sets the function that fills the ghost cells that no patch covers, or removes it.
- *
- * The function is called on the calling thread before each sweep, after the exchange between patches. It implements
- * boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells are not
- * changed.
- *
- * # Parameters
- * - `h` (in/out): handle from `smoother_create`.
- * - `callback` (in): `int32_t f(void *user, int32_t sweep, double *const *u)`, or NULL for none.
- * - `user` (in): pointer that is passed to `callback`; may be NULL.
- *
- * `callback` gets the number of the sweep from 0, or -1 where a residual is computed. u is a table of one pointer per
- * patch: of the call, or of the library, and on the device where the arrays of the call are. It must write ghost cells
- * only. A nonzero result ends the call with `RRB_STOPPED`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- *
- * # Notes
- * - `callback` must not use this handle, and no exception may leave it.
- * - Work that it starts on a device must be on the stream of `smoother_set_stream`, or be complete when it returns.
- * - With `backend=cuda` and host arrays, u is transferred in both directions for each call of the function.
- *
- * # Fortran
- * `call s%set_ghost_fill([fill] [, stat] [, errmsg])` with `procedure(smoother_ghost_fill) :: fill`; pass `stat` by
- * keyword
- *
- * # C++
- * `void rrbsolver::smoother::set_ghost_fill(ghost_fill callback)`
- *
- * # Example
- * ```c
- * // NULL: ghost cells are not changed, such as those of a Dirichlet condition.
- * status = smoother_set_ghost_fill(solver, NULL, NULL);
- * if (status == RRB_OK) {
- *     status = smoother_apply(solver, u, f, 2);
- * }
- * ```
+ * Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
+ * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they
+ * are at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's
+ * are); what it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of
+ * the host travel back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed
+ * instead of a sweep, the number is -1. It must write ghost cells only and must not use this handle. Errors:
+ * `RRB_ERR_NULL`.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
@@ -1436,53 +969,13 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callback, void *user);
 
 /**
- * Computes r = f - A u and its 2-norm over all patches.
- *
- * Ghost cells are exchanged and filled first, and written into u; no other value of u changes. The norm is bitwise
- * identical for any number of threads.
- *
- * # Parameters
- * - `h` (in/out): handle with patches.
- * - `u` (in/out): table of one pointer per patch, as for `smoother_apply`; only ghost cells are written.
- * - `f` (in): table of one pointer per patch, as for `smoother_apply`.
- * - `r` (out): table of one pointer per patch, to nx * ny * nz values; or NULL if r is not needed.
- * - `norm2` (out): the 2-norm of r; or NULL. Unchanged after an error.
- *
- * `u` and `f` may both be NULL: the call then works on the arrays of `smoother_upload`.
- *
- * # Returns
- * `RRB_OK`; or `RRB_STOPPED` if the ghost function stopped the call. `r` and `norm2` are then not valid.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: an array that is written overlaps another; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory. With uploaded arrays, r must be on
- *   the device.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or `u`
- *   and `f` are NULL before `smoother_upload`.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
- *   double.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
- * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- *
- * # Notes
- * Memory traffic: 16 bytes per cell, 24 with r. Squares beyond the range of a double are scaled in a second pass.
- *
- * # Fortran
- * `call s%residual(patches, norm2 [, stat] [, errmsg])`; or `s%residual(u, f, norm2 [, r] ...)` with tables of
- * `type(c_ptr)`; or `s%residual(norm2 [, r] ...)`
- *
- * # C++
- * `double rrbsolver::smoother::residual(patches u, const_patches f)`; `residual(u, f, patches r)`; `residual()`;
- * `residual(patches r)`
- *
- * # Example
- * ```c
- * double norm = 0;
- * status = smoother_residual(solver, u, f, NULL, &norm);
- * printf("norm of the residual: %.3e\n", norm);
- * ```
+ * r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
+ * over all patches, the same bits for any number of threads, at any scale: squares that pass the range of a double are
+ * scaled, in a second pass. No other value of u is written. r may be NULL, and norm2 too. With u and f NULL the
+ * patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of
+ * `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a double; with
+ * `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost function
+ * asked. Cost: 16 bytes a cell, 24 with r.
  *
  * Required:
  * As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -1495,48 +988,10 @@ rrb_status smoother_residual(smoother_handle *h,
                              double *norm2);
 
 /**
- * Copies u and f into arrays of the library, where they remain between calls.
- *
- * The arrays are on the device with `backend=cuda`, else on the host. Afterwards the other calls accept NULL tables. A
- * second upload replaces the values. The arrays exist until the next `smoother_set_patches`.
- *
- * # Parameters
- * - `h` (in/out): handle with patches.
- * - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`; or NULL: u of the library
- *   remains, zero at first.
- * - `f` (in): table of one pointer per patch; or NULL: f of the library remains, zero at first.
- *
- * Arrays are only read: patches may share one.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are not all in
- *   one memory.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
- * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- *
- * # Fortran
- * `call s%upload(patches [, stat] [, errmsg])`; or `s%upload([u] [, f] ...)` with tables of `type(c_ptr)`
- *
- * # C++
- * `void rrbsolver::smoother::upload(const_patches u, const_patches f)`; `upload_u(const_patches u)`;
- * `upload_f(const_patches f)`
- *
- * # Example
- * ```c
- * status = smoother_upload(solver, (const double *const *)u, f);
- * if (status == RRB_OK) {
- *     status = smoother_apply(solver, NULL, NULL, 10);
- * }
- * if (status == RRB_OK) {
- *     status = smoother_download(solver, u);
- * }
- * ```
+ * Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay
+ * between calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be NULL
+ * to leave what is there. u and f are only read: patches may share an array. The copies end with
+ * `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
  *
  * Required:
  * As for `smoother_apply`.
@@ -1544,41 +999,7 @@ rrb_status smoother_residual(smoother_handle *h,
 rrb_status smoother_upload(smoother_handle *h, const double *const *u, const double *const *f);
 
 /**
- * Copies u of the library, ghost cells included, into the arrays of the caller.
- *
- * # Parameters
- * - `h` (in/out): handle with arrays from `smoother_upload`.
- * - `u` (out): table of one pointer per patch, as for `smoother_apply`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
- * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are not all in one memory.
- * - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
- *   there has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
- * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- *
- * # Fortran
- * `call s%download(patches [, stat] [, errmsg])`; or `s%download(u ...)` with a table of `type(c_ptr)`
- *
- * # C++
- * `void rrbsolver::smoother::download(patches u)`
- *
- * # Example
- * ```c
- * status = smoother_upload(solver, (const double *const *)u, f);
- * if (status == RRB_OK) {
- *     status = smoother_apply(solver, NULL, NULL, 1);
- * }
- * if (status == RRB_OK) {
- *     status = smoother_download(solver, u); // u: after one sweep
- * }
- * ```
+ * Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
  *
  * Required:
  * As for `smoother_apply`.
@@ -1586,42 +1007,9 @@ rrb_status smoother_upload(smoother_handle *h, const double *const *u, const dou
 rrb_status smoother_download(smoother_handle *h, double *const *u);
 
 /**
- * Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
- *
- * They are device pointers with `backend=cuda`, else host pointers. They are valid until the next
- * `smoother_set_patches` or `smoother_destroy`.
- *
- * # Parameters
- * - `h` (in): handle with arrays from `smoother_upload`.
- * - `u` (out): table for one pointer per patch, to arrays with ghost cells; or NULL.
- * - `f` (out): table for one pointer per patch; or NULL.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
- *   there has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- *
- * # Notes
- * Kernels that write the arrays must be complete before the next call, or run on the stream of `smoother_set_stream`.
- *
- * # Fortran
- * `call s%device_pointers(u, f [, stat] [, errmsg])` with `type(c_ptr) :: u(:), f(:)`
- *
- * # C++
- * `resident_patches rrbsolver::smoother::device_pointers()`
- *
- * # Example
- * ```c
- * double *resident_u[1], *resident_f[1]; // one patch
- * status = smoother_upload(solver, (const double *const *)u, f);
- * if (status == RRB_OK) {
- *     status = smoother_device_pointers(solver, resident_u, resident_f);
- * }
- * ```
+ * The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
+ * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be
+ * NULL. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
@@ -1629,66 +1017,14 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
 rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
 
 /**
- * Creates a handle with a matrix in compressed sparse row (CSR) form.
- *
- * The entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns `col[k]` and the values `values[k]`. The
- * columns of a row may have any order. Values given for the same place are added, in the order given. Explicit zeros
- * remain entries of the pattern. All arrays are copied.
- *
- * # Parameters
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed. `sparse_factorize` needs a square matrix.
- * - `nnz` (in): number of entries given, from 0.
- * - `row_ptr` (in): rows + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
- * - `col` (in): nnz integers in [base, base + cols - 1].
- * - `values` (in): nnz finite values.
- * - `index_bytes` (in): size of an integer of `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
- * - `base` (in): first index, 0 (C) or 1 (Fortran).
- * - `out` (out): the new handle; unchanged after an error.
- *
- * Arrays are in host memory. An array of length 0 may be NULL.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
- * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: `row_ptr` does not start with `base`, ascend and end with nnz + `base`; or a column is not in
- *   the matrix. The message names the entry.
- * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
- * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * # Notes
- * - Give both triangles of a symmetric matrix. One triangle alone is solved as the triangular matrix that it is; the
- *   log warns.
- * - Memory: 12 bytes per entry and 8 per row; 16 per entry if `rows` or `cols` is 2^31 or more. Unsorted or repeated
- *   entries need another 8 bytes per entry.
- * - The threads of `threads=0` sort the entries, if there are enough of them.
- * - The family runs on the CPUs of one process, not over MPI ranks.
- *
- * # Fortran
- * `call solver%create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg])` with `type(sparse_solver) ::
- * solver`; base is 1 by default; pass `stat` by keyword
- *
- * # C++
- * `static sparse rrbsolver::sparse::csr(std::int64_t rows, std::int64_t cols, const Pointers& row_ptr, const Columns&
- * col, input values, std::int32_t base = 0)`
- *
- * # Example
- * ```c
- * // [ 4 -1  0 ]
- * // [-1  4 -1 ]
- * // [ 0 -1  4 ]
- * const int32_t row_ptr[] = {0, 2, 5, 7};
- * const int32_t col[] = {0, 1, 0, 1, 2, 1, 2};
- * const double values[] = {4, -1, -1, 4, -1, -1, 4};
- * sparse_handle *matrix = NULL;
- * status = sparse_create_csr(3, 3, 7, row_ptr, col, values, sizeof col[0], 0, &matrix);
- * sparse_destroy(&matrix);
- * ```
+ * Makes a handle with a matrix that is given by rows: entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i are in
+ * column `col[k]` with the value `values[k]`. Pointers and columns are integers of 4 or 8 bytes (`index_bytes`) that
+ * count from `base`, 0 or 1. Any order within a row is taken; values given at one place are added, in the order given;
+ * zeros stay, as entries of the pattern. 0 rows or columns are legal. All is copied: 12 bytes an entry and 8 a row (16
+ * an entry where rows or columns are 2^31 and more), and 8 an entry where the order is another: a megabyte and more of
+ * that is sorted by as many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (pointers that
+ * do not begin with base, ascend, and end with nnz + base, a column that is not in the matrix, by its place;
+ * `index_bytes`, `base`), `RRB_ERR_DIMENSION`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`.
  *
  * Required:
  * `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
@@ -1705,60 +1041,7 @@ rrb_status sparse_create_csr(int64_t rows,
                              sparse_handle **out);
 
 /**
- * Creates a handle with a matrix in compressed sparse column (CSC) form.
- *
- * The entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j have the rows `row[k]` and the values `values[k]`.
- * Order, repeated entries and zeros are treated as by `sparse_create_csr`.
- *
- * # Parameters
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
- * - `nnz` (in): number of entries given, from 0.
- * - `col_ptr` (in): cols + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
- * - `row` (in): nnz integers in [base, base + rows - 1].
- * - `values` (in): nnz finite values.
- * - `index_bytes` (in): size of an integer of `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
- * - `base` (in): first index, 0 (C) or 1 (Fortran).
- * - `out` (out): the new handle; unchanged after an error.
- *
- * Arrays are in host memory. An array of length 0 may be NULL.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
- * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: `col_ptr` does not start with `base`, ascend and end with nnz + `base`; or a row is not in the
- *   matrix. The message names the entry.
- * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
- * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * # Notes
- * The matrix is stored by rows, with the memory of `sparse_create_csr`. Since the entries change order, 8 bytes per
- * entry are added for `sparse_set_values`.
- *
- * # Fortran
- * `call solver%create_csc(rows, cols, col_ptr, row, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
- * `stat` by keyword
- *
- * # C++
- * `static sparse rrbsolver::sparse::csc(std::int64_t rows, std::int64_t cols, const Pointers& col_ptr, const Rows&
- * row, input values, std::int32_t base = 0)`
- *
- * # Example
- * ```c
- * // [ 4 -1 ]
- * // [ 0  3 ]
- * const int64_t col_ptr[] = {0, 1, 3};
- * const int64_t row[] = {0, 0, 1};
- * const double values[] = {4, -1, 3};
- * sparse_handle *matrix = NULL;
- * status = sparse_create_csc(2, 2, 3, col_ptr, row, values, sizeof row[0], 0, &matrix);
- * sparse_destroy(&matrix);
- * ```
+ * The same by columns: entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j are in row `row[k]`.
  *
  * Required:
  * As for `sparse_create_csr`, with cols + 1 pointers.
@@ -1774,57 +1057,7 @@ rrb_status sparse_create_csc(int64_t rows,
                              sparse_handle **out);
 
 /**
- * Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
- *
- * Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
- * as by `sparse_create_csr`; thus element matrices can be given one after the other.
- *
- * # Parameters
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
- * - `nnz` (in): number of entries given, from 0.
- * - `row` (in): nnz integers in [base, base + rows - 1].
- * - `col` (in): nnz integers in [base, base + cols - 1].
- * - `values` (in): nnz finite values.
- * - `index_bytes` (in): size of an integer of `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
- * - `base` (in): first index, 0 (C) or 1 (Fortran).
- * - `out` (out): the new handle; unchanged after an error.
- *
- * Arrays are in host memory. An array of length 0 may be NULL.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
- * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: a row or column is not in the matrix. The message names the entry.
- * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
- * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * # Notes
- * Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the entries that were added to others.
- *
- * # Fortran
- * `call solver%create_coo(rows, cols, row, col, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
- * `stat` by keyword
- *
- * # C++
- * `static sparse rrbsolver::sparse::coo(std::int64_t rows, std::int64_t cols, const Rows& row, const Columns& col,
- * input values, std::int32_t base = 0)`
- *
- * # Example
- * ```c
- * // Two elements [1 -1; -1 1] that share node 1: the entries of (1, 1) are added.
- * const int32_t row[] = {0, 0, 1, 1, 1, 1, 2, 2};
- * const int32_t col[] = {0, 1, 0, 1, 1, 2, 1, 2};
- * const double values[] = {1, -1, -1, 1, 1, -1, -1, 1};
- * sparse_handle *matrix = NULL;
- * status = sparse_create_coo(3, 3, 8, row, col, values, sizeof row[0], 0, &matrix);
- * sparse_destroy(&matrix);
- * ```
+ * The same by entries, in any order: entry k is in row `row[k]` and column `col[k]`.
  *
  * Required:
  * As for `sparse_create_csr`, with nnz rows and columns.
@@ -1840,66 +1073,11 @@ rrb_status sparse_create_coo(int64_t rows,
                              sparse_handle **out);
 
 /**
- * Creates a handle from the arrays of a storage format, as `sparse_arrays` writes them.
- *
- * What `sparse_arrays` wrote gives the same matrix, bit for bit. Exception: zeros of bsr, dia, ell, sell, skyline and
- * diagonal are padding and become no entries.
- *
- * # Parameters
- * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
- * - `sizes` (in): 4 integers, the lengths of `i0`, `i1`, `i2` and `values`.
- * - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
- * - `values` (in): finite values.
- * - `out` (out): the new handle; unchanged after an error.
- *
- * Arrays are in host memory. An array of length 0 may be NULL.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `out`, `sizes`, or an array with values, is NULL.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; a pointer, index or permutation is not valid; an array is
- *   not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_DIMENSION`: a size is below 0, or 2^60 or more; or the lengths do not fit the format and the size of the
- *   matrix.
- * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
- * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * # Notes
- * | format | i0 | i1 | i2 |
- * |---|---|---|---|
- * | coo | rows | columns | |
- * | csr | row pointers | columns | |
- * | csc | column pointers | rows | |
- * | bsr | pointers of block rows | block columns | |
- * | dia | offsets column - row | | |
- * | ell | columns, slot by slot | | |
- * | sell | permutation of rows | starts of slices | columns |
- * | jds | permutation of rows | starts of jagged diagonals | columns |
- * | tjds | permutation of columns | starts of jagged diagonals | rows |
- * | skyline | row pointers, lower triangle | column pointers, strict upper triangle; empty: symmetric | |
- * | diagonal | | | |
- *
- * # Fortran
- * `call solver%create_from(format, rows, cols, i0, i1, i2, values [, stat] [, errmsg])`
- *
- * # C++
- * `static sparse rrbsolver::sparse::from(std::int32_t format, std::int64_t rows, std::int64_t cols, const
- * format_arrays& a)`
- *
- * # Example
- * ```c
- * // ELLPACK, 2 slots of 3 rows; the second slot of row 2 is padding.
- * const int64_t sizes[4] = {6, 0, 0, 6};
- * const int64_t columns[] = {0, 1, 2, 1, 2, 2};
- * const double values[] = {4, 4, 4, -1, -1, 0};
- * sparse_handle *matrix = NULL;
- * status = sparse_create_from(RRB_FORMAT_ELL, 3, 3, sizes, columns, NULL, NULL, values, &matrix);
- * sparse_destroy(&matrix);
- * ```
+ * The same from the arrays of a storage format, `RRB_FORMAT_COO` and so on, as docs/sparse.md lists them and
+ * `sparse_arrays` writes them: `sizes` has the lengths of i0, i1, i2 and values; places count from 0. What
+ * `sparse_arrays` wrote makes the same matrix again, bit for bit; only zeros of bsr, dia, ell, sell, skyline and
+ * diagonal are padding, and are no entries. Errors: as for `sparse_create_csr`; `RRB_ERR_DIMENSION` where lengths do
+ * not fit each other.
  *
  * Required:
  * `sizes` must be NULL or hold four integers; the arrays must be NULL or hold that many; `out` must be NULL or point
@@ -1916,53 +1094,14 @@ rrb_status sparse_create_from(int32_t format,
                               sparse_handle **out);
 
 /**
- * Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
- *
- * The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
- * matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and solutions of a
- * Harwell-Boeing file.
- *
- * # Parameters
- * - `path` (in): name of the file, ending with NUL.
- * - `out` (out): the new handle; unchanged after an error.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `path` or `out` is NULL.
- * - `RRB_ERR_IO`: the file cannot be opened or read.
- * - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message has the path, the line and
- *   the reason.
- * - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
- *   a value.
- * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
- *   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
- * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
- * - `RRB_ERR_MEMORY`: allocation failed.
- *
- * # Notes
- * - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
- * - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
- * - Right-hand sides in a Rutherford-Boeing file of their own give a matrix with one column per right-hand side.
- * - Several threads read a file above 1 MB, as many as `threads=0` means.
- * - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
- *
- * # Fortran
- * `call solver%read(path [, stat] [, errmsg])`
- *
- * # C++
- * `static sparse rrbsolver::sparse::read(const std::string& path)`
- *
- * # Example
- * ```c
- * FILE *file = fopen("diagonal.mtx", "w");
- * fputs("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 4.0\n2 2 5.0\n", file);
- * fclose(file);
- * sparse_handle *matrix = NULL;
- * status = sparse_read("diagonal.mtx", &matrix);
- * sparse_destroy(&matrix);
- * ```
+ * Makes a handle with the matrix of a file: MatrixMarket (coordinate or array; real, integer or pattern; general,
+ * symmetric or skew-symmetric), Harwell-Boeing or Rutherford-Boeing (assembled, real, integer or pattern), as it is or
+ * in gz; what it is, its first bytes say. Of a triangle the whole matrix is made. Right-hand sides, guesses and
+ * solutions of a Harwell-Boeing file are kept for `sparse_get_vector`; right-hand sides in a Rutherford-Boeing file of
+ * their own are a matrix with a column for each. A text of a megabyte and more is read, and its entries sorted, by as
+ * many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`, `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`,
+ * `RRB_ERR_UNSUPPORTED` (complex, elemental), `RRB_ERR_MEMORY`; the sentence has the path, the line and the reason.
+ * Memory: at most 32 times the text, and 1 MB, and 8 bytes a row.
  *
  * Required:
  * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -1970,37 +1109,11 @@ rrb_status sparse_create_from(int32_t format,
 rrb_status sparse_read(const char *path, sparse_handle **out);
 
 /**
- * Writes the matrix to a file, compressed with gzip if the name ends with .gz.
- *
- * Values have the fewest digits that read back to the same double. A matrix that is exactly symmetric is written as
- * its lower triangle. An existing file is replaced when the new one is complete; after an error it is unchanged.
- *
- * # Parameters
- * - `h` (in): handle of the family.
- * - `path` (in): name of the file, ending with NUL.
- * - `file_format` (in): `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
- *   (Rutherford-Boeing).
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` or `path` is NULL.
- * - `RRB_ERR_ARGUMENT`: `file_format` is none of these.
- * - `RRB_ERR_IO`: the file cannot be created or written.
- * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- *
- * # Fortran
- * `call solver%write(path, file_format [, stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::sparse::write(const std::string& path, std::int32_t file_format) const`
- *
- * # Example
- * ```c
- * status = sparse_write(solver, "matrix.mtx.gz", RRB_FILE_MTX);
- * ```
+ * Writes the matrix to a file: `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
+ * (Rutherford-Boeing), in gz where the name ends with .gz. Values have the fewest digits that read back to the same
+ * bits; a matrix that is symmetric to the last bit is written as its lower triangle. A file of that name is replaced
+ * when the new one is whole, and stays as it is where something fails. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`,
+ * `RRB_ERR_IO`, `RRB_ERR_MEMORY`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
@@ -2008,42 +1121,9 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
 rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_format);
 
 /**
- * Copies a right-hand side, initial guess or solution that came with the matrix in a Harwell-Boeing file.
- *
- * # Parameters
- * - `h` (in): handle from `sparse_read`.
- * - `which` (in): `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
- * - `k` (in): number of the vector, from 0.
- * - `v` (out): as many values as rows, in host memory.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` or `v` is NULL.
- * - `RRB_ERR_ARGUMENT`: `which` is none of these; the file has no vector `k` of this kind; `v` is not 8-byte aligned,
- *   or resides on a device.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
- *
- * # Notes
- * `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, their number is the
- * same.
- *
- * # Fortran
- * `call solver%get_vector(which, k, v [, stat] [, errmsg])`, with k from 1
- *
- * # C++
- * `std::vector<double> rrbsolver::sparse::vector(std::int32_t which, std::int64_t k = 0) const`
- *
- * # Example
- * ```c
- * int64_t count = 0;
- * status = sparse_get_int(solver, RRB_INFO_FILE_RHS, &count);
- * if (status == RRB_OK && count > 0) { // 0 for a matrix that is not from a file
- *     status = sparse_get_vector(solver, RRB_VECTOR_RHS, 0, b);
- * }
- * ```
+ * A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or
+ * `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that
+ * number).
  *
  * Required:
  * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
@@ -2051,48 +1131,11 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
 rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, double *v);
 
 /**
- * Replaces the values of all entries; the pattern remains.
- *
- * The next product or `sparse_factorize` rebuilds what depends on the values. `sparse_solve` and `sparse_apply` return
- * `RRB_ERR_STATE` until `sparse_factorize` is called again.
- *
- * # Parameters
- * - `h` (in/out): handle of the family.
- * - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
- *   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
- *   NULL if there are none.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` or `values` is NULL.
- * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
- * - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
- *
- * After an error the previous values remain.
- *
- * # Fortran
- * `call solver%set_values(values [, stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::sparse::set_values(input values)`
- *
- * # Example
- * ```c
- * // Time-dependent coefficients on a fixed mesh: a matrix of 2 rows, twice.
- * const int32_t row_ptr[] = {0, 2, 4}, col[] = {0, 1, 0, 1};
- * const double first[] = {2, -1, -1, 2}, second[] = {3, -1, -1, 3};
- * sparse_handle *matrix = NULL;
- * status = sparse_create_csr(2, 2, 4, row_ptr, col, first, 4, 0, &matrix);
- * if (status == RRB_OK) {
- *     status = sparse_set_values(matrix, second);
- * }
- * sparse_destroy(&matrix);
- * ```
+ * New values of all entries, as many and in the order in which they were given to `sparse_create_csr`,
+ * `sparse_create_csc` or `sparse_create_coo`; in the order of csr, `RRB_INFO_NONZEROS` many, where the matrix came
+ * from a file or from arrays with padding. The next product makes its format anew. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY` (values given at one place are added in an array of their own), all with the
+ * values as they were.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
@@ -2100,38 +1143,10 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
 rrb_status sparse_set_values(sparse_handle *h, const double *values);
 
 /**
- * Computes the lengths of the arrays of a storage format for this matrix.
- *
- * `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
- *
- * # Parameters
- * - `h` (in): handle of the family.
- * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
- * - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats, or `sizes` is not 8-byte aligned or resides on a device.
- * - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off the diagonal. The message names it.
- * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
- * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `sizes`.
- *
- * # Fortran
- * Included in `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])`, which allocates the arrays
- *
- * # C++
- * Included in `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const`
- *
- * # Example
- * ```c
- * int64_t sizes[4];
- * status = sparse_sizes(solver, RRB_FORMAT_CSR, sizes);
- * ```
+ * The lengths of the arrays of a format for this matrix, `RRB_FORMAT_COO` and so on: of i0, i1, i2 and values. The
+ * options `block_size`, `slice` and `sigma` count. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (no such format, or an
+ * entry that diagonal does not have, by its place), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_MEMORY`
+ * (above `format_memory`, with the bytes).
  *
  * Required:
  * `h` must be NULL or a handle of this family; `sizes` must be NULL or have room for four integers.
@@ -2139,51 +1154,8 @@ rrb_status sparse_set_values(sparse_handle *h, const double *values);
 rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
 
 /**
- * Writes the arrays of a storage format, with indices from 0.
- *
- * `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
- *
- * # Parameters
- * - `h` (in): handle of the family.
- * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
- * - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
- * - `values` (out): values, padding included.
- *
- * Arrays are in host memory and must not overlap.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
- * - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off
- *   the diagonal.
- * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
- * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * # Fortran
- * `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` with allocatable arrays
- *
- * # C++
- * `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const`
- *
- * # Example
- * ```c
- * int64_t sizes[4];
- * status = sparse_sizes(solver, RRB_FORMAT_CSR, sizes);
- * if (status == RRB_OK) {
- *     int64_t *row_ptr = malloc((size_t)sizes[0] * sizeof *row_ptr);
- *     int64_t *col = malloc((size_t)sizes[1] * sizeof *col);
- *     double *values = malloc((size_t)sizes[3] * sizeof *values);
- *     status = sparse_arrays(solver, RRB_FORMAT_CSR, row_ptr, col, NULL, values);
- *     free(row_ptr);
- *     free(col);
- *     free(values);
- * }
- * ```
+ * The arrays of a format, as docs/sparse.md lists them, with places that count from 0. Errors as for `sparse_sizes`,
+ * and `RRB_ERR_ARGUMENT` where arrays overlap.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or have room for the lengths of `sparse_sizes`,
@@ -2192,56 +1164,14 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
 rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, int64_t *i1, int64_t *i2, double *values);
 
 /**
- * Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
- *
- * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
- * the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle has its
- * matrix but no factorization.
- *
- * # Parameters
- * - `h` (in/out): handle with a square matrix of at least one row.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
- * - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
- * - `RRB_ERR_MATRIX`: `solver=cg` or `minres`, or `preconditioner=ic0`, and the matrix is not symmetric. The message
- *   names an entry.
- * - `RRB_ERR_MATRIX`: a zero or missing diagonal, and the method or preconditioner divides by it. These are the
- *   sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg; ilu0 needs the entry only.
- * - `RRB_ERR_MATRIX`: ic0 with a diagonal or pivot that is not positive; ilu0 with a zero pivot; or with
- *   `precision=f32`, a value of M that does not fit single precision.
- * - `RRB_ERR_UNSUPPORTED`: this solver does not accept this preconditioner: sweeps accept none, minres accepts jacobi,
- *   and amg requires cg.
- * - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or a handle created before a fork.
- * - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an entry off the diagonal.
- * - `RRB_ERR_MEMORY`: the format, or the copy of A' for bicg with `transpose=copy`, needs more than `format_memory`
- *   bytes; or allocation failed.
- *
- * # Notes
- * - If `auto` selected ic0 or ilu0 and a pivot fails, jacobi replaces it, or no preconditioner if the diagonal has a
- *   zero.
- * - The log reports a matrix with one triangle only, and sweeps on a matrix without a dominant diagonal.
- * - Cost: a few products, and the setup of the preconditioner.
- * - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
- *   Sci. Comput. 34 (2012), A1079-A1109 (amg).
- *
- * # Fortran
- * `call solver%factorize([stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::sparse::factorize()`
- *
- * # Example
- * ```c
- * status = sparse_set_options(solver, "solver=cg preconditioner=ic0");
- * if (status == RRB_OK) {
- *     status = sparse_factorize(solver);
- * }
- * ```
+ * Checks a square matrix and makes what a solve needs: the format of products, the preconditioner, vectors. What
+ * `auto` takes, `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` tell; with `verbosity=1` a line
+ * does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
+ * rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
+ * `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
+ * given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (methods that take no such preconditioner: amg goes with cg),
+ * `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
+ * and the factorization of ic0 or ilu0. Source: docs/sparse.md.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2249,63 +1179,13 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
 rrb_status sparse_factorize(sparse_handle *h);
 
 /**
- * Solves A x = b with the method of `sparse_factorize`.
- *
- * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
- * from x before convergence is reported. b = 0 gives x = 0; a guess that meets the test is returned after 0
- * iterations.
- *
- * # Parameters
- * - `h` (in/out): handle with a matrix from `sparse_factorize`.
- * - `b` (in): right-hand side, as many values as rows.
- * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
- *
- * Both arrays are in host memory.
- *
- * # Returns
- * - `RRB_OK`: the test is met.
- * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: the iteration limit. stagnated: `x` is the best
- *   iterate known. diverged: `x` is the guess, if no better iterate is known.
- * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
- *
- * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
- * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
- *   absolute row sum represents the diagonal.
- * - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
- *   factorize, have changed.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
- *   double.
- * - `RRB_ERR_RANGE`: the solution is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: `solver=cg`, and A or M is indefinite; use minres. Or numbers of the iteration overflowed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * After an error `x` is unchanged.
- *
- * # Notes
- * - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
- * - The results are bitwise identical for any number of threads.
- * - The call allocates no memory and starts no thread.
- *
- * # Fortran
- * `call solver%solve(b, x [, stat] [, errmsg])`
- *
- * # C++
- * `rrb_status rrbsolver::sparse::solve(input b, output x)`
- *
- * # Example
- * ```c
- * status = sparse_solve(solver, b, x);
- * if (status != RRB_OK) {
- *     char message[256];
- *     rrbsolver_last_error(message, sizeof message);
- *     fprintf(stderr, "%s\n", message);
- * }
- * ```
+ * Solves A x = b by the method of `sparse_factorize`. `x` is the initial guess on entry and the solution on return;
+ * `b` is not written; both have as many values as rows. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol)
+ * in the 2-norm, of a residual that is computed from x, not recurred. b = 0 gives x = 0 at once. Returns `RRB_OK`,
+ * `RRB_NOT_CONVERGED` (`RRB_INFO_STOP_REASON`: max_iter, stagnated, or diverged with x as given), `RRB_STOPPED`;
+ * errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN` (cg
+ * of an indefinite matrix), all with x as given. Takes no memory, starts no thread. Source: docs/sparse.md.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
@@ -2313,42 +1193,9 @@ rrb_status sparse_factorize(sparse_handle *h);
 rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 
 /**
- * Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
- *
- * With `preconditioner=amg`, M changes with r; use a flexible method. Otherwise M is fixed.
- *
- * # Parameters
- * - `h` (in/out): handle with a matrix from `sparse_factorize`.
- * - `r` (in): residual, as many values as rows, in host memory.
- * - `z` (out): result, as many values as rows, in host memory; must not overlap `r`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
- * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
- *   factorize, have changed.
- * - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
- *   created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
- * - `RRB_ERR_RANGE`: `z` is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * After an error `z` is unchanged.
- *
- * # Fortran
- * `call solver%apply(r, z [, stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::sparse::apply(input r, output z)`
- *
- * # Example
- * ```c
- * status = sparse_apply(solver, r, z); // z = M^-1 r
- * ```
+ * z = M^-1 r with the preconditioner of `sparse_factorize`, for a foreign Krylov loop; that of amg changes with r:
+ * take a flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `sparse_solve`), `RRB_ERR_STATE`,
+ * `RRB_ERR_UNSUPPORTED` (a `solver` that sweeps), `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
  *
  * Required:
  * As for `sparse_solve`.
@@ -2356,45 +1203,12 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 
 /**
- * Computes y = A x.
- *
- * No factorization is needed, and the matrix may be rectangular. The first product after new values or another format
- * option creates the storage format; `sparse_factorize` does so too.
- *
- * # Parameters
- * - `h` (in/out): handle of the family.
- * - `x` (in): as many values as columns, in host memory.
- * - `y` (out): as many values as rows, in host memory; must not overlap `x`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
- * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
- * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * After an error `y` is unchanged.
- *
- * # Notes
- * - Cost: `RRB_INFO_BYTES_PER_NONZERO` bytes of memory traffic per entry, and 2 flops per stored value.
- * - One thread multiplies in coo, jds, tjds and skyline; the others use the threads of `threads`.
- *
- * # Fortran
- * `call solver%multiply(x, y [, stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::sparse::multiply(input x, output y)`
- *
- * # Example
- * ```c
- * status = sparse_multiply(solver, x, y); // y = A x
- * ```
+ * y = A x, with x of as many values as columns and y of as many as rows, by the threads of `threads` (coo, jds, tjds
+ * and skyline: by one). The first product, and the first after new values or another `format`, makes the format;
+ * `sparse_factorize` does, too. x must not overlap y. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an entry
+ * that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_NOT_FINITE` (x, with
+ * `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what `RRB_INFO_BYTES_PER_NONZERO` tells of memory
+ * traffic, 2 flops a stored value.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
@@ -2402,43 +1216,8 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
 
 /**
- * Computes y = A' x with the transpose of A.
- *
- * Otherwise as `sparse_multiply`.
- *
- * # Parameters
- * - `h` (in/out): handle of the family.
- * - `x` (in): as many values as rows, in host memory.
- * - `y` (out): as many values as columns, in host memory; must not overlap `x`.
- *
- * # Returns
- * `RRB_OK`.
- *
- * # Errors
- * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
- * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
- * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
- *
- * After an error `y` is unchanged.
- *
- * # Notes
- * No copy of A' is made. Partial sums use up to 64 bytes per column; this memory remains allocated.
- *
- * # Fortran
- * `call solver%multiply_transposed(x, y [, stat] [, errmsg])`
- *
- * # C++
- * `void rrbsolver::sparse::multiply_transposed(input x, output y)`
- *
- * # Example
- * ```c
- * status = sparse_multiply_transposed(solver, x, y); // y = A' x
- * ```
+ * y = A' x, with x of as many values as rows and y of as many as columns; else as `sparse_multiply`. Beside it up to
+ * 64 bytes a column, kept (docs/sparse.md).
  *
  * Required:
  * As for `sparse_multiply`.
@@ -2446,7 +1225,22 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
 rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double *y);
 
 /**
- * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ * Frees the handle and sets the pointer to NULL.
+ *
+ * NULL and a pointer to NULL are allowed and have no effect.
+ *
+ * Parameters:
+ * - `h` (in/out): address of the handle; the handle is NULL on return.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * - The call does not wait for other ranks.
+ * - A child process must not use handles that were created before a fork. The call then frees no memory.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2454,12 +1248,32 @@ rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double 
 rrb_status rrb_destroy(rrb_handle **h);
 
 /**
- * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
- * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Those of a format of
- * `sparse_` act with the next product, too, which makes it anew. What others need is made here (smoother_:
- * block inverses of `stagger`, a second array of `block_jacobi`), with the errors of that call. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have), `RRB_ERR_ARGUMENT`
- * (out of range).
+ * Sets an integer option or a choice.
+ *
+ * The options page lists keys, ranges and the time when each option takes effect.
+ *
+ * After a change that acts at factorize, `rrb_factorize` must come before the next solve.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
+ * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A real option accepts a whole value, too.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2467,7 +1281,28 @@ rrb_status rrb_destroy(rrb_handle **h);
 rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
 
 /**
- * Sets a real option. Errors as for whole-number options.
+ * Sets a real option.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
+ * - `value` (in): the new value; 0 or a normal number.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2475,9 +1310,28 @@ rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
 rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
- * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
- * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+ * Sets options from text, such as "name=value name=value".
+ *
+ * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `text` is NULL.
+ * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ *
+ * Notes:
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The last of two entries with the same name wins.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2485,9 +1339,24 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
 rrb_status rrb_set_options(rrb_handle *h, const char *text);
 
 /**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
- * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
- * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+ * Reads an integer option, a choice, or an integer result.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2495,7 +1364,23 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
 rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+ * Reads a real option or result; integers are converted.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * Results of calls that were not made are 0.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -2503,10 +1388,25 @@ rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
 rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
 
 /**
- * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
- * arrays that other streams (the default one too) still write must be synchronized by the caller before a
- * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
- * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+ * Sets the CUDA stream of the handle.
+ *
+ * The stream has no effect on the CPU.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - A stream of another device or context is reported by the next call that computes, as `RRB_ERR_DEVICE`.
+ * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
+ * - Replace a stream by this call before destroying it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2514,13 +1414,29 @@ rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
 rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
- * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
- * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
- * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
- * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
- * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ * Sets or removes the monitor, a callback that observes the residual and may stop the call.
+ *
+ * `rrb_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the residual
+ * of the stopping test, relative to its reference.
+ *
+ * ||f - A u||_2 relative to its value before the first sweep.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `user` (in): passed to the monitor unchanged; may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - The monitor is called on the calling thread, in order, with no lock held.
+ * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
+ * - Over ranks the monitor may be set on some ranks. One that stops, stops the solve on all ranks.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2528,19 +1444,49 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
 rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
- * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
- * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT`.
+ * Copies the relative residuals of the last call that iterated.
+ *
+ * The values are the residuals of the stopping test in the last solve, from iteration 0.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `capacity` (in): room in `residuals`, at least 0.
+ * - `count` (out): number of values that the handle holds.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
  *
  * Required:
- * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
- * must be NULL or point to an `int64_t`.
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL
+ * or point to an `int64_t`.
  */
 rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capacity, int64_t *count);
 
 /**
- * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ * Frees the handle and sets the pointer to NULL.
+ *
+ * NULL and a pointer to NULL are allowed and have no effect.
+ *
+ * Parameters:
+ * - `h` (in/out): address of the handle; the handle is NULL on return.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * - A child process must not use handles that were created before a fork. The call then frees no memory.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2548,12 +1494,35 @@ rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capac
 rrb_status smoother_destroy(smoother_handle **h);
 
 /**
- * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
- * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Those of a format of
- * `sparse_` act with the next product, too, which makes it anew. What others need is made here (smoother_:
- * block inverses of `stagger`, a second array of `block_jacobi`), with the errors of that call. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have), `RRB_ERR_ARGUMENT`
- * (out of range).
+ * Sets an integer option or a choice.
+ *
+ * The options page lists keys, ranges and the time when each option takes effect.
+ *
+ * After a change that acts at set_patches, `smoother_set_patches` must come before the next apply.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
+ * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ * - `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A real option accepts a whole value, too.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - `stagger` and `block_jacobi` need more block inverses or a second array. They are computed in this call.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2561,7 +1530,28 @@ rrb_status smoother_destroy(smoother_handle **h);
 rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
 
 /**
- * Sets a real option. Errors as for whole-number options.
+ * Sets a real option.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
+ * - `value` (in): the new value; 0 or a normal number.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2569,9 +1559,30 @@ rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
 rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
- * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
- * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+ * Sets options from text, such as "name=value name=value".
+ *
+ * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `text` is NULL.
+ * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ * - `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ *
+ * Notes:
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The last of two entries with the same name wins.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2579,9 +1590,24 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 rrb_status smoother_set_options(smoother_handle *h, const char *text);
 
 /**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
- * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
- * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+ * Reads an integer option, a choice, or an integer result.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2589,7 +1615,25 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
 rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+ * Reads a real option or result; integers are converted.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_STATE`: `RRB_INFO_INITIAL_RESIDUAL` or `RRB_INFO_FINAL_RESIDUAL`, and the last apply had no monitor and
+ *   `verbosity` was below 2. No other call computes them.
+ *
+ * Notes:
+ * Results of calls that were not made are 0.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -2597,10 +1641,25 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
 rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *value);
 
 /**
- * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
- * arrays that other streams (the default one too) still write must be synchronized by the caller before a
- * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
- * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+ * Sets the CUDA stream of the handle.
+ *
+ * The stream has no effect on the CPU.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the stream belongs to another device or context. The previous stream remains.
+ *
+ * Notes:
+ * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
+ * - Replace a stream by this call before destroying it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2608,13 +1667,31 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
 rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
- * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
- * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
- * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
- * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
- * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ * Sets or removes the monitor, a callback that observes the residual and may stop the call.
+ *
+ * `smoother_apply` calls it after each sweep, and once before the first one with sweep 0. It receives
+ *
+ * ||f - A u||_2 relative to its value before the first sweep.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `user` (in): passed to the monitor unchanged; may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation of the residual history failed.
+ *
+ * Notes:
+ * - The monitor is called on the calling thread, in order, with no lock held.
+ * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
+ * - A monitor costs one pass over u and f per sweep, with exchanged and filled ghost cells. The ghost cells therefore
+ *   hold the values after the last sweep. Without a monitor they hold those that the last sweep read.
+ * - An apply of 0 sweeps calls the monitor once.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2622,19 +1699,49 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
- * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
- * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT`.
+ * Copies the relative residuals of the last call that iterated.
+ *
+ * The values are those that the monitor received in the last apply, from sweep 0.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `capacity` (in): room in `residuals`, at least 0.
+ * - `count` (out): number of values that the handle holds.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * The handle holds at most 100,000 values.
  *
  * Required:
- * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
- * must be NULL or point to an `int64_t`.
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL
+ * or point to an `int64_t`.
  */
 rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int64_t capacity, int64_t *count);
 
 /**
- * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ * Frees the handle and sets the pointer to NULL.
+ *
+ * NULL and a pointer to NULL are allowed and have no effect.
+ *
+ * Parameters:
+ * - `h` (in/out): address of the handle; the handle is NULL on return.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * - A child process must not use handles that were created before a fork. The call then frees no memory.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2642,12 +1749,32 @@ rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int
 rrb_status dpcg_destroy(dpcg_handle **h);
 
 /**
- * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
- * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Those of a format of
- * `sparse_` act with the next product, too, which makes it anew. What others need is made here (smoother_:
- * block inverses of `stagger`, a second array of `block_jacobi`), with the errors of that call. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have), `RRB_ERR_ARGUMENT`
- * (out of range).
+ * Sets an integer option or a choice.
+ *
+ * The options page lists keys, ranges and the time when each option takes effect.
+ *
+ * After a change that acts at factorize, `dpcg_factorize` must come before the next solve.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
+ * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A real option accepts a whole value, too.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2655,7 +1782,28 @@ rrb_status dpcg_destroy(dpcg_handle **h);
 rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
 
 /**
- * Sets a real option. Errors as for whole-number options.
+ * Sets a real option.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
+ * - `value` (in): the new value; 0 or a normal number.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2663,9 +1811,28 @@ rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
 rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
- * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
- * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+ * Sets options from text, such as "name=value name=value".
+ *
+ * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `text` is NULL.
+ * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ *
+ * Notes:
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The last of two entries with the same name wins.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2673,9 +1840,24 @@ rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
 rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
 
 /**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
- * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
- * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+ * Reads an integer option, a choice, or an integer result.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2683,7 +1865,23 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
 rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+ * Reads a real option or result; integers are converted.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * Results of calls that were not made are 0.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -2691,10 +1889,25 @@ rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
 rrb_status dpcg_get_real(const dpcg_handle *h, int32_t key, double *value);
 
 /**
- * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
- * arrays that other streams (the default one too) still write must be synchronized by the caller before a
- * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
- * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+ * Sets the CUDA stream of the handle.
+ *
+ * The stream has no effect on the CPU.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - A stream of another device or context is reported by the next call that computes, as `RRB_ERR_DEVICE`.
+ * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
+ * - Replace a stream by this call before destroying it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2702,13 +1915,28 @@ rrb_status dpcg_get_real(const dpcg_handle *h, int32_t key, double *value);
 rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
- * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
- * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
- * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
- * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
- * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ * Sets or removes the monitor, a callback that observes the residual and may stop the call.
+ *
+ * `dpcg_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the residual
+ * of the stopping test, relative to its reference.
+ *
+ * ||f - A u||_2 relative to its value before the first sweep.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `user` (in): passed to the monitor unchanged; may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - The monitor is called on the calling thread, in order, with no lock held.
+ * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2716,19 +1944,49 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
 rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
- * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
- * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT`.
+ * Copies the relative residuals of the last call that iterated.
+ *
+ * The values are the residuals of the stopping test in the last solve, from iteration 0.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `capacity` (in): room in `residuals`, at least 0.
+ * - `count` (out): number of values that the handle holds.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
  *
  * Required:
- * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
- * must be NULL or point to an `int64_t`.
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL
+ * or point to an `int64_t`.
  */
 rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t capacity, int64_t *count);
 
 /**
- * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ * Frees the handle and sets the pointer to NULL.
+ *
+ * NULL and a pointer to NULL are allowed and have no effect.
+ *
+ * Parameters:
+ * - `h` (in/out): address of the handle; the handle is NULL on return.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * - A child process must not use handles that were created before a fork. The call then frees no memory.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2736,12 +1994,33 @@ rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t cap
 rrb_status sparse_destroy(sparse_handle **h);
 
 /**
- * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
- * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Those of a format of
- * `sparse_` act with the next product, too, which makes it anew. What others need is made here (smoother_:
- * block inverses of `stagger`, a second array of `block_jacobi`), with the errors of that call. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have), `RRB_ERR_ARGUMENT`
- * (out of range).
+ * Sets an integer option or a choice.
+ *
+ * The options page lists keys, ranges and the time when each option takes effect.
+ *
+ * After a change that acts at factorize, `sparse_factorize` must come before the next solve.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
+ * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A real option accepts a whole value, too.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - Options that act at the next product make that product convert the matrix again.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2749,7 +2028,28 @@ rrb_status sparse_destroy(sparse_handle **h);
 rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
 
 /**
- * Sets a real option. Errors as for whole-number options.
+ * Sets a real option.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
+ * - `value` (in): the new value; 0 or a normal number.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ *
+ * After an error all options keep their values.
+ *
+ * Notes:
+ * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2757,9 +2057,28 @@ rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
 rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
- * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
- * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+ * Sets options from text, such as "name=value name=value".
+ *
+ * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `text` is NULL.
+ * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ *
+ * Notes:
+ * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The last of two entries with the same name wins.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2767,9 +2086,24 @@ rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
 rrb_status sparse_set_options(sparse_handle *h, const char *text);
 
 /**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
- * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
- * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+ * Reads an integer option, a choice, or an integer result.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2777,7 +2111,23 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
 rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+ * Reads a real option or result; integers are converted.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
+ * - `value` (out): the value; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `value` is NULL.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * Results of calls that were not made are 0.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -2785,10 +2135,22 @@ rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
 rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
 
 /**
- * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
- * arrays that other streams (the default one too) still write must be synchronized by the caller before a
- * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
- * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+ * Sets the CUDA stream of the handle.
+ *
+ * The call has no effect: this family computes on the CPU.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2796,13 +2158,28 @@ rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
 rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
- * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
- * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
- * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
- * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
- * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ * Sets or removes the monitor, a callback that observes the residual and may stop the call.
+ *
+ * `sparse_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the
+ * residual of the stopping test, relative to its reference.
+ *
+ * ||f - A u||_2 relative to its value before the first sweep.
+ *
+ * Parameters:
+ * - `h` (in/out): the handle.
+ * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `user` (in): passed to the monitor unchanged; may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - The monitor is called on the calling thread, in order, with no lock held.
+ * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2810,14 +2187,30 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
 rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
- * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
- * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT`.
+ * Copies the relative residuals of the last call that iterated.
+ *
+ * The values are the residuals of the stopping test in the last solve, from iteration 0.
+ *
+ * Parameters:
+ * - `h` (in): the handle.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `capacity` (in): room in `residuals`, at least 0.
+ * - `count` (out): number of values that the handle holds.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
  *
  * Required:
- * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
- * must be NULL or point to an `int64_t`.
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL
+ * or point to an `int64_t`.
  */
 rrb_status sparse_get_history(const sparse_handle *h, double *residuals, int64_t capacity, int64_t *count);
 

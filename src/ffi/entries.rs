@@ -1,5 +1,8 @@
-//! The entry points that every family has, written once. cbindgen sees no macros: `rrbsolver-generate` puts the names
-//! of each `entries!` below into this text and hands it what results.
+//! The entry points that every family has, written once.
+//!
+//! cbindgen does not expand macros. `rrbsolver-generate` therefore substitutes the names of each `entries!` below, in the
+//! comments too. It also replaces `$family` by the name of the family. A paragraph or list item that begins with a list
+//! such as `(rrb_, dpcg_)`, and a code block with the language `c,rrb_,dpcg_`, are for these families only.
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::entry_ok;
@@ -12,7 +15,35 @@ use std::ffi::CStr;
 macro_rules! entries {
     ($handle:ident $destroy:ident $set_int:ident $set_real:ident $set_options:ident $get_int:ident $get_real:ident
      $set_stream:ident $set_monitor:ident $get_history:ident) => {
-        /// Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+        /// Frees the handle and sets the pointer to NULL.
+        ///
+        /// NULL and a pointer to NULL are allowed and have no effect.
+        ///
+        /// # Parameters
+        /// - `h` (in/out): address of the handle; the handle is NULL on return.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// None.
+        ///
+        /// # Notes
+        /// - (rrb_) The call does not wait for other ranks.
+        /// - A child process must not use handles that were created before a fork. The call then frees no memory.
+        ///
+        /// # Fortran
+        /// `call solver%destroy()`
+        ///
+        /// Variables that go out of scope are destroyed automatically.
+        ///
+        /// # C++
+        /// No function: the destructor of `rrbsolver::$family` frees the handle.
+        ///
+        /// # Example
+        /// ```c
+        /// status = $destroy(&solver); // now solver is NULL
+        /// ```
         ///
         /// # Safety
         /// `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -37,12 +68,56 @@ macro_rules! entries {
             })
         }
 
-        /// Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
-        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. Those of a format of
-        /// `sparse_` act with the next product, too, which makes it anew. What others need is made here (smoother_:
-        /// block inverses of `stagger`, a second array of `block_jacobi`), with the errors of that call. Errors:
-        /// `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have), `RRB_ERR_ARGUMENT`
-        /// (out of range).
+        /// Sets an integer option or a choice.
+        ///
+        /// The [options](options.md) page lists keys, ranges and the time when each option takes effect.
+        /// (rrb_, dpcg_) After a change that acts at factorize, `$family_factorize` must come before the next solve.
+        /// (smoother_) After a change that acts at set_patches, `smoother_set_patches` must come before the next apply.
+        /// (sparse_) After a change that acts at factorize, `sparse_factorize` must come before the next solve.
+        ///
+        /// # Parameters
+        /// - `h` (in/out): the handle.
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>`.
+        /// - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` is NULL.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+        /// - `RRB_ERR_ARGUMENT`: the value is out of range.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+        /// - (smoother_) `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+        /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+        ///
+        /// After an error all options keep their values.
+        ///
+        /// # Notes
+        /// - A real option accepts a whole value, too.
+        /// - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+        /// - (smoother_) `stagger` and `block_jacobi` need more block inverses or a second array. They are computed in
+        ///   this call.
+        /// - (sparse_) Options that act at the next product make that product convert the matrix again.
+        ///
+        /// # Fortran
+        /// `call solver%set(key, value [, stat] [, errmsg])`
+        ///
+        /// The value is `integer(int32)` or `integer(int64)`.
+        ///
+        /// # C++
+        /// `void rrbsolver::$family::set(std::int32_t key, Integer value)`
+        ///
+        /// `Integer` is any integer type; a value that does not fit `int64_t` throws `RRB_ERR_ARGUMENT`.
+        ///
+        /// # Example
+        /// ```c,rrb_,dpcg_,sparse_
+        /// status = $set_int(solver, RRB_OPT_MAX_ITER, 200);
+        /// ```
+        /// ```c,smoother_
+        /// status = smoother_set_int(solver, RRB_OPT_METHOD, RRB_METHOD_BLOCK_JACOBI);
+        /// ```
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family.
@@ -52,7 +127,44 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_int(key, value)))) }
         }
 
-        /// Sets a real option. Errors as for whole-number options.
+        /// Sets a real option.
+        ///
+        /// # Parameters
+        /// - `h` (in/out): the handle.
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
+        /// - `value` (in): the new value; 0 or a normal number.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` is NULL.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+        /// - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_MEMORY`: allocation failed.
+        ///
+        /// After an error all options keep their values.
+        ///
+        /// # Notes
+        /// - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
+        /// - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+        ///
+        /// # Fortran
+        /// `call solver%set(key, value [, stat] [, errmsg])`
+        ///
+        /// The value is `real(c_double)`.
+        ///
+        /// # C++
+        /// `void rrbsolver::$family::set(std::int32_t key, double value)`
+        ///
+        /// # Example
+        /// ```c,rrb_,dpcg_,sparse_
+        /// status = $set_real(solver, RRB_OPT_REL_TOL, 1e-8);
+        /// ```
+        /// ```c,smoother_
+        /// status = smoother_set_real(solver, RRB_OPT_OMEGA, 0.8);
+        /// ```
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family.
@@ -62,9 +174,54 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_real(key, value)))) }
         }
 
-        /// Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
-        /// them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
-        /// not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+        /// Sets options from text, such as "name=value name=value".
+        ///
+        /// Entries are separated by blanks or commas. If one entry is wrong, no option changes.
+        ///
+        /// # Parameters
+        /// - `h` (in/out): the handle.
+        /// - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the [options](options.md)
+        ///   page.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` or `text` is NULL.
+        /// - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+        /// - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_MEMORY`: allocation failed.
+        /// - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+        /// - (smoother_) `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+        /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+        ///
+        /// # Notes
+        /// - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+        /// - The last of two entries with the same name wins.
+        ///
+        /// # Fortran
+        /// `call solver%set(text [, stat] [, errmsg])`
+        ///
+        /// # C++
+        /// ```
+        /// void rrbsolver::$family::set(const char *text)
+        /// void rrbsolver::$family::set(const std::string &text)
+        /// ```
+        ///
+        /// # Example
+        /// ```c,rrb_
+        /// status = rrb_set_options(solver, "rel_tol=1e-8 max_iter=200 cycle=v");
+        /// ```
+        /// ```c,dpcg_
+        /// status = dpcg_set_options(solver, "rel_tol=1e-8 max_iter=200 preconditioner=multigrid");
+        /// ```
+        /// ```c,smoother_
+        /// status = smoother_set_options(solver, "method=block_jacobi omega=0.8");
+        /// ```
+        /// ```c,sparse_
+        /// status = sparse_set_options(solver, "rel_tol=1e-8 solver=cg preconditioner=ic0");
+        /// ```
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -85,9 +242,39 @@ macro_rules! entries {
             unsafe { with_ok(h, set) }
         }
 
-        /// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
-        /// were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
-        /// `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+        /// Reads an integer option, a choice, or an integer result.
+        ///
+        /// # Parameters
+        /// - `h` (in): the handle.
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
+        ///   [results](results.md).
+        /// - `value` (out): the value; unchanged after an error.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        ///
+        /// # Notes
+        /// - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+        /// - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
+        ///
+        /// # Fortran
+        /// `call solver%get(key, value [, stat] [, errmsg])`
+        ///
+        /// The variable is `integer(int32)` or `integer(int64)`. A value that does not fit gives `RRB_ERR_ARGUMENT`.
+        ///
+        /// # C++
+        /// `std::int64_t rrbsolver::$family::get_int(std::int32_t key) const`
+        ///
+        /// # Example
+        /// ```c
+        /// int64_t iterations = 0;
+        /// status = $get_int(solver, RRB_INFO_ITERATIONS, &iterations);
+        /// ```
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -102,7 +289,40 @@ macro_rules! entries {
             unsafe { get(h, value, find) }
         }
 
-        /// Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+        /// Reads a real option or result; integers are converted.
+        ///
+        /// # Parameters
+        /// - `h` (in): the handle.
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
+        ///   [results](results.md).
+        /// - `value` (out): the value; unchanged after an error.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - (smoother_) `RRB_ERR_STATE`: `RRB_INFO_INITIAL_RESIDUAL` or `RRB_INFO_FINAL_RESIDUAL`, and the last apply
+        ///   had no monitor and `verbosity` was below 2. No other call computes them.
+        ///
+        /// # Notes
+        /// Results of calls that were not made are 0.
+        ///
+        /// # Fortran
+        /// `call solver%get(key, value [, stat] [, errmsg])`
+        ///
+        /// The variable is `real(c_double)`.
+        ///
+        /// # C++
+        /// `double rrbsolver::$family::get_real(std::int32_t key) const`
+        ///
+        /// # Example
+        /// ```c
+        /// double seconds = 0;
+        /// status = $get_real(solver, RRB_INFO_SECONDS_SOLVE, &seconds);
+        /// ```
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -113,10 +333,44 @@ macro_rules! entries {
             unsafe { get(h, value, find) }
         }
 
-        /// The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
-        /// arrays that other streams (the default one too) still write must be synchronized by the caller before a
-        /// call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
-        /// `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+        /// Sets the CUDA stream of the handle.
+        ///
+        /// (rrb_, dpcg_, smoother_) The stream has no effect on the CPU.
+        /// (sparse_) The call has no effect: this family computes on the CPU.
+        ///
+        /// # Parameters
+        /// - `h` (in/out): the handle.
+        /// - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the
+        ///   default.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` is NULL.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - (smoother_) `RRB_ERR_DEVICE`: the stream belongs to another device or context. The previous stream
+        ///   remains.
+        ///
+        /// # Notes
+        /// - (rrb_, dpcg_) A stream of another device or context is reported by the next call that computes, as
+        ///   `RRB_ERR_DEVICE`.
+        /// - (rrb_, dpcg_, smoother_) The caller must synchronize other streams that write the arrays of a call, the
+        ///   default stream included.
+        /// - (rrb_, dpcg_, smoother_) Replace a stream by this call before destroying it.
+        ///
+        /// # Fortran
+        /// `call solver%set_stream(stream [, stat] [, errmsg])`
+        ///
+        /// The stream is `type(c_ptr)`; `c_null_ptr` selects the handle's own.
+        ///
+        /// # C++
+        /// `void rrbsolver::$family::set_stream(void *cuda_stream)`
+        ///
+        /// # Example
+        /// ```c
+        /// status = $set_stream(solver, NULL); // the handle's own stream
+        /// ```
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family.
@@ -126,13 +380,54 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| h.set_stream(cuda_stream)) }
         }
 
-        /// Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
-        /// 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
-        /// ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
-        /// not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
-        /// pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
-        /// sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
-        /// `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+        /// Sets or removes the monitor, a callback that observes the residual and may stop the call.
+        ///
+        /// (rrb_, dpcg_, sparse_) `$family_solve` calls it after each iteration, and once before the first one with
+        /// iteration 0. It receives the residual of the stopping test, relative to its reference.
+        /// (smoother_) `smoother_apply` calls it after each sweep, and once before the first one with sweep 0. It
+        /// receives
+        /// ||f - A u||_2 relative to its value before the first sweep.
+        ///
+        /// # Parameters
+        /// - `h` (in/out): the handle.
+        /// - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the
+        ///   monitor.
+        /// - `user` (in): passed to the monitor unchanged; may be NULL.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` is NULL.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - (smoother_) `RRB_ERR_MEMORY`: allocation of the residual history failed.
+        ///
+        /// # Notes
+        /// - The monitor is called on the calling thread, in order, with no lock held.
+        /// - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
+        /// - (rrb_) Over ranks the monitor may be set on some ranks. One that stops, stops the solve on all ranks.
+        /// - (smoother_) A monitor costs one pass over u and f per sweep, with exchanged and filled ghost cells. The
+        ///   ghost cells therefore hold the values after the last sweep. Without a monitor they hold those that the
+        ///   last sweep read.
+        /// - (smoother_) An apply of 0 sweeps calls the monitor once.
+        ///
+        /// # Fortran
+        /// `call solver%set_monitor([monitor] [, stat] [, errmsg])`
+        ///
+        /// The monitor is a procedure with the interface `rrb_monitor`; without it the monitor is removed.
+        ///
+        /// # C++
+        /// `void rrbsolver::$family::set_monitor(monitor callback)`
+        ///
+        /// `rrbsolver::monitor` is `std::function<bool(std::int64_t iteration, double relative_residual)>`. An
+        /// exception stops the call and leaves it. `nullptr` removes the monitor.
+        ///
+        /// # Example
+        /// ```c
+        /// status = $set_monitor(solver, NULL, NULL); // no monitor any more
+        /// ```
+        ///
+        /// The guide [watch a solve](../guides/watch-a-solve.md) has a monitor that prints residuals.
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -146,14 +441,46 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| h.set_monitor(callback, user)) }
         }
 
-        /// Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
-        /// kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
-        /// of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
-        /// `RRB_ERR_ARGUMENT`.
+        /// Copies the relative residuals of the last call that iterated.
+        ///
+        /// (rrb_, dpcg_, sparse_) The values are the residuals of the stopping test in the last solve, from iteration
+        /// 0.
+        /// (smoother_) The values are those that the monitor received in the last apply, from sweep 0.
+        ///
+        /// # Parameters
+        /// - `h` (in): the handle.
+        /// - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+        /// - `capacity` (in): room in `residuals`, at least 0.
+        /// - `count` (out): number of values that the handle holds.
+        ///
+        /// # Returns
+        /// `RRB_OK`.
+        ///
+        /// # Errors
+        /// - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+        /// - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
+        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        ///
+        /// # Notes
+        /// (rrb_, dpcg_, sparse_) The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
+        /// (smoother_) The handle holds at most 100,000 values.
+        ///
+        /// # Fortran
+        /// `call solver%history(residuals, count [, stat] [, errmsg])`
+        ///
+        /// # C++
+        /// `std::vector<double> rrbsolver::$family::history() const`
+        ///
+        /// # Example
+        /// ```c
+        /// double residuals[100];
+        /// int64_t count = 0;
+        /// status = $get_history(solver, residuals, 100, &count);
+        /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
-        /// must be NULL or point to an `int64_t`.
+        /// `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must
+        /// be NULL or point to an `int64_t`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_history(
             h: *const $handle,

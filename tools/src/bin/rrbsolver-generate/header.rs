@@ -1,0 +1,158 @@
+//! The C header, by cbindgen.
+
+use anyhow::{Context as _, Result, ensure};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cbindgen::{Builder, Config, DocumentationStyle, ItemType, Language, Style};
+use rrbsolver::error::STATUSES;
+use rrbsolver::options::{ARGUMENTS, ArgumentEntry, Kind, OPTIONS, RESULTS};
+
+use crate::{read, wrap};
+
+/// Entry points of every family, as a macro.
+const ENTRIES: &str = "src/ffi/entries.rs";
+/// Structures of the interface.
+const TABLE: &str = "src/comm/vtable.rs";
+
+/// A constant of the interface.
+pub struct Constant {
+    pub name: String,
+    pub value: i64,
+    pub doc: String,
+}
+
+/// All constants, in groups with a title. Choices that an option and a result share appear once.
+pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
+    let statuses = STATUSES
+        .iter()
+        .map(|s| Constant { name: s.name.to_owned(), value: s.value.into(), doc: s.doc.to_owned() })
+        .collect();
+    let options = OPTIONS
+        .iter()
+        .map(|o| Constant { name: format!("RRB_OPT_{}", o.constant), value: o.key.into(), doc: o.meaning() })
+        .collect();
+    let results = RESULTS
+        .iter()
+        .map(|r| Constant { name: format!("RRB_INFO_{}", r.constant), value: r.key.into(), doc: r.meaning() })
+        .collect();
+    let of_options = OPTIONS.iter().flat_map(|o| o.serves.iter().map(move |&(_, kind)| (o.constant, kind)));
+    let of_options = of_options.filter_map(|(constant, kind)| match kind {
+        Kind::Choice(choices) => Some((constant, choices)),
+        _ => None,
+    });
+    let of_results = RESULTS.iter().map(|r| (r.constant, r.choices));
+    let mut choices: Vec<Constant> = Vec::new();
+    for (constant, names) in of_options.chain(of_results) {
+        for &(choice, value) in names {
+            let name = format!("RRB_{constant}_{}", choice.to_uppercase());
+            match choices.iter().find(|c| c.name == name) {
+                Some(twin) => assert_eq!(twin.value, value, "{name} has two values"),
+                None => choices.push(Constant { name, value, doc: String::new() }),
+            }
+        }
+    }
+    let of_argument = |argument: &'static ArgumentEntry| {
+        let name = |choice: &str| format!("RRB_{}_{}", argument.prefix, choice.to_uppercase());
+        let doc = argument.doc.to_owned();
+        argument.choices.iter().map(move |&(choice, value)| Constant { name: name(choice), value, doc: doc.clone() })
+    };
+    let arguments = ARGUMENTS.iter().flat_map(of_argument);
+    vec![
+        (
+            "Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.",
+            statuses,
+        ),
+        ("Options: keys of set and get.", options),
+        ("Results: keys of get.", results),
+        ("Choices: values of options and results.", choices),
+        ("Choices of arguments.", arguments.collect()),
+    ]
+}
+
+const BANNER: &str = "\
+/* rrbsolver.h: stencil solvers for simulators, and sparse matrices. C99 and C++.
+ *
+ * Threads: different handles are independent; one handle is used by one thread at a time; handles may move between
+ * threads. The library uses threads of its own (option threads), never a global pool. Callbacks come on the calling
+ * thread, between iterations, with no lock held; they must not use the handle that calls them.
+ *
+ * Statuses: every function that can fail returns an rrb_status, named below. A failing call leaves a sentence for its
+ * thread, read by rrbsolver_last_error.
+ *
+ * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
+ * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
+ * must overlap no other of the call. Handles: X_create (sparse_create_csr, ..., sparse_read) makes one, X_destroy frees
+ * it and sets the pointer to NULL.
+ *
+ * Numbers are append-only: a published one never changes its meaning.
+ *
+ * Generated from the library's sources; do not edit. */";
+
+/// The header as cbindgen writes it: comments as they stand in the sources.
+pub fn raw(root: &Path) -> Result<String> {
+    let version: Vec<&str> = env!("CARGO_PKG_VERSION").split('.').collect();
+    let mut text = format!(
+        "/* Version of this header; rrbsolver_version() tells that of the library. */\n\
+         #define RRBSOLVER_VERSION_MAJOR {}\n#define RRBSOLVER_VERSION_MINOR {}\n#define RRBSOLVER_VERSION_PATCH {}\n",
+        version[0], version[1], version[2]
+    );
+    for (title, group) in constants() {
+        let width = group.iter().map(|c| c.name.len()).max().unwrap_or(0);
+        let _ = writeln!(text, "\n/* {title} */");
+        for c in group {
+            let value = if c.value < 0 { format!("({})", c.value) } else { c.value.to_string() };
+            let mut line = format!("#define {:width$} {value:>5}", c.name);
+            if !c.doc.is_empty() {
+                let indent = line.len() + 5;
+                let continued = format!("\n{:indent$}", "");
+                let _ = write!(line, "  /* {} */", wrap(&c.doc, 117 - indent).join(&continued));
+            }
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    let mut config = Config {
+        language: Language::C,
+        cpp_compat: true,
+        include_guard: Some("RRBSOLVER_H".to_owned()),
+        header: Some(BANNER.to_owned()),
+        no_includes: true,
+        sys_includes: vec!["stdint.h".to_owned()],
+        after_includes: Some(format!("\n{}", text.trim_end())),
+        style: Style::Type,
+        documentation_style: DocumentationStyle::Doxy,
+        line_length: 120,
+        tab_width: 4,
+        ..Config::default()
+    };
+    config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems, ItemType::Structs];
+    let source = root.join("src/ffi/mod.rs");
+    let entries = expanded(&read(&root.join(ENTRIES))?).context("entries of all families")?;
+    let expansion = std::env::temp_dir().join(format!("rrbsolver-generate-{}.rs", std::process::id()));
+    std::fs::write(&expansion, entries).with_context(|| format!("cannot write {}", expansion.display()))?;
+    let bindings = Builder::new().with_config(config).with_src(&source).with_src(root.join(TABLE)).with_src(&expansion);
+    let bindings = bindings.generate();
+    let _ = std::fs::remove_file(&expansion);
+    let bindings = bindings.with_context(|| format!("cbindgen on {}", source.display()))?;
+    let mut bytes = Vec::new();
+    bindings.write(&mut bytes);
+    String::from_utf8(bytes).context("cbindgen wrote something else than text")
+}
+
+/// The macro of the entry points that every family has, expanded for each: cbindgen sees no macros.
+fn expanded(source: &str) -> Result<String> {
+    let (_, rules) = source.split_once("macro_rules! entries {").context("there is no macro")?;
+    let (parameters, rest) = rules.split_once(") => {").context("the macro has no parameters")?;
+    let (body, calls) = rest.split_once("\n    };\n}\n").context("the macro has no end")?;
+    let parameters = parameters.trim_start().trim_start_matches('(').split_whitespace();
+    let parameters: Vec<&str> = parameters.map(|word| word.trim_end_matches(":ident")).collect();
+    let mut text = String::new();
+    for call in calls.split("entries! {").skip(1) {
+        let names: Vec<&str> = call.split('}').next().unwrap_or_default().split_whitespace().collect();
+        ensure!(names.len() == parameters.len(), "{} names for {} parameters", names.len(), parameters.len());
+        let put = |text: String, (parameter, name): (&&str, &&str)| text.replace(*parameter, name);
+        let family = names[0].trim_end_matches("_handle");
+        text += &parameters.iter().zip(&names).fold(body.replace("$family", family), put);
+    }
+    Ok(text)
+}

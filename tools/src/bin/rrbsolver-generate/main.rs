@@ -1,0 +1,98 @@
+//! Writes everything that is made from the functions in `src/ffi` and the table in `src/options/table.rs`: the C header,
+//! the Fortran modules of constants and C functions, and the reference. `--check` compares instead.
+
+mod docs;
+mod fortran;
+mod header;
+mod reference;
+mod tables;
+
+use anyhow::{Context as _, Result, anyhow};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use tables::{Table, fill_page};
+
+/// Writes the C header, the Fortran modules below the binding and the tables of the documentation.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Compare with the files that are there, write nothing, and fail if one is stale.
+    #[arg(long)]
+    check: bool,
+    /// Folder of the project.
+    #[arg(long, default_value = ".")]
+    root: PathBuf,
+}
+
+/// Wholly generated files.
+const HEADER: &str = "include/rrbsolver.h";
+const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
+/// Files with generated tables, and the tables each of them must have.
+const PAGES: [(&str, &[Table]); 3] = [
+    ("docs/reference/options.md", &Table::OPTIONS),
+    ("docs/reference/results.md", &Table::RESULTS),
+    ("docs/reference/statuses.md", &[Table::Statuses]),
+];
+const COMMAND: &str = "cargo run --release -p rrbsolver-tools --bin rrbsolver-generate";
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("rrbsolver-generate: {sentence:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let root = &arguments.root;
+    let raw = header::raw(root)?;
+    let entries = docs::entries(&raw)?;
+    let header = docs::laid_out(&raw);
+    let mut outputs = vec![(FORTRAN, fortran::fortran(&header)), (HEADER, Ok(header))];
+    for page in &reference::PAGES {
+        outputs.push((page.path, page.markdown(&entries)));
+    }
+    for (name, tables) in PAGES {
+        outputs.push((name, read(&root.join(name)).and_then(|page| fill_page(name, &page, tables))));
+    }
+    // All that can be written is, before the first complaint.
+    let mut complaints = Vec::new();
+    for (name, text) in outputs {
+        let path = root.join(name);
+        match text {
+            Err(sentence) => complaints.push(format!("{sentence:#}")),
+            Ok(text) if std::fs::read_to_string(&path).is_ok_and(|old| old == text) => {}
+            Ok(_) if arguments.check => complaints.push(format!("{name} is stale: run `{COMMAND}`")),
+            Ok(text) => {
+                std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+                println!("wrote {}", path.display());
+            }
+        }
+    }
+    complaints.extend(reference::problems(&entries));
+    if complaints.is_empty() { Ok(()) } else { Err(anyhow!(complaints.join("\nrrbsolver-generate: "))) }
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Lines of at most `width` characters.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
