@@ -400,7 +400,8 @@
 #define RRB_FILE_RB             2  /* file_format of sparse_write */
 
 /**
- * One matrix with its preconditioner and deflation vectors. One thread at a time; different handles are independent.
+ * A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. One thread uses a handle
+ * at a time; different handles are independent.
  */
 typedef struct dpcg_handle dpcg_handle;
 
@@ -410,12 +411,14 @@ typedef struct dpcg_handle dpcg_handle;
 typedef struct rrb_handle rrb_handle;
 
 /**
- * One stencil and block size, with patches. One thread at a time; different handles are independent.
+ * A block smoother: stencil, block size, patches, block inverses and options. One thread uses a handle at a time;
+ * different handles are independent.
  */
 typedef struct smoother_handle smoother_handle;
 
 /**
- * A matrix. One thread at a time; different handles are independent.
+ * A sparse matrix with its options, storage format, factorization and workspace. One thread uses a handle at a time;
+ * different handles are independent.
  */
 typedef struct sparse_handle sparse_handle;
 
@@ -534,9 +537,27 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes a handle for matrices on nx x ny x nz cells, with the default options and those of `RRBSOLVER_OPTIONS`; nx *
- * ny * nz is at most 2^32 - 1. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming;
- * memory for the matrix is taken at `dpcg_factorize`.
+ * Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
+ *
+ * The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize` allocates the memory for
+ * the matrix. `dpcg_destroy` frees the handle.
+ *
+ * Parameters:
+ * - `nx`, `ny`, `nz` (in): cells in x, y and z; each at least 1, and nx * ny * nz at most 2^32 - 1.
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `out` is NULL.
+ * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny * nz is above 2^32 - 1.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ *
+ * Notes:
+ * - One process solves the whole box: `dpcg_` does not run over MPI ranks. A matrix that is distributed over ranks
+ *   must be gathered on one of them.
+ * - Periodic boundaries are not supported: couplings beyond the last cell of a direction are ignored.
  *
  * Required:
  * `out` must be NULL or point to a pointer.
@@ -544,16 +565,35 @@ extern "C" {
 rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 
 /**
- * The caller's deflation regions, for `deflation=levelset` and `levelset_subdomain`: cells with the same label, 0 and
- * up, are one region, such as one bubble; -1: in none. Gaps and labels without cells are legal; a label across
- * connected components of the matrix is split. `labels` is in the memory of the host, whatever `memory` is, in the
- * layout of the other arrays: (nz - 1) * lp + (ny - 1) * ld + nx values, read; padding is not. The labels are copied,
- * and act at the next `dpcg_factorize`: until then `dpcg_solve` answers `RRB_ERR_STATE`. NULL: none again, and regions
- * are found from the strong couplings of the matrix. Errors: `RRB_ERR_NULL` (the handle), `RRB_ERR_ARGUMENT` (a label
- * below -1, by its place; labels at no multiple of 4 bytes or on a device), `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`, all
- * with the regions as they were. How many there are is asked where they are used: a `dpcg_factorize` that deflates by
- * labels (`deflation` auto, levelset or levelset_subdomain) refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`;
- * one with `deflation=none` or `subdomain` leaves labels aside.
+ * Sets the deflation regions of `deflation=levelset` and `levelset_subdomain`, one label per cell.
+ *
+ * Cells with the same label form one region, such as one bubble of a level set. Each region gets a deflation vector.
+ * The labels are copied and act at the next `dpcg_factorize`; `dpcg_solve` returns `RRB_ERR_STATE` until then. Without
+ * labels the regions are found from the strong couplings of the matrix.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `dpcg_create`.
+ * - `labels` (in): (nz - 1) * lp + (ny - 1) * ld + nx labels in the layout of the other arrays, always in host memory.
+ *   A label is the number of a region, from 0; -1 marks a cell in no region. NULL removes the regions.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned or resides on a device.
+ * - `RRB_ERR_DIMENSION`: the length of the array overflows, with the leading dimensions that are set.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation of the copy failed.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
+ *
+ * After an error the previous regions remain.
+ *
+ * Notes:
+ * - Labels may have gaps, and some may have no cells. A label in several connected components of the matrix is split.
+ * - Padding is not read.
+ * - A `dpcg_factorize` that uses the labels refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`. With
+ *   `deflation=none` or `subdomain` the labels are ignored.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
@@ -561,23 +601,61 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
 
 /**
- * Copies the coefficients, and makes the preconditioner M, the deflation vectors Z and E = Z^T A Z. The matrix has 7
- * points; couplings are usually negative, conductances between cells. Entries that point outside the grid are ignored:
- * where some are neither zero nor NaN, a log line says so, once a handle, and `check_input=2` refuses them. Padding is
- * not read. Cells that are no part of the problem (solid) are rows with zero couplings and a positive center. Host
- * arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and ny * ld unless `leading_dimension`
- * and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds the new matrix or none. auto
- * takes by the matrix what is the same for any number of threads and any backend (but for the solver of E, and
- * multigrid for amg with `backend=reference`, which has none); results such as `RRB_INFO_PRECONDITIONER`,
- * `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in use, and why. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells, more than 65,535
- * deflation regions, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or
- * `coarse_solver=cg`, on a device, amg on as many cells as 32 bits do not count couplings of, and what this build
- * lacks), `RRB_ERR_MATRIX` (a center that is not positive, a lost pivot, such as that of `ric_omega=1` on a singular
- * matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call reuses memory. Source: Tang, Nabben, Vuik and
- * Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG; van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982),
- * 350-356, for truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982), 366-386, for multigrid; Napov and Notay,
- * SIAM J. Sci. Comput. 34 (2012), A1079-A1109, for amg.
+ * Copies the coefficients of A and sets up the preconditioner M, the deflation vectors Z and E = Z^T A Z.
+ *
+ * The sign convention is that of -div(k grad x): `center` is positive, and couplings are normally negative. For a
+ * Neumann problem the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
+ * reuses memory. After an error the handle holds no matrix.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `dpcg_create`.
+ * - `center` (in): matrix entry of (i, j, k) with itself; positive.
+ * - `east` (in): matrix entry between (i, j, k) and (i + 1, j, k).
+ * - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
+ * - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
+ *
+ * Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k * lp +
+ * j * ld + i]`; ld = nx and lp = ny * ld unless `leading_dimension` and `leading_plane` are set.
+ *
+ * All four arrays are required, also for nz = 1. Padding is not read.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or an array is NULL.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
+ *   deflation regions.
+ * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling that points out of the box is not zero.
+ * - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or a device gets more than 2^31 cells, or 2^31 in a
+ *   direction.
+ * - `RRB_ERR_MATRIX`: a center is not positive, or below the smallest normal double. If all centers are negative, the
+ *   message asks whether the arrays hold -A and -b.
+ * - `RRB_ERR_MATRIX`: a pivot is not positive, in ic0 or ric, on the coarsest grid, or in E. With `ric_omega=1` every
+ *   singular matrix has such a pivot.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, a coefficient is NaN or infinite.
+ * - `RRB_ERR_UNSUPPORTED`: `preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a device; `amg` with
+ *   `backend=reference`; `amg` on too many cells for 32-bit indices.
+ * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` with row sums that are not zero; `memory=device` on the CPU;
+ *   `backend=cuda` in a build without kernels; a handle created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
+ * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
+ *   error.
+ *
+ * Notes:
+ * - Positive couplings are accepted, and A is solved as given. If the arrays hold the couplings with the wrong sign,
+ *   no error is reported, but x is wrong.
+ * - Couplings that point out of the box are ignored. If some are neither zero nor NaN, the log reports it once per
+ *   handle.
+ * - A solid cell is a row with zero couplings and a positive center.
+ * - A closed box, or each tank in it, is singular. `null_space` says how this is detected.
+ * - `auto` chooses from the matrix alone. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING`,
+ *   `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
+ * - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
+ *   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
+ * - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
+ *   A1079-A1109 (amg).
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
@@ -589,15 +667,50 @@ rrb_status dpcg_factorize(dpcg_handle *h,
                           const double *top);
 
 /**
- * Solves A x = b by deflated preconditioned CG. `x` is the initial guess on entry and the solution on return; `b` is
- * not written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), of the caller's matrix, not of the
- * deflated one. b = 0 gives x = 0 at once; a guess that meets the test is returned in 0 iterations. On singular
- * components b is projected and x keeps the guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`;
- * errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
- * `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`,
- * `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision whatever `precision` is. Takes
- * no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with the first solve
- * that has them (docs/gpu.md). Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
+ * Solves A x = b by deflated preconditioned conjugate gradients.
+ *
+ * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
+ * deflated one. The residual is recomputed from x before convergence is reported. b = 0 gives x = 0; a guess that
+ * meets the test is returned after 0 iterations.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
+ * - `b` (in): right-hand side of A x = b, thus of -div(k grad x) = b.
+ * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
+ *
+ * Both arrays have the layout of `dpcg_factorize`, on the host or on the device of the handle.
+ *
+ * Returns:
+ * - `RRB_OK`: the test is met.
+ * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
+ * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+ *
+ * `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the details.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
+ * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+ *   factorize, have changed.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
+ *   double.
+ * - `RRB_ERR_RANGE`: the solution is too small for a double.
+ * - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or numbers of the iteration overflowed.
+ * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, `b` does not sum to zero over a singular component.
+ * - `RRB_ERR_MEMORY`: allocation of transfer buffers failed, on a device only.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ *
+ * After an error `x` is unchanged.
+ *
+ * Notes:
+ * - On a singular component, b is projected: its mean is subtracted. x has the mean of the guess there.
+ * - `x` and the test use double precision for every `precision`.
+ * - The call allocates no memory and starts no thread on the CPU. On a device, the first solve with pageable host
+ *   arrays allocates page-locked buffers and starts the threads that fill them.
+ * - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or hold (nz - 1) * lp + (ny - 1) * ld + nx
@@ -606,11 +719,36 @@ rrb_status dpcg_factorize(dpcg_handle *h,
 rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 
 /**
- * z = M^-1 r, for a foreign Krylov loop; with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, P = I - A Z E^-1 Z^T. A fixed
- * symmetric positive definite matrix (on the complement of the null space where singular: r and z are projected), to
- * the rounding of `precision` and, with `coarse_solver=cg`, to `coarse_tol`; with amg it changes with r: take a
- * flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`,
- * `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+ * Computes z = M^-1 r, with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
+ *
+ * P is I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to the rounding of `precision`
+ * and, with `coarse_solver=cg`, up to `coarse_tol`. Exception: with `preconditioner=amg` it changes with r; use a
+ * flexible method, such as flexible CG.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
+ * - `r` (in): residual, in the layout of `dpcg_factorize`.
+ * - `z` (out): result, in the same layout; must not overlap `r`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+ *   factorize, have changed.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
+ * - `RRB_ERR_RANGE`: `z` is too small for a double.
+ * - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
+ * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+ *
+ * After an error `z` is unchanged.
+ *
+ * Notes:
+ * On singular components r and z are projected: the operator is definite on the complement of the null space.
  *
  * Required:
  * As for `dpcg_solve`.
@@ -618,7 +756,27 @@ rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
 
 /**
- * y = A x with the matrix of the last `dpcg_factorize`, not deflated. Errors as for `dpcg_apply`.
+ * Computes y = A x with the matrix of the last `dpcg_factorize`, without deflation.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
+ * - `x` (in): factor, in the layout of `dpcg_factorize`.
+ * - `y` (out): product, in the same layout; must not overlap `x`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+ *   factorize, have changed.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
+ * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+ *
+ * After an error `y` is unchanged.
  *
  * Required:
  * As for `dpcg_solve`.
@@ -626,9 +784,32 @@ rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
 rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 
 /**
- * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter` iterations,
- * frees. Arrays are dense, a[(k*ny + j)*nx + i]; x must overlap none of the others. `iterations` may be NULL. Statuses
- * and errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`.
+ * Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
+ *
+ * It replaces a call to an ICCG routine. Programs that solve with the same matrix again, or with the same grid, should
+ * keep a handle.
+ *
+ * Parameters:
+ * - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
+ * - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`; dense, entry (i, j, k) is `a[(k *
+ *   ny + j) * nx + i]`.
+ * - `b` (in): right-hand side, dense.
+ * - `x` (in/out): initial guess on entry, solution on return; dense, must overlap no other array.
+ * - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
+ * - `max_iter` (in): largest number of iterations, in [0, 2147483647].
+ * - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
+ *
+ * Returns:
+ * `RRB_OK` or `RRB_NOT_CONVERGED`, as for `dpcg_solve`.
+ *
+ * Errors:
+ * - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
+ * - All errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
+ *
+ * After an error `x` is unchanged.
+ *
+ * Notes:
+ * `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and all other options.
  *
  * Required:
  * As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
@@ -647,19 +828,56 @@ rrb_status dpcg_solve_once(int64_t nx,
                            int64_t *iterations);
 
 /**
- * Version of the library, such as "0.1.0". The text lives as long as the program.
+ * Returns the version of the library, such as "0.1.0".
+ *
+ * Parameters:
+ * None.
+ *
+ * Returns:
+ * Text with NUL at its end. It is valid until the program ends.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * `RRBSOLVER_VERSION_MAJOR`, `_MINOR` and `_PATCH` are the version of the header at compile time.
  */
 const char *rrbsolver_version(void);
 
 /**
- * Name and meaning of a status. The text lives as long as the program; an unknown number has one too.
+ * Returns the meaning of a status in a few words.
+ *
+ * Parameters:
+ * - `status` (in): any status; an unknown number gives "unknown status".
+ *
+ * Returns:
+ * Text with NUL at its end. It is valid until the program ends.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * `rrbsolver_last_error` has the details of a failed call: names, values and the allowed range.
  */
 const char *rrbsolver_status_string(rrb_status status);
 
 /**
- * The sentence of this thread's last failing call, node indices counted from 0. Writes at most `capacity` bytes,
- * always ended by NUL if `capacity` > 0, and returns the bytes needed, NUL included; 1 means that no call failed.
- * `buffer` may be NULL with `capacity` 0.
+ * Copies the error message of the last failed call of this thread.
+ *
+ * The message names the argument, its value and the allowed range. Node indices in it count from 0.
+ *
+ * Parameters:
+ * - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
+ * - `capacity` (in): bytes of `buffer`.
+ *
+ * Returns:
+ * Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * A successful call does not clear the message. Test the status first.
  *
  * Required:
  * `buffer` must have room for `capacity` bytes.
@@ -667,7 +885,21 @@ const char *rrbsolver_status_string(rrb_status status);
 int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
 
 /**
- * As `rrbsolver_last_error`, with node indices counted from `index_base`: 1 for Fortran.
+ * Copies the error message of the last failed call of this thread, with node indices that count from `index_base`.
+ *
+ * Parameters:
+ * - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
+ * - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
+ * - `capacity` (in): bytes of `buffer`.
+ *
+ * Returns:
+ * Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * This function serves bindings of languages that count from 1.
  *
  * Required:
  * `buffer` must have room for `capacity` bytes.
@@ -675,7 +907,19 @@ int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
 int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t capacity);
 
 /**
- * Number of CUDA devices; 0 without a driver, and in a build without kernels. Errors: `RRB_ERR_NULL`.
+ * Counts the CUDA devices that the library can use.
+ *
+ * Parameters:
+ * - `count` (out): number of devices; 0 without a driver, and in a build without CUDA kernels.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `count` is NULL.
+ *
+ * Notes:
+ * The first call loads the CUDA driver, if there is one. The number does not change later.
  *
  * Required:
  * `count` must be NULL or point to an `int32_t`.
@@ -683,19 +927,47 @@ int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t cap
 rrb_status rrbsolver_cuda_device_count(int32_t *count);
 
 /**
- * Sets (or with NULL removes) the function that receives log lines of all handles whose option `log` is `callback`. It
- * may be called from any thread that uses the library, from several at the same time, but on one thread never inside
- * another call of itself: lines of library calls that it makes are dropped. It must not use the handle that is
- * solving. When this call returns, the former function does not run and will not be called again: calls that other
- * threads are in are waited for, so the caller must hold no lock that the former function wants. Only from inside a
- * log function nothing is waited for.
+ * Sets or removes the callback that receives the log lines of all handles with `log=callback`.
+ *
+ * When the call returns, the previous callback is not running and will not be called again. The call waits for other
+ * threads that are inside it. The caller must hold no lock that the previous callback needs.
+ *
+ * Parameters:
+ * - `callback` (in): receives each line with its level; NULL removes the callback.
+ * - `user` (in): passed to the callback unchanged; may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * None.
+ *
+ * Notes:
+ * - The callback is called from any thread that uses the library, and from several at the same time.
+ * - It may call the library with other handles, but not with the one that logs. Log lines of these calls are dropped,
+ *   so it is never called recursively on one thread.
+ * - It must remain valid until it is replaced. Called from inside the callback, this function does not wait.
+ * - `verbosity` selects the lines of a handle. Without a callback they are dropped.
  */
 rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
 
 /**
- * Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming; memory for the matrix is taken at
- * `rrb_factorize`.
+ * Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
+ *
+ * The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize` allocates the memory for the
+ * matrix. `rrb_destroy` frees the handle.
+ *
+ * Parameters:
+ * - `nx`, `ny` (in): nodes in x and y; each at least 1, and nx * ny at most 2^32 - 1.
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `out` is NULL.
+ * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+ * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * Required:
  * `out` must be NULL or point to a pointer.
@@ -703,34 +975,60 @@ rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
 rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
 
 /**
- * Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the stencil has 5
- * points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
- * once a handle, and `check_input=2` refuses them. Padding is not read. Host arrays of (ny - 1) * ld + nx values,
- * read. Afterwards, or after a failure, the handle holds the new matrix or none. M is stored in the format
- * `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers differ by at most 1e6 and
- * `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in bf16. mixed: M in bf16 and,
- * where CG runs on 5 points of a regular system on the CPU, its vectors in single precision with residual replacement
- * in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k solve the coarse
- * systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that
- * this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What
- * auto came to by trying, v or f64, holds for the matrices after it until an option of the choice changes: a new
- * handle tries again. aggregation: multigrid by aggregation in place of the levels, in f32 (auto) or f64; the options
- * of the levels have no effect beside it, which a log line says once; aggregates of the matrix before are kept where
- * each still does (`RRB_INFO_AGGREGATES_KEPT`; on the CPU), which takes two thirds of the time. A solve that turns out
- * slow with auto goes over to it (`rrb_solve`), and so do the matrices after it. `RRB_INFO_PRECISION` and
- * `RRB_INFO_CYCLE` tell what is in use. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8
- * bytes, odd `cycle_spacing`, recursions that take the work of more than 100 V-cycles, couplings out of the grid),
- * `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device, aggregation with bf16, mixed or `backend=reference`, and what this
- * build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
- * `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
- * sixteenth of the points and less. A second call reuses all memory, but where it needs another format or cycle (auto:
- * a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays
- * of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a matrix
- * comes for which it takes v, the levels and the exact factor of v are made anew, once. Source: report 16-06, section
- * 2.2.
+ * Copies the coefficients of A and computes the preconditioner M.
+ *
+ * With `cycle` v, amli or k, M = L D L^T = A - R is the incomplete RRB factorization. With `cycle=aggregation`, M is
+ * aggregation-based multigrid. The sign convention is that of -div(k grad u): `center` is positive, and couplings are
+ * normally negative.
+ *
+ * The handle then holds the new matrix; after an error it holds none. A second call with a matrix of the same kind
+ * reuses all memory.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
+ * - `center` (in): diagonal of A, positive.
+ * - `east` (in): entries between (i, j) and (i+1, j).
+ * - `north` (in): entries between (i, j) and (i, j+1).
+ * - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL with 5 points.
+ * - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL with 5 points.
+ *
+ * Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Entries that
+ * point outside the grid are ignored; `check_input` reports or refuses nonzero ones.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or a required array is NULL, or only one of `northeast` and `northwest` is.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory that `memory` promises.
+ * - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or the recursions cost more than 100 V-cycles.
+ * - `RRB_ERR_ARGUMENT`: with `check_input=2`, an entry that points outside the grid is not zero.
+ * - `RRB_ERR_DIMENSION`: the length of an array overflows, with the leading dimension that is set.
+ * - `RRB_ERR_UNSUPPORTED`: `cycle=k` on a device; `cycle=aggregation` with `precision` bf16 or mixed, or with
+ *   `backend=reference`; `memory=device` without a device; `null_space=constant`, and a component is regular;
+ *   `backend=cuda` in a build without kernels; or the handle was created before a fork.
+ * - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot is below the range of the `precision` that is
+ *   set.
+ * - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity.
+ * - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
+ * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: no device, or the CUDA driver reported an error.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ *
+ * Notes:
+ * - `precision=auto` and `cycle=auto` choose by the matrix; auto has the rules. `RRB_INFO_PRECISION` and
+ *   `RRB_INFO_CYCLE` report the choice.
+ * - Choices that `auto` made by trial hold for the following matrices, until an option that affects them changes.
+ * - The cost is about 40 flops per node. `amli` adds 6 to 16 applications of M on coarse grids, which have at most one
+ *   sixteenth of the nodes.
+ * - Memory is allocated again if another format or cycle is needed, or if there are more connected components than
+ *   before.
+ * - With `cycle=aggregation` the CPU keeps those aggregates of the previous matrix that still pass their quality test.
+ * - Over ranks the call is collective. A rank with one box passes the arrays of that box.
+ * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
  *
  * Required:
- * `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
+ * `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or have the size
+ * named.
  */
 rrb_status rrb_factorize(rrb_handle *h,
                          const double *center,
@@ -740,38 +1038,90 @@ rrb_status rrb_factorize(rrb_handle *h,
                          const double *northwest);
 
 /**
- * Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not written. Stops
- * when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess that meets the test is
- * returned in 0 iterations. On singular components b is projected and x keeps the guess's mean. With M in single
- * precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero. Returns `RRB_OK`,
- * `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of
- * 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too
- * small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision
- * whatever `precision` is. Where a cycle that `cycle=auto` chose turns out to be indefinite, the solve goes on with v,
- * and so do later ones until the next `rrb_factorize`. Takes no memory and starts no thread, but where `cycle=auto`
- * turns out slow (`norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on, on a device the 32nd, a
- * solve may go over to aggregation, where that promises less work, once as long as the options of the choice hold,
- * with about 150 bytes a point (400 with 9 points; 400 and 800 on a device) while it is made, if that is at most
- * `switch_memory`; and over many ranks, where `precision=auto` took mixed and conjugate gradients in single precision
- * stagnate: the solve then factorizes anew for those in double and goes on, as matrices to come are factorized until
- * an option of the choice changes. That takes the memory of a factorization and, on one rank alone, 24 bytes a point
- * meanwhile; where it is refused the solve ends as stagnated. On a device, pageable arrays of the host get buffers and
- * threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic
- * per unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and two
- * per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
+ * Solves A x = b by conjugate gradients with the preconditioner M.
+ *
+ * The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
+ * define the norm and the reference. `x` and the test are in double precision with every `precision`.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a factorized matrix.
+ * - `b` (in): right-hand side; (ny - 1) * ld + nx values, on the host or on the handle's device.
+ * - `x` (in/out): initial guess on entry, solution on return; as large as `b`, and not overlapping it.
+ *
+ * Returns:
+ * - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess meets the test, after 0 iterations.
+ * - `RRB_NOT_CONVERGED`: the iteration limit, stagnation or divergence; `RRB_INFO_STOP_REASON` has the reason.
+ * - `RRB_STOPPED`: the monitor stopped the solve; x is the iterate at the stop.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or an array is NULL.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
+ *   promises.
+ * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_ARGUMENT`: the guess is too large compared with b.
+ * - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
+ * - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
+ * - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite.
+ * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
+ * - `RRB_ERR_MEMORY`: allocation failed on a device.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ *
+ * x is unchanged after an error.
+ *
+ * Notes:
+ * - On singular components b is projected, and x keeps the mean of the guess.
+ * - With `precision` f32, bf16 or mixed, a guess with max |x| > 1e15 max |b| / max center counts as zero.
+ * - If the cycle that `cycle=auto` selected is indefinite, this solve and the following ones use v. That holds until
+ *   the next `rrb_factorize`.
+ * - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see auto. `switch_memory`
+ *   limits that memory, and `switch_memory=0` forbids it.
+ * - With an explicit `cycle` or `switch_memory=0` a solve on the CPU allocates no memory and starts no thread. Over
+ *   ranks, with `precision=auto`, a solve that stagnates in single precision factorizes again for double precision.
+ * - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
+ * - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
+ * - Over ranks the call is collective.
+ * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
  *
  * Required:
- * `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
+ * `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or hold the values
+ * named.
  */
 rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
 
 /**
- * z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space where
- * singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps: double
- * precision, and single with `precision` f32, bf16 or mixed; with aggregation too, whose coarse systems are solved
- * here with fixed coefficients. With `cycle=k` not linear in r: for flexible methods only. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a
- * double). Source: report 16-06, section 2.6.
+ * Computes z = M^-1 r with the preconditioner M.
+ *
+ * M is symmetric and positive definite. For a singular matrix that holds on the complement of the null space, and r
+ * and z are projected.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a factorized matrix.
+ * - `r` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
+ * - `z` (out): as large as `r`, and not overlapping it.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or an array is NULL.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
+ *   promises.
+ * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_NOT_FINITE`: r holds NaN or infinity, or z is too large for a double.
+ * - `RRB_ERR_RANGE`: z is so small that it would underflow.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ *
+ * z is unchanged after an error.
+ *
+ * Notes:
+ * - With `cycle` v, amli and aggregation, M is a fixed matrix here, up to rounding. With `cycle=k`, z is not linear in
+ *   r: use a flexible Krylov method.
+ * - The rounding is that of double precision with `precision=f64`, else that of single precision.
+ * - Over ranks the call is collective.
  *
  * Required:
  * As for `rrb_solve`.
@@ -779,7 +1129,32 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
 rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 
 /**
- * y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
+ * Computes y = A x with the factorized matrix.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a factorized matrix.
+ * - `x` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
+ * - `y` (out): as large as `x`, and not overlapping it.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or an array is NULL.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
+ *   promises.
+ * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity, or y is too large for a double.
+ * - `RRB_ERR_RANGE`: y is so small that it would underflow.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ *
+ * y is unchanged after an error.
+ *
+ * Notes:
+ * - The product is computed in double precision with every `precision`.
+ * - Over ranks the call is collective.
  *
  * Required:
  * As for `rrb_solve`.
@@ -787,9 +1162,32 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
 
 /**
- * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter` iterations,
- * frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and errors of
- * `rrb_create`, `rrb_factorize` and `rrb_solve`.
+ * Solves one system A x = b without a handle, as a replacement of an ICCG function.
+ *
+ * The call creates a handle, factorizes, solves and frees the handle. Prefer the separate functions if the
+ * coefficients stay or memory should be reused.
+ *
+ * Parameters:
+ * - `nx`, `ny` (in): nodes in x and y, as for `rrb_create`.
+ * - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
+ * - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points.
+ * - `b` (in): right-hand side, nx * ny values.
+ * - `x` (in/out): initial guess on entry, solution on return; overlaps none of the other arrays.
+ * - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
+ * - `max_iter` (in): iteration limit, at least 0.
+ * - `iterations` (out): number of iterations; may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`.
+ *
+ * Errors:
+ * - those of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+ * - `RRB_ERR_ARGUMENT`: also if `rel_tol` or `max_iter` is out of range.
+ *
+ * x is unchanged after an error.
+ *
+ * Notes:
+ * `RRBSOLVER_OPTIONS` applies to this call, too.
  *
  * Required:
  * As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
@@ -808,31 +1206,46 @@ rrb_status rrb_solve_once(int64_t nx,
                           int64_t *iterations);
 
 /**
- * Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: in x the nodes from `lower[k][0]`
- * on, counted from 0, `size[k][0]` of them, and so in y. Boxes of all ranks are disjoint; points in no box are land,
- * and no coupling leads there. With one box `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` take its
- * arrays, (size y - 1) * ld + size x values; with none their arrays are not read, and may be NULL; for more there are
- * `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
- * call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
- * log, leading_dimension, memory, device, comm_timeout), and all get the same status and sentence; where one refuses a
- * call, so do all, and on the others the sentence begins with the first rank that does; a rank whose table is not
- * whole alone cannot tell them. Arrays of boxes lie apart from one another. Indices are those of the whole grid. A
- * monitor may be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on
- * any number of ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is
- * given and nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the
- * neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
- * `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on
- * with bf16. `backend=cuda`: the first rank solves, on its `device` or its `devices`, with the bits of `rrb_create`
- * there. The others bring it their boxes and take them back: where the arrays of all are of cudaMalloc, on devices of
- * its host, it copies from and to them, once the stream of `rrb_set_stream` has made their values; else they go
- * through the host, in memory that all ranks have where they are processes of one host, else by messages. It has
- * memory for the rows of all where they go, on the first device, on the host, and `comm_timeout` must be longer than
- * what it does takes. `comm` is copied; what its `context` means must live as long as the handle. Errors:
- * `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on
- * rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls
- * `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm` reports a failure;
- * the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an
- * exchange a shared grid, three gathers (docs/distributed.md).
+ * Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
+ *
+ * Each rank owns zero, one or several boxes of nodes. The boxes of all ranks are disjoint. Nodes in no box are land,
+ * and no coupling leads to them. MPI describes the use with MPI, where `rrbsolver_mpi_comm` fills `comm`.
+ *
+ * Parameters:
+ * - `nx`, `ny` (in): nodes of the whole domain, the same on all ranks; limits as for `rrb_create`.
+ * - `count` (in): number of boxes of this rank, at least 0.
+ * - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL with `count` 0.
+ * - `size` (in): for each box its nodes in x and y, at least 1; NULL with `count` 0.
+ * - `comm` (in): functions that send messages between the ranks; the table is copied.
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`, on all ranks.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `out`, `comm`, a function of it, `lower` or `size` is NULL.
+ * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+ * - `RRB_ERR_ARGUMENT`: a box leaves the domain, boxes overlap, no rank has a box, or the ranks give different
+ *   extents.
+ * - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed. Such a
+ *   handle can only be destroyed, which does not wait.
+ *
+ * Notes:
+ * - This call is collective, and so are factorize, solve, apply and multiply of the handle. All ranks make them in the
+ *   same order with the same options.
+ * - These options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device, comm_timeout.
+ * - All ranks return the same status. If one rank fails, the message on the others begins with the number of that
+ *   rank. A rank whose `comm` is incomplete cannot notify the others.
+ * - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
+ *   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
+ * - `east[i, j]` belongs to the owner of (i, j) and may lead into another box. Indices are those of the whole domain.
+ * - Results do not depend on the boxes, ranks and threads: they are bitwise identical with `reproducible=1`.
+ * - `cycle=auto` chooses v or amli, never aggregation.
+ * - With `backend=cuda`, rank 0 solves on its `device` or `devices`. The other ranks transfer their boxes to it and
+ *   back.
+ * - The memory that `context` of `comm` refers to must remain valid until the handle is destroyed.
  *
  * Required:
  * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -847,10 +1260,29 @@ rrb_status rrb_create_distributed(int64_t nx,
                                   rrb_handle **out);
 
 /**
- * `rrb_factorize` for the boxes of this rank: of each array a list with one for each box, in the order of
- * `rrb_create_distributed`, whose rows lie leading_dimensions[k] values apart; NULL: as many as a row has. `northeast`
- * and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls; `RRB_ERR_STATE`
- * for a handle of `rrb_create`.
+ * Copies the coefficients of all boxes of this rank and computes the preconditioner M.
+ *
+ * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `rrb_create_distributed`.
+ * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+ * - `center`, `east`, `north` (in): list of arrays, as for `rrb_factorize`.
+ * - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points, on all ranks.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - those of `rrb_factorize`.
+ * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+ *   ranks.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+ *
+ * Notes:
+ * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -865,26 +1297,95 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
                                const double *const *northwest);
 
 /**
- * `rrb_solve` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ * Solves A x = b on all boxes of this rank, as `rrb_solve`.
+ *
+ * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `rrb_create_distributed`.
+ * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+ * - `b` (in): list of arrays with the right-hand side.
+ * - `x` (in/out): list of arrays; initial guess on entry, solution on return.
+ *
+ * Returns:
+ * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`, on all ranks.
+ *
+ * Errors:
+ * - those of `rrb_solve`.
+ * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+ *   ranks.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+ *
+ * Notes:
+ * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
  *
  * Required:
- * As for `rrb_factorize_boxes`.
+ * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+ * their boxes.
  */
 rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
 
 /**
- * `rrb_apply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ * Computes z = M^-1 r on all boxes of this rank, as `rrb_apply`.
+ *
+ * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `rrb_create_distributed`.
+ * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+ * - `r` (in): list of arrays.
+ * - `z` (out): list of arrays.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - those of `rrb_apply`.
+ * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+ *   ranks.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+ *
+ * Notes:
+ * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
  *
  * Required:
- * As for `rrb_factorize_boxes`.
+ * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+ * their boxes.
  */
 rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
 
 /**
- * `rrb_multiply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+ * Computes y = A x on all boxes of this rank, as `rrb_multiply`.
+ *
+ * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `rrb_create_distributed`.
+ * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+ * - `x` (in): list of arrays.
+ * - `y` (out): list of arrays.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - those of `rrb_multiply`.
+ * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+ *   ranks.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+ *
+ * Notes:
+ * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
  *
  * Required:
- * As for `rrb_factorize_boxes`.
+ * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+ * their boxes.
  */
 rrb_status rrb_multiply_boxes(rrb_handle *h,
                               const int64_t *leading_dimensions,
@@ -892,11 +1393,32 @@ rrb_status rrb_multiply_boxes(rrb_handle *h,
                               double *const *y);
 
 /**
- * Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
- * fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side. The
- * values are copied. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (other point counts, blocks above 8),
- * `RRB_ERR_DIMENSION` (a block side below 1), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: none worth naming; blocks
- * are inverted at `smoother_set_patches`.
+ * Creates a block smoother for a constant stencil and blocks of bx x by x bz cells.
+ *
+ * The operator is (A u)[c] = sum over k of stencil[k] u[c + offset k], the same in every cell. The values are copied.
+ * `smoother_set_patches` computes the inverses of the blocks.
+ *
+ * Parameters:
+ * - `stencil_points` (in): 7 or 27.
+ * - `stencil` (in): that many finite values. 7: center, west, east, south, north, bottom, top. 27: the 3 x 3 x 3 cube,
+ *   x fastest, with the center at index 13.
+ * - `bx`, `by`, `bz` (in): cells of a block in x, y and z, each in [1, 8].
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `stencil` or `out` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; a block side is above 8; or `stencil` is not 8-byte aligned.
+ * - `RRB_ERR_DIMENSION`: a block side is below 1.
+ * - `RRB_ERR_NOT_FINITE`: a value of the stencil is NaN or infinite.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ *
+ * Notes:
+ * - The stencil may be nonsymmetric, and of either sign. Singular blocks are refused by `smoother_set_patches`.
+ * - The family does not run over MPI ranks. Each rank may have its own handle; the ghost function then fills the ghost
+ *   cells from other ranks.
  *
  * Required:
  * `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
@@ -909,14 +1431,40 @@ rrb_status smoother_create(int32_t stencil_points,
                            smoother_handle **out);
 
 /**
- * Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
- * of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those
- * there are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are
- * allowed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches
- * overlap), `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`
- * (`block_solver=fast_diagonalization` for a stencil or blocks for which it is not, or what this build lacks),
- * `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`. After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops
- * per shape of n cells.
+ * Sets the list of patches and computes the inverses of their blocks.
+ *
+ * Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of the global index space of one level. Blocks end at
+ * multiples of the block size of the global index, and at the edges of the patches. The call also finds which patch
+ * covers which ghost cells. Existing inverses remain: a call after regridding is cheap.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `smoother_create`.
+ * - `count` (in): number of patches; 0 is allowed.
+ * - `lower` (in): first cell (i, j, k) of each patch, in [-2^60, 2^60]; NULL is allowed for `count` = 0.
+ * - `size` (in): cells of each patch in x, y and z, at least 1; NULL is allowed for `count` = 0.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
+ * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
+ * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
+ *   large, on a device already above 32 bits.
+ * - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
+ * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
+ *   digits.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or a
+ *   handle created before a fork.
+ * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
+ *   error.
+ * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
+ *
+ * After an error the handle has no patches.
+ *
+ * Notes:
+ * - The arrays of `smoother_upload` are freed.
+ * - Cost: for dense blocks 2 n^3 flops per shape of n cells; for the sine transforms the cost is negligible.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
@@ -924,20 +1472,48 @@ rrb_status smoother_create(int32_t stencil_points,
 rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t (*lower)[3], const int64_t (*size)[3]);
 
 /**
- * `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
- * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get
- * what they get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read:
- * `smoother_exchange` fills them anew, and the next call does so itself. With u and f NULL the patches of
- * `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the monitor asked.
- * Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no
- * multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells,
- * not ghosts; and a residual for the monitor that is too large for a double: u is then as the sweeps before have left
- * it), `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the
- * arrays are on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the
- * host travel in groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at
- * the first such call; starts no thread. Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8
- * x 8 x 8 blocks about 35 flops a cell. 0 sweeps check the input and call the monitor once. Source: Rodriguez et al.,
- * algorithms 1 to 3.
+ * Performs `sweeps` sweeps of block relaxation on all patches: u_b = u_b + omega A_b^-1 (f - A u)_b for each block b.
+ *
+ * The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, ghost
+ * cells that another patch covers are copied from it, and the ghost function fills the others. After the call, ghost
+ * cells hold what the last sweep read.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with patches.
+ * - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest: one layer of
+ *   ghost cells surrounds the patch.
+ * - `f` (in): table of one pointer per patch, to nx * ny * nz values, x fastest.
+ * - `sweeps` (in): number of sweeps, from 0. 0 sweeps check the input and call the monitor once.
+ *
+ * Both tables may be NULL: the call then works on the arrays of `smoother_upload`.
+ *
+ * Returns:
+ * `RRB_OK`; or `RRB_STOPPED` if the ghost function or the monitor stopped the call. u is then the current iterate.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
+ * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all on the host, or not all on the device of the
+ *   handle.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or both
+ *   tables are NULL before `smoother_upload`.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
+ * - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u then has the sweeps
+ *   done so far.
+ * - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` in a method that updates blocks at the same time; `memory=device`
+ *   without `backend=cuda`; or a handle created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ *
+ * Notes:
+ * - Memory traffic per cell and sweep: 24 bytes in place, 32 for block Jacobi. `check_input` reads u and f once more
+ *   per call.
+ * - A CPU backend does not check for device pointers: arrays must be in host memory.
+ * - The call allocates no memory and starts no thread. Exception: with `backend=cuda`, the first call with host arrays
+ *   allocates their device copies.
+ * - Periodic ghost cells are filled by the ghost function.
+ * - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
+ *   and multicore CPUs, algorithms 1 to 3.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
@@ -946,8 +1522,25 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
 rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
 
 /**
- * Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
- * patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`.
+ * Copies the ghost cells of u that another patch covers from that patch.
+ *
+ * Other values are not changed. `smoother_apply` and `smoother_residual` exchange ghost cells themselves.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with patches.
+ * - `u` (in/out): table of one pointer per patch, as for `smoother_apply`. NULL: the arrays of `smoother_upload`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL before `smoother_upload`.
+ * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
+ *   arrays are not all in one memory.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
  * As for `smoother_apply`.
@@ -955,13 +1548,32 @@ rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *co
 rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 
 /**
- * Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
- * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they
- * are at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's
- * are); what it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of
- * the host travel back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed
- * instead of a sweep, the number is -1. It must write ghost cells only and must not use this handle. Errors:
- * `RRB_ERR_NULL`.
+ * Sets the function that fills the ghost cells that no patch covers, or removes it.
+ *
+ * The function is called on the calling thread before each sweep, after the exchange between patches. It implements
+ * boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells keep the
+ * caller's values.
+ *
+ * Parameters:
+ * - `h` (in/out): handle from `smoother_create`.
+ * - `callback` (in): `int32_t f(void *user, int32_t sweep, double *const *u)`, or NULL for none.
+ * - `user` (in): pointer that is passed to `callback`; may be NULL.
+ *
+ * `callback` gets the number of the sweep from 0, or -1 where a residual is computed. u is a table of one pointer per
+ * patch: of the call, or of the library, and on the device where the arrays of the call are. It must write ghost cells
+ * only. A nonzero result ends the call with `RRB_STOPPED`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - `callback` must not use this handle, and no exception may leave it.
+ * - Work that it starts on a device must be on the stream of `smoother_set_stream`, or be complete when it returns.
+ * - With `backend=cuda` and host arrays, u is transferred in both directions for each call of the function.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
@@ -969,13 +1581,38 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callback, void *user);
 
 /**
- * r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
- * over all patches, the same bits for any number of threads, at any scale: squares that pass the range of a double are
- * scaled, in a second pass. No other value of u is written. r may be NULL, and norm2 too. With u and f NULL the
- * patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of
- * `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a double; with
- * `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost function
- * asked. Cost: 16 bytes a cell, 24 with r.
+ * Computes r = f - A u and its 2-norm over all patches.
+ *
+ * Ghost cells are exchanged and filled first, and written into u; no other value of u changes. The norm is bitwise
+ * identical for any number of threads.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with patches.
+ * - `u` (in/out): table of one pointer per patch, as for `smoother_apply`; only ghost cells are written.
+ * - `f` (in): table of one pointer per patch, as for `smoother_apply`.
+ * - `r` (out): table of one pointer per patch, to nx * ny * nz values; or NULL if r is not needed.
+ * - `norm2` (out): the 2-norm of r; or NULL. Unchanged after an error.
+ *
+ * `u` and `f` may both be NULL: the call then works on the arrays of `smoother_upload`.
+ *
+ * Returns:
+ * `RRB_OK`; or `RRB_STOPPED` if the ghost function stopped the call. `r` and `norm2` are then not valid.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
+ * - `RRB_ERR_ARGUMENT`: an array that is written overlaps another; or an array or table is not 8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory. With uploaded arrays, r must be on
+ *   the device.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or `u`
+ *   and `f` are NULL before `smoother_upload`.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
+ *   double.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+ *
+ * Notes:
+ * Memory traffic: 16 bytes per cell, 24 with r. Squares beyond the range of a double are scaled in a second pass.
  *
  * Required:
  * As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -988,10 +1625,30 @@ rrb_status smoother_residual(smoother_handle *h,
                              double *norm2);
 
 /**
- * Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay
- * between calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be NULL
- * to leave what is there. u and f are only read: patches may share an array. The copies end with
- * `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
+ * Copies u and f into arrays of the library, where they remain between calls.
+ *
+ * The arrays are on the device with `backend=cuda`, else on the host. Afterwards the other calls accept NULL tables. A
+ * second upload replaces the values. The arrays exist until the next `smoother_set_patches`.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with patches.
+ * - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`; or NULL: u of the library
+ *   remains, zero at first.
+ * - `f` (in): table of one pointer per patch; or NULL: f of the library remains, zero at first.
+ *
+ * Arrays are only read: patches may share one.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
+ * - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are not all in
+ *   one memory.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
  * As for `smoother_apply`.
@@ -999,7 +1656,24 @@ rrb_status smoother_residual(smoother_handle *h,
 rrb_status smoother_upload(smoother_handle *h, const double *const *u, const double *const *f);
 
 /**
- * Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+ * Copies u of the library, ghost cells included, into the arrays of the caller.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with arrays from `smoother_upload`.
+ * - `u` (out): table of one pointer per patch, as for `smoother_apply`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
+ * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
+ *   arrays are not all in one memory.
+ * - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
+ *   there has changed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
  * As for `smoother_apply`.
@@ -1007,9 +1681,27 @@ rrb_status smoother_upload(smoother_handle *h, const double *const *u, const dou
 rrb_status smoother_download(smoother_handle *h, double *const *u);
 
 /**
- * The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
- * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be
- * NULL. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+ * Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
+ *
+ * They are device pointers with `backend=cuda`, else host pointers. They are valid until the next
+ * `smoother_set_patches` or `smoother_destroy`.
+ *
+ * Parameters:
+ * - `h` (in): handle with arrays from `smoother_upload`.
+ * - `u` (out): table for one pointer per patch, to arrays with ghost cells; or NULL.
+ * - `f` (out): table for one pointer per patch; or NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
+ *   there has changed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * Kernels that write the arrays must be complete before the next call, or run on the stream of `smoother_set_stream`.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
@@ -1017,14 +1709,45 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
 rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
 
 /**
- * Makes a handle with a matrix that is given by rows: entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i are in
- * column `col[k]` with the value `values[k]`. Pointers and columns are integers of 4 or 8 bytes (`index_bytes`) that
- * count from `base`, 0 or 1. Any order within a row is taken; values given at one place are added, in the order given;
- * zeros stay, as entries of the pattern. 0 rows or columns are legal. All is copied: 12 bytes an entry and 8 a row (16
- * an entry where rows or columns are 2^31 and more), and 8 an entry where the order is another: a megabyte and more of
- * that is sorted by as many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (pointers that
- * do not begin with base, ascend, and end with nnz + base, a column that is not in the matrix, by its place;
- * `index_bytes`, `base`), `RRB_ERR_DIMENSION`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`.
+ * Creates a handle with a matrix in compressed sparse row (CSR) form.
+ *
+ * The entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns `col[k]` and the values `values[k]`. The
+ * columns of a row may have any order. Values given for the same place are added, in the order given. Explicit zeros
+ * remain entries of the pattern. All arrays are copied.
+ *
+ * Parameters:
+ * - `rows`, `cols` (in): size of the matrix; 0 is allowed. `sparse_factorize` needs a square matrix.
+ * - `nnz` (in): number of entries given, from 0.
+ * - `row_ptr` (in): rows + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+ * - `col` (in): nnz integers in [base, base + cols - 1].
+ * - `values` (in): nnz finite values.
+ * - `index_bytes` (in): size of an integer of `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+ * - `base` (in): first index, 0 (C) or 1 (Fortran).
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Arrays are in host memory. An array of length 0 may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+ * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
+ * - `RRB_ERR_ARGUMENT`: `row_ptr` does not start with `base`, ascend and end with nnz + `base`; or a column is not in
+ *   the matrix. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * Notes:
+ * - Give both triangles of a symmetric matrix. One triangle alone is solved as the triangular matrix that it is; the
+ *   log warns.
+ * - Memory: 12 bytes per entry and 8 per row; 16 per entry if `rows` or `cols` is 2^31 or more. Unsorted or repeated
+ *   entries need another 8 bytes per entry.
+ * - The threads of `threads=0` sort the entries, if there are enough of them.
+ * - The family runs on the CPUs of one process, not over MPI ranks.
  *
  * Required:
  * `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
@@ -1041,7 +1764,40 @@ rrb_status sparse_create_csr(int64_t rows,
                              sparse_handle **out);
 
 /**
- * The same by columns: entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j are in row `row[k]`.
+ * Creates a handle with a matrix in compressed sparse column (CSC) form.
+ *
+ * The entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j have the rows `row[k]` and the values `values[k]`.
+ * Order, repeated entries and zeros are treated as by `sparse_create_csr`.
+ *
+ * Parameters:
+ * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
+ * - `nnz` (in): number of entries given, from 0.
+ * - `col_ptr` (in): cols + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+ * - `row` (in): nnz integers in [base, base + rows - 1].
+ * - `values` (in): nnz finite values.
+ * - `index_bytes` (in): size of an integer of `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
+ * - `base` (in): first index, 0 (C) or 1 (Fortran).
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Arrays are in host memory. An array of length 0 may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+ * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
+ * - `RRB_ERR_ARGUMENT`: `col_ptr` does not start with `base`, ascend and end with nnz + `base`; or a row is not in the
+ *   matrix. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * Notes:
+ * The matrix is stored by rows, with the memory of `sparse_create_csr`. Since the entries change order, 8 bytes per
+ * entry are added for `sparse_set_values`.
  *
  * Required:
  * As for `sparse_create_csr`, with cols + 1 pointers.
@@ -1057,7 +1813,38 @@ rrb_status sparse_create_csc(int64_t rows,
                              sparse_handle **out);
 
 /**
- * The same by entries, in any order: entry k is in row `row[k]` and column `col[k]`.
+ * Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
+ *
+ * Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
+ * as by `sparse_create_csr`; thus element matrices can be given one after the other.
+ *
+ * Parameters:
+ * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
+ * - `nnz` (in): number of entries given, from 0.
+ * - `row` (in): nnz integers in [base, base + rows - 1].
+ * - `col` (in): nnz integers in [base, base + cols - 1].
+ * - `values` (in): nnz finite values.
+ * - `index_bytes` (in): size of an integer of `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+ * - `base` (in): first index, 0 (C) or 1 (Fortran).
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Arrays are in host memory. An array of length 0 may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+ * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
+ * - `RRB_ERR_ARGUMENT`: a row or column is not in the matrix. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * Notes:
+ * Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the entries that were added to others.
  *
  * Required:
  * As for `sparse_create_csr`, with nnz rows and columns.
@@ -1073,11 +1860,48 @@ rrb_status sparse_create_coo(int64_t rows,
                              sparse_handle **out);
 
 /**
- * The same from the arrays of a storage format, `RRB_FORMAT_COO` and so on, as docs/sparse.md lists them and
- * `sparse_arrays` writes them: `sizes` has the lengths of i0, i1, i2 and values; places count from 0. What
- * `sparse_arrays` wrote makes the same matrix again, bit for bit; only zeros of bsr, dia, ell, sell, skyline and
- * diagonal are padding, and are no entries. Errors: as for `sparse_create_csr`; `RRB_ERR_DIMENSION` where lengths do
- * not fit each other.
+ * Creates a handle from the arrays of a storage format, as `sparse_arrays` writes them.
+ *
+ * What `sparse_arrays` wrote gives the same matrix, bit for bit. Exception: zeros of bsr, dia, ell, sell, skyline and
+ * diagonal are padding and become no entries.
+ *
+ * Parameters:
+ * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+ * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
+ * - `sizes` (in): 4 integers, the lengths of `i0`, `i1`, `i2` and `values`.
+ * - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
+ * - `values` (in): finite values.
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Arrays are in host memory. An array of length 0 may be NULL.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `out`, `sizes`, or an array with values, is NULL.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; a pointer, index or permutation is not valid; an array is
+ *   not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_DIMENSION`: a size is below 0, or 2^60 or more; or the lengths do not fit the format and the size of the
+ *   matrix.
+ * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * Notes:
+ * | format | i0 | i1 | i2 |
+ * |---|---|---|---|
+ * | coo | rows | columns | |
+ * | csr | row pointers | columns | |
+ * | csc | column pointers | rows | |
+ * | bsr | pointers of block rows | block columns | |
+ * | dia | offsets column - row | | |
+ * | ell | columns, slot by slot | | |
+ * | sell | permutation of rows | starts of slices | columns |
+ * | jds | permutation of rows | starts of jagged diagonals | columns |
+ * | tjds | permutation of columns | starts of jagged diagonals | rows |
+ * | skyline | row pointers, lower triangle | column pointers, strict upper triangle; empty: symmetric | |
+ * | diagonal | | | |
  *
  * Required:
  * `sizes` must be NULL or hold four integers; the arrays must be NULL or hold that many; `out` must be NULL or point
@@ -1094,14 +1918,37 @@ rrb_status sparse_create_from(int32_t format,
                               sparse_handle **out);
 
 /**
- * Makes a handle with the matrix of a file: MatrixMarket (coordinate or array; real, integer or pattern; general,
- * symmetric or skew-symmetric), Harwell-Boeing or Rutherford-Boeing (assembled, real, integer or pattern), as it is or
- * in gz; what it is, its first bytes say. Of a triangle the whole matrix is made. Right-hand sides, guesses and
- * solutions of a Harwell-Boeing file are kept for `sparse_get_vector`; right-hand sides in a Rutherford-Boeing file of
- * their own are a matrix with a column for each. A text of a megabyte and more is read, and its entries sorted, by as
- * many threads as `threads = 0` means. Errors: `RRB_ERR_NULL`, `RRB_ERR_IO`, `RRB_ERR_PARSE`, `RRB_ERR_NOT_FINITE`,
- * `RRB_ERR_UNSUPPORTED` (complex, elemental), `RRB_ERR_MEMORY`; the sentence has the path, the line and the reason.
- * Memory: at most 32 times the text, and 1 MB, and 8 bytes a row.
+ * Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
+ *
+ * The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
+ * matrix, the whole matrix is created. Right-hand sides, guesses and solutions of a Harwell-Boeing file are kept for
+ * `sparse_get_vector`.
+ *
+ * Parameters:
+ * - `path` (in): name of the file, ending with NUL.
+ * - `out` (out): the new handle; unchanged after an error.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `path` or `out` is NULL.
+ * - `RRB_ERR_IO`: the file cannot be opened or read.
+ * - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message has the path, the line and
+ *   the reason.
+ * - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
+ *   a value.
+ * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file;
+ *   supplementary Rutherford-Boeing files other than assembled right-hand sides.
+ * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ *
+ * Notes:
+ * - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
+ * - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
+ * - Right-hand sides in a Rutherford-Boeing file of their own give a matrix with one column per right-hand side.
+ * - Several threads read a file above 1 MB, as many as `threads=0` means.
+ * - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
  *
  * Required:
  * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -1109,11 +1956,26 @@ rrb_status sparse_create_from(int32_t format,
 rrb_status sparse_read(const char *path, sparse_handle **out);
 
 /**
- * Writes the matrix to a file: `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
- * (Rutherford-Boeing), in gz where the name ends with .gz. Values have the fewest digits that read back to the same
- * bits; a matrix that is symmetric to the last bit is written as its lower triangle. A file of that name is replaced
- * when the new one is whole, and stays as it is where something fails. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`,
- * `RRB_ERR_IO`, `RRB_ERR_MEMORY`.
+ * Writes the matrix to a file, compressed with gzip if the name ends with .gz.
+ *
+ * Values have the fewest digits that read back to the same double. A matrix that is exactly symmetric is written as
+ * its lower triangle. An existing file is replaced when the new one is complete; after an error it is unchanged.
+ *
+ * Parameters:
+ * - `h` (in): handle of the family.
+ * - `path` (in): name of the file, ending with NUL.
+ * - `file_format` (in): `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
+ *   (Rutherford-Boeing).
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `path` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `file_format` is none of these.
+ * - `RRB_ERR_IO`: the file cannot be created or written.
+ * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
@@ -1121,9 +1983,26 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
 rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_format);
 
 /**
- * A vector that came with the matrix in a file: which is `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or
- * `RRB_VECTOR_SOLUTION`, k its number from 0. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (there is none of that
- * number).
+ * Copies a right-hand side, initial guess or solution that came with the matrix in a Harwell-Boeing file.
+ *
+ * Parameters:
+ * - `h` (in): handle from `sparse_read`.
+ * - `which` (in): `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
+ * - `k` (in): number of the vector, from 0.
+ * - `v` (out): as many values as rows, in host memory.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `v` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `which` is none of these; the file has no vector `k` of this kind; `v` is not 8-byte aligned,
+ *   or resides on a device.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
+ *
+ * Notes:
+ * `RRB_INFO_FILE_RHS` is the number of right-hand sides. Guesses and solutions, if the file has them, are as many.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
@@ -1131,11 +2010,29 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
 rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, double *v);
 
 /**
- * New values of all entries, as many and in the order in which they were given to `sparse_create_csr`,
- * `sparse_create_csc` or `sparse_create_coo`; in the order of csr, `RRB_INFO_NONZEROS` many, where the matrix came
- * from a file or from arrays with padding. The next product makes its format anew. Errors: `RRB_ERR_NULL`,
- * `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY` (values given at one place are added in an array of their own), all with the
- * values as they were.
+ * Replaces the values of all entries; the pattern remains.
+ *
+ * The next product or `sparse_factorize` rebuilds what depends on the values. `sparse_solve` and `sparse_apply` return
+ * `RRB_ERR_STATE` until `sparse_factorize` is called again.
+ *
+ * Parameters:
+ * - `h` (in/out): handle of the family.
+ * - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
+ *   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
+ *   NULL if there are none.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `values` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
+ *
+ * After an error the previous values remain.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
@@ -1143,10 +2040,26 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
 rrb_status sparse_set_values(sparse_handle *h, const double *values);
 
 /**
- * The lengths of the arrays of a format for this matrix, `RRB_FORMAT_COO` and so on: of i0, i1, i2 and values. The
- * options `block_size`, `slice` and `sigma` count. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (no such format, or an
- * entry that diagonal does not have, by its place), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_MEMORY`
- * (above `format_memory`, with the bytes).
+ * Computes the lengths of the arrays of a storage format for this matrix.
+ *
+ * `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
+ *
+ * Parameters:
+ * - `h` (in): handle of the family.
+ * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+ * - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats, or `sizes` is not 8-byte aligned or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off the diagonal. The message names it.
+ * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
+ * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `sizes`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `sizes` must be NULL or have room for four integers.
@@ -1154,8 +2067,30 @@ rrb_status sparse_set_values(sparse_handle *h, const double *values);
 rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
 
 /**
- * The arrays of a format, as docs/sparse.md lists them, with places that count from 0. Errors as for `sparse_sizes`,
- * and `RRB_ERR_ARGUMENT` where arrays overlap.
+ * Writes the arrays of a storage format, with indices from 0.
+ *
+ * `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
+ *
+ * Parameters:
+ * - `h` (in): handle of the family.
+ * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+ * - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
+ * - `values` (out): values, padding included.
+ *
+ * Arrays are in host memory and must not overlap.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+ * - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off
+ *   the diagonal.
+ * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
+ * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or have room for the lengths of `sparse_sizes`,
@@ -1164,14 +2099,42 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
 rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, int64_t *i1, int64_t *i2, double *values);
 
 /**
- * Checks a square matrix and makes what a solve needs: the format of products, the preconditioner, vectors. What
- * `auto` takes, `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` tell; with `verbosity=1` a line
- * does. A second call, as after `sparse_set_values`, reuses memory. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a
- * rectangle, no rows), `RRB_ERR_MATRIX` (an empty row or column; a matrix that is not symmetric where `solver` or
- * `preconditioner` needs it, with an entry; a row without diagonal where they divide by it; a pivot of ic0 with a
- * given `shift`, or of ilu0), `RRB_ERR_UNSUPPORTED` (methods that take no such preconditioner: amg goes with cg),
- * `RRB_ERR_ARGUMENT` (an entry that diagonal does not have; `sor_omega=2`), `RRB_ERR_MEMORY`. Cost: a few products,
- * and the factorization of ic0 or ilu0. Source: docs/sparse.md.
+ * Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
+ *
+ * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
+ * the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle keeps its
+ * matrix but has no factorization.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a square matrix of at least one row.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h` is NULL.
+ * - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
+ * - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
+ * - `RRB_ERR_MATRIX`: `solver=cg` or `minres`, or `preconditioner=ic0`, and the matrix is not symmetric. The message
+ *   names an entry.
+ * - `RRB_ERR_MATRIX`: a zero or missing diagonal, and the method or preconditioner divides by it. These are the
+ *   sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg; ilu0 needs the entry only.
+ * - `RRB_ERR_MATRIX`: ic0 with a diagonal or pivot that is not positive; ilu0 with a zero pivot; or with
+ *   `precision=f32`, a value of M that does not fit single precision.
+ * - `RRB_ERR_UNSUPPORTED`: this solver does not accept this preconditioner: sweeps accept none, minres accepts jacobi,
+ *   and amg requires cg.
+ * - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or a handle created before a fork.
+ * - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an entry off the diagonal.
+ * - `RRB_ERR_MEMORY`: the format, or the copy of A' for bicg with `transpose=copy`, needs more than `format_memory`
+ *   bytes; or allocation failed.
+ *
+ * Notes:
+ * - If `auto` selected ic0 or ilu0 and a pivot fails, jacobi replaces it, or no preconditioner if the diagonal has a
+ *   zero.
+ * - The log reports a matrix with one triangle only, and sweeps on a matrix without a dominant diagonal.
+ * - Cost: a few products, and the setup of the preconditioner.
+ * - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
+ *   Sci. Comput. 34 (2012), A1079-A1109 (amg).
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -1179,13 +2142,45 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
 rrb_status sparse_factorize(sparse_handle *h);
 
 /**
- * Solves A x = b by the method of `sparse_factorize`. `x` is the initial guess on entry and the solution on return;
- * `b` is not written; both have as many values as rows. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol)
- * in the 2-norm, of a residual that is computed from x, not recurred. b = 0 gives x = 0 at once. Returns `RRB_OK`,
- * `RRB_NOT_CONVERGED` (`RRB_INFO_STOP_REASON`: max_iter, stagnated, or diverged with x as given), `RRB_STOPPED`;
- * errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
- * `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN` (cg
- * of an indefinite matrix), all with x as given. Takes no memory, starts no thread. Source: docs/sparse.md.
+ * Solves A x = b with the method of `sparse_factorize`.
+ *
+ * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
+ * from x before convergence is reported. b = 0 gives x = 0; a guess that meets the test is returned after 0
+ * iterations.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a matrix from `sparse_factorize`.
+ * - `b` (in): right-hand side, as many values as rows.
+ * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
+ *
+ * Both arrays are in host memory.
+ *
+ * Returns:
+ * - `RRB_OK`: the test is met.
+ * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: the iteration limit. stagnated: `x` is the best
+ *   iterate known. diverged: `x` is the guess, if no better iterate is known.
+ * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
+ *   absolute row sum represents the diagonal.
+ * - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+ *   factorize, have changed.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
+ *   double.
+ * - `RRB_ERR_RANGE`: the solution is too small for a double.
+ * - `RRB_ERR_BREAKDOWN`: `solver=cg`, and A or M is indefinite; use minres. Or numbers of the iteration overflowed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * After an error `x` is unchanged.
+ *
+ * Notes:
+ * - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
+ * - The results are bitwise identical for any number of threads.
+ * - The call allocates no memory and starts no thread.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
@@ -1193,9 +2188,31 @@ rrb_status sparse_factorize(sparse_handle *h);
 rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 
 /**
- * z = M^-1 r with the preconditioner of `sparse_factorize`, for a foreign Krylov loop; that of amg changes with r:
- * take a flexible method. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `sparse_solve`), `RRB_ERR_STATE`,
- * `RRB_ERR_UNSUPPORTED` (a `solver` that sweeps), `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+ * Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
+ *
+ * With `preconditioner=amg`, M changes with r; use a flexible method. Otherwise M is fixed.
+ *
+ * Parameters:
+ * - `h` (in/out): handle with a matrix from `sparse_factorize`.
+ * - `r` (in): residual, as many values as rows, in host memory.
+ * - `z` (out): result, as many values as rows, in host memory; must not overlap `r`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
+ * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+ *   factorize, have changed.
+ * - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
+ *   created before a fork.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
+ * - `RRB_ERR_RANGE`: `z` is too small for a double.
+ * - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * After an error `z` is unchanged.
  *
  * Required:
  * As for `sparse_solve`.
@@ -1203,12 +2220,34 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 
 /**
- * y = A x, with x of as many values as columns and y of as many as rows, by the threads of `threads` (coo, jds, tjds
- * and skyline: by one). The first product, and the first after new values or another `format`, makes the format;
- * `sparse_factorize` does, too. x must not overlap y. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an entry
- * that diagonal does not have), `RRB_ERR_DIMENSION` (skyline of a rectangle), `RRB_ERR_NOT_FINITE` (x, with
- * `check_input`), `RRB_ERR_MEMORY`, all with y as it was. Cost: what `RRB_INFO_BYTES_PER_NONZERO` tells of memory
- * traffic, 2 flops a stored value.
+ * Computes y = A x.
+ *
+ * No factorization is needed, and the matrix may be rectangular. The first product after new values or another format
+ * option creates the storage format; `sparse_factorize` does so too.
+ *
+ * Parameters:
+ * - `h` (in/out): handle of the family.
+ * - `x` (in): as many values as columns, in host memory.
+ * - `y` (out): as many values as rows, in host memory; must not overlap `x`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+ * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
+ * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * After an error `y` is unchanged.
+ *
+ * Notes:
+ * - Cost: `RRB_INFO_BYTES_PER_NONZERO` bytes of memory traffic per entry, and 2 flops per stored value.
+ * - One thread multiplies in coo, jds, tjds and skyline; the others use the threads of `threads`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
@@ -1216,8 +2255,32 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
 
 /**
- * y = A' x, with x of as many values as rows and y of as many as columns; else as `sparse_multiply`. Beside it up to
- * 64 bytes a column, kept (docs/sparse.md).
+ * Computes y = A' x with the transpose of A.
+ *
+ * Otherwise as `sparse_multiply`.
+ *
+ * Parameters:
+ * - `h` (in/out): handle of the family.
+ * - `x` (in): as many values as rows, in host memory.
+ * - `y` (out): as many values as columns, in host memory; must not overlap `x`.
+ *
+ * Returns:
+ * `RRB_OK`.
+ *
+ * Errors:
+ * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+ * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
+ * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
+ * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ *
+ * After an error `y` is unchanged.
+ *
+ * Notes:
+ * No copy of A' is made. Partial sums take up to 64 bytes per column and remain allocated.
  *
  * Required:
  * As for `sparse_multiply`.

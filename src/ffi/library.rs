@@ -5,21 +5,99 @@ use crate::ffi::guard::{entry_ok, last_error};
 use crate::ffi::{log, rrb_log_fn, rrb_status};
 use libc::c_char;
 
-/// Version of the library, such as "0.1.0". The text lives as long as the program.
+/// Returns the version of the library, such as "0.1.0".
+///
+/// # Parameters
+/// None.
+///
+/// # Returns
+/// Text with NUL at its end. It is valid until the program ends.
+///
+/// # Errors
+/// None.
+///
+/// # Notes
+/// `RRBSOLVER_VERSION_MAJOR`, `_MINOR` and `_PATCH` are the version of the header at compile time.
+///
+/// # Fortran
+/// `rrbsolver_version()`
+///
+/// The function returns `character(:), allocatable`.
+///
+/// # C++
+/// `std::string rrbsolver::version()`
+///
+/// # Example
+/// ```c
+/// printf("rrbsolver %s\n", rrbsolver_version());
+/// ```
 #[unsafe(no_mangle)]
 pub extern "C" fn rrbsolver_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Name and meaning of a status. The text lives as long as the program; an unknown number has one too.
+/// Returns the meaning of a status in a few words.
+///
+/// # Parameters
+/// - `status` (in): any status; an unknown number gives "unknown status".
+///
+/// # Returns
+/// Text with NUL at its end. It is valid until the program ends.
+///
+/// # Errors
+/// None.
+///
+/// # Notes
+/// `rrbsolver_last_error` has the details of a failed call: names, values and the allowed range.
+///
+/// # Fortran
+/// `rrbsolver_status_string(status)`
+///
+/// The function returns `character(:), allocatable`.
+///
+/// # C++
+/// `std::string rrbsolver::status_string(rrb_status status)`
+///
+/// # Example
+/// ```c
+/// printf("%s\n", rrbsolver_status_string(RRB_NOT_CONVERGED));
+/// ```
 #[unsafe(no_mangle)]
 pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
     STATUSES.iter().find(|s| s.value == status).map_or(c"unknown status".as_ptr(), |s| s.text.as_ptr().cast())
 }
 
-/// The sentence of this thread's last failing call, node indices counted from 0. Writes at most `capacity`
-/// bytes, always ended by NUL if `capacity` > 0, and returns the bytes needed, NUL included; 1 means that no
-/// call failed. `buffer` may be NULL with `capacity` 0.
+/// Copies the error message of the last failed call of this thread.
+///
+/// The message names the argument, its value and the allowed range. Node indices in it count from 0.
+///
+/// # Parameters
+/// - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
+/// - `capacity` (in): bytes of `buffer`.
+///
+/// # Returns
+/// Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+///
+/// # Errors
+/// None.
+///
+/// # Notes
+/// A successful call does not clear the message. Test the status first.
+///
+/// # Fortran
+/// No procedure: pass `stat` and `errmsg` to any procedure, and `errmsg` receives the message.
+///
+/// # C++
+/// No function: a failed call throws `rrbsolver::error`, and its `what()` is the message.
+///
+/// # Example
+/// ```c
+/// if (rrb_create(0, 10, NULL) < 0) { // no grid
+///     char message[256];
+///     rrbsolver_last_error(message, sizeof message);
+///     fprintf(stderr, "%s\n", message);
+/// }
+/// ```
 ///
 /// # Safety
 /// `buffer` must have room for `capacity` bytes.
@@ -29,7 +107,36 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
     unsafe { rrbsolver_last_error_based(0, buffer, capacity) }
 }
 
-/// As `rrbsolver_last_error`, with node indices counted from `index_base`: 1 for Fortran.
+/// Copies the error message of the last failed call of this thread, with node indices that count from `index_base`.
+///
+/// # Parameters
+/// - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
+/// - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
+/// - `capacity` (in): bytes of `buffer`.
+///
+/// # Returns
+/// Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+///
+/// # Errors
+/// None.
+///
+/// # Notes
+/// This function serves bindings of languages that count from 1.
+///
+/// # Fortran
+/// No procedure: `errmsg` receives the message, with indices that count from 1.
+///
+/// # C++
+/// No function: `what()` of `rrbsolver::error` is the message, with indices that count from 0.
+///
+/// # Example
+/// ```c
+/// if (rrb_create(0, 10, NULL) < 0) {
+///     char message[256];
+///     rrbsolver_last_error_based(1, message, sizeof message);
+///     fprintf(stderr, "%s\n", message);
+/// }
+/// ```
 ///
 /// # Safety
 /// `buffer` must have room for `capacity` bytes.
@@ -51,7 +158,34 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
     })
 }
 
-/// Number of CUDA devices; 0 without a driver, and in a build without kernels. Errors: `RRB_ERR_NULL`.
+/// Counts the CUDA devices that the library can use.
+///
+/// # Parameters
+/// - `count` (out): number of devices; 0 without a driver, and in a build without CUDA kernels.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `count` is NULL.
+///
+/// # Notes
+/// The first call loads the CUDA driver, if there is one. The number does not change later.
+///
+/// # Fortran
+/// `rrbsolver_cuda_device_count()`
+///
+/// The function returns `integer`.
+///
+/// # C++
+/// `int rrbsolver::cuda_device_count()`
+///
+/// # Example
+/// ```c
+/// int32_t count = 0;
+/// status = rrbsolver_cuda_device_count(&count);
+/// printf("%d devices\n", (int)count);
+/// ```
 ///
 /// # Safety
 /// `count` must be NULL or point to an `int32_t`.
@@ -67,12 +201,40 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
     })
 }
 
-/// Sets (or with NULL removes) the function that receives log lines of all handles whose option `log` is `callback`. It
-/// may be called from any thread that uses the library, from several at the same time, but on one thread never inside
-/// another call of itself: lines of library calls that it makes are dropped. It must not use the handle that is
-/// solving. When this call returns, the former function does not run and will not be called again: calls that other
-/// threads are in are waited for, so the caller must hold no lock that the former function wants. Only from inside a
-/// log function nothing is waited for.
+/// Sets or removes the callback that receives the log lines of all handles with `log=callback`.
+///
+/// When the call returns, the previous callback is not running and will not be called again. The call waits for other
+/// threads that are inside it. The caller must hold no lock that the previous callback needs.
+///
+/// # Parameters
+/// - `callback` (in): receives each line with its level; NULL removes the callback.
+/// - `user` (in): passed to the callback unchanged; may be NULL.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// None.
+///
+/// # Notes
+/// - The callback is called from any thread that uses the library, and from several at the same time.
+/// - It may call the library with other handles, but not with the one that logs. Log lines of these calls are dropped,
+///   so it is never called recursively on one thread.
+/// - It must remain valid until it is replaced. Called from inside the callback, this function does not wait.
+/// - `verbosity` selects the lines of a handle. Without a callback they are dropped.
+///
+/// # Fortran
+/// No procedure: use `log=stderr` or `log=FILE`, or call the C function with `bind(c)` procedures.
+///
+/// # C++
+/// No function: call the C function.
+///
+/// # Example
+/// ```c
+/// status = rrbsolver_set_log(NULL, NULL); // no callback any more
+/// ```
+///
+/// The guide [watch a solve](../guides/watch-a-solve.md) has a callback that prints the lines.
 #[unsafe(no_mangle)]
 pub extern "C" fn rrbsolver_set_log(callback: rrb_log_fn, user: *mut libc::c_void) -> rrb_status {
     entry_ok(|| {

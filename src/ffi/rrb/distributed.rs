@@ -25,31 +25,67 @@ use crate::solver::boxes::Given;
 use crate::solver::machine::Machine;
 use crate::solver::rrb::{Rrb, grids_to_share, machine};
 
-/// Makes a handle for matrices on nx x ny nodes of which this rank has `count` boxes: in x the nodes from `lower[k][0]`
-/// on, counted from 0, `size[k][0]` of them, and so in y. Boxes of all ranks are disjoint; points in no box are land,
-/// and no coupling leads there. With one box `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` take its
-/// arrays, (size y - 1) * ld + size x values; with none their arrays are not read, and may be NULL; for more there are
-/// `rrb_factorize_boxes` and so on. `east[i, j]` belongs to the owner of (i, j) and may lead into another box. This
-/// call and those are collective: all ranks make them in the same order with the same options (but threads, verbosity,
-/// log, leading_dimension, memory, device, comm_timeout), and all get the same status and sentence; where one refuses a
-/// call, so do all, and on the others the sentence begins with the first rank that does; a rank whose table is not
-/// whole alone cannot tell them. Arrays of boxes lie apart from one another. Indices are those of the whole grid. A
-/// monitor may be set on some ranks; one that stops, stops all. x and the history have the same bits for any boxes on
-/// any number of ranks with any number of threads: those of `rrb_create` where `cycle` is v, amli or k, `precision` is
-/// given and nothing is singular. The first grids are shared in strips of whole rows, with some 13 rows of the
-/// neighbours; those of less than 4096 nodes, and with `cycle=aggregation` or `levels=2` all, every rank has whole.
-/// `cycle=auto` chooses between v and amli; where `precision=auto` takes mixed and that stagnates, the solve goes on
-/// with bf16. `backend=cuda`: the first rank solves, on its `device` or its `devices`, with the bits of `rrb_create`
-/// there. The others bring it their boxes and take them back: where the arrays of all are of cudaMalloc, on devices of
-/// its host, it copies from and to them, once the stream of `rrb_set_stream` has made their values; else they go
-/// through the host, in memory that all ranks have where they are processes of one host, else by messages. It has
-/// memory for the rows of all where they go, on the first device, on the host, and `comm_timeout` must be longer than
-/// what it does takes. `comm` is copied; what its `context` means must live as long as the handle. Errors:
-/// `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_ARGUMENT` (a box outside of the grid, overlap, other extents than on
-/// rank 0, no box at all, a table that is not whole), `RRB_ERR_MEMORY`, and as for all collective calls
-/// `RRB_ERR_COMMUNICATION`: a rank has waited for the others for more than `comm_timeout`, or `comm` reports a failure;
-/// the handle may then only be destroyed, which does not wait. Cost of an iteration beside that of `rrb_create`: an
-/// exchange a shared grid, three gathers (docs/distributed.md).
+/// Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
+///
+/// Each rank owns zero, one or several boxes of nodes. The boxes of all ranks are disjoint. Nodes in no box are land,
+/// and no coupling leads to them. [MPI](../guides/mpi.md) describes the use with MPI, where `rrbsolver_mpi_comm` fills
+/// `comm`.
+///
+/// # Parameters
+/// - `nx`, `ny` (in): nodes of the whole domain, the same on all ranks; limits as for `rrb_create`.
+/// - `count` (in): number of boxes of this rank, at least 0.
+/// - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL with `count` 0.
+/// - `size` (in): for each box its nodes in x and y, at least 1; NULL with `count` 0.
+/// - `comm` (in): functions that send messages between the ranks; the table is copied.
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// # Returns
+/// `RRB_OK`, on all ranks.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `out`, `comm`, a function of it, `lower` or `size` is NULL.
+/// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+/// - `RRB_ERR_ARGUMENT`: a box leaves the domain, boxes overlap, no rank has a box, or the ranks give different
+///   extents.
+/// - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed. Such a
+///   handle can only be destroyed, which does not wait.
+///
+/// # Notes
+/// - This call is collective, and so are factorize, solve, apply and multiply of the handle. All ranks make them in the
+///   same order with the same options.
+/// - These options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device, comm_timeout.
+/// - All ranks return the same status. If one rank fails, the message on the others begins with the number of that
+///   rank. A rank whose `comm` is incomplete cannot notify the others.
+/// - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
+///   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
+/// - `east[i, j]` belongs to the owner of (i, j) and may lead into another box. Indices are those of the whole domain.
+/// - Results do not depend on the boxes, ranks and threads: they are bitwise identical with `reproducible=1`.
+/// - `cycle=auto` chooses v or amli, never aggregation.
+/// - With `backend=cuda`, rank 0 solves on its `device` or `devices`. The other ranks transfer their boxes to it and
+///   back.
+/// - The memory that `context` of `comm` refers to must remain valid until the handle is destroyed.
+///
+/// # Fortran
+/// `call solver%create_distributed(nx, ny, lower, size, comm [, stat] [, errmsg])`
+///
+/// `lower` and `size` have the shape (2, boxes). `comm` is `type(rrb_comm)` of the module `rrbsolver_mpi`.
+///
+/// # C++
+/// ```
+/// static rrb rrbsolver::rrb::distributed(std::int64_t nx, std::int64_t ny, view<const box> boxes,
+///                                        const rrbsolver_comm &comm)
+/// ```
+///
+/// # Example
+/// ```c
+/// // One rank with one box, the whole domain. `one_rank` is a comm of one process.
+/// const int64_t lower[1][2] = {{0, 0}}, size[1][2] = {{nx, ny}};
+/// rrb_handle *domain = NULL;
+/// status = rrb_create_distributed(nx, ny, 1, lower, size, &one_rank, &domain);
+/// rrb_destroy(&domain);
+/// ```
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -82,10 +118,46 @@ pub unsafe extern "C" fn rrb_create_distributed(
     unsafe { create(out, make) }
 }
 
-/// `rrb_factorize` for the boxes of this rank: of each array a list with one for each box, in the order of
-/// `rrb_create_distributed`, whose rows lie leading_dimensions[k] values apart; NULL: as many as a row has. `northeast`
-/// and `northwest` are NULL with 5 points. Errors: those of `rrb_factorize` and of collective calls;
-/// `RRB_ERR_STATE` for a handle of `rrb_create`.
+/// Copies the coefficients of all boxes of this rank and computes the preconditioner M.
+///
+/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `rrb_create_distributed`.
+/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+/// - `center`, `east`, `north` (in): list of arrays, as for `rrb_factorize`.
+/// - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points, on all ranks.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - those of `rrb_factorize`.
+/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+///   ranks.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+///
+/// # Notes
+/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+///
+/// # Fortran
+/// No procedure: a rank has at most one box in Fortran, and `factorize` takes its arrays. Other distributions can call
+/// the C function.
+///
+/// # C++
+/// No member: call the C function with `solver.handle()`.
+///
+/// # Example
+/// ```c
+/// const int64_t lower[1][2] = {{0, 0}}, size[1][2] = {{nx, ny}}; // one rank, one box
+/// rrb_handle *domain = NULL;
+/// status = rrb_create_distributed(nx, ny, 1, lower, size, &one_rank, &domain);
+/// const double *centers[] = {center}, *easts[] = {east}, *norths[] = {north};
+/// status = rrb_factorize_boxes(domain, NULL, centers, easts, norths, NULL, NULL);
+/// rrb_destroy(&domain);
+/// ```
 ///
 /// # Safety
 /// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -122,10 +194,53 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
     unsafe { with_ok(h, factorize) }
 }
 
-/// `rrb_solve` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+/// Solves A x = b on all boxes of this rank, as `rrb_solve`.
+///
+/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `rrb_create_distributed`.
+/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+/// - `b` (in): list of arrays with the right-hand side.
+/// - `x` (in/out): list of arrays; initial guess on entry, solution on return.
+///
+/// # Returns
+/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`, on all ranks.
+///
+/// # Errors
+/// - those of `rrb_solve`.
+/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+///   ranks.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+///
+/// # Notes
+/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+///
+/// # Fortran
+/// No procedure: a rank has at most one box in Fortran, and `solve` takes its arrays. Other distributions can call the
+/// C function.
+///
+/// # C++
+/// No member: call the C function with `solver.handle()`.
+///
+/// # Example
+/// ```c
+/// const int64_t lower[1][2] = {{0, 0}}, size[1][2] = {{nx, ny}}; // one rank, one box
+/// rrb_handle *domain = NULL;
+/// status = rrb_create_distributed(nx, ny, 1, lower, size, &one_rank, &domain);
+/// const double *centers[] = {center}, *easts[] = {east}, *norths[] = {north};
+/// status = rrb_factorize_boxes(domain, NULL, centers, easts, norths, NULL, NULL);
+/// const double *bs[] = {b};
+/// double *xs[] = {x};
+/// status = rrb_solve_boxes(domain, NULL, bs, xs);
+/// rrb_destroy(&domain);
+/// ```
 ///
 /// # Safety
-/// As for `rrb_factorize_boxes`.
+/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+/// their boxes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve_boxes(
     h: *mut rrb_handle,
@@ -137,10 +252,53 @@ pub unsafe extern "C" fn rrb_solve_boxes(
     unsafe { call_boxes(h, Function::Solve, leading_dimensions, ("b", b), ("x", x)) }
 }
 
-/// `rrb_apply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+/// Computes z = M^-1 r on all boxes of this rank, as `rrb_apply`.
+///
+/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `rrb_create_distributed`.
+/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+/// - `r` (in): list of arrays.
+/// - `z` (out): list of arrays.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - those of `rrb_apply`.
+/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+///   ranks.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+///
+/// # Notes
+/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+///
+/// # Fortran
+/// No procedure: a rank has at most one box in Fortran, and `apply` takes its arrays. Other distributions can call the
+/// C function.
+///
+/// # C++
+/// No member: call the C function with `solver.handle()`.
+///
+/// # Example
+/// ```c
+/// const int64_t lower[1][2] = {{0, 0}}, size[1][2] = {{nx, ny}}; // one rank, one box
+/// rrb_handle *domain = NULL;
+/// status = rrb_create_distributed(nx, ny, 1, lower, size, &one_rank, &domain);
+/// const double *centers[] = {center}, *easts[] = {east}, *norths[] = {north};
+/// status = rrb_factorize_boxes(domain, NULL, centers, easts, norths, NULL, NULL);
+/// const double *rs[] = {r};
+/// double *zs[] = {z};
+/// status = rrb_apply_boxes(domain, NULL, rs, zs);
+/// rrb_destroy(&domain);
+/// ```
 ///
 /// # Safety
-/// As for `rrb_factorize_boxes`.
+/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+/// their boxes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply_boxes(
     h: *mut rrb_handle,
@@ -152,10 +310,53 @@ pub unsafe extern "C" fn rrb_apply_boxes(
     unsafe { call_boxes(h, Function::Apply, leading_dimensions, ("r", r), ("z", z)) }
 }
 
-/// `rrb_multiply` for the boxes of this rank, as `rrb_factorize_boxes` is `rrb_factorize`.
+/// Computes y = A x on all boxes of this rank, as `rrb_multiply`.
+///
+/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `rrb_create_distributed`.
+/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+/// - `x` (in): list of arrays.
+/// - `y` (out): list of arrays.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - those of `rrb_multiply`.
+/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
+///   ranks.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+///
+/// # Notes
+/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+///
+/// # Fortran
+/// No procedure: a rank has at most one box in Fortran, and `multiply` takes its arrays. Other distributions can call
+/// the C function.
+///
+/// # C++
+/// No member: call the C function with `solver.handle()`.
+///
+/// # Example
+/// ```c
+/// const int64_t lower[1][2] = {{0, 0}}, size[1][2] = {{nx, ny}}; // one rank, one box
+/// rrb_handle *domain = NULL;
+/// status = rrb_create_distributed(nx, ny, 1, lower, size, &one_rank, &domain);
+/// const double *centers[] = {center}, *easts[] = {east}, *norths[] = {north};
+/// status = rrb_factorize_boxes(domain, NULL, centers, easts, norths, NULL, NULL);
+/// const double *xs[] = {x};
+/// double *ys[] = {y};
+/// status = rrb_multiply_boxes(domain, NULL, xs, ys);
+/// rrb_destroy(&domain);
+/// ```
 ///
 /// # Safety
-/// As for `rrb_factorize_boxes`.
+/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
+/// their boxes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply_boxes(
     h: *mut rrb_handle,

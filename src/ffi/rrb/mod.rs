@@ -15,9 +15,40 @@ use crate::ffi::rrb_status;
 use crate::ffi::system::{Task, run, solve, solve_once};
 use crate::solver::rrb::Rrb;
 
-/// Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming; memory for the
-/// matrix is taken at `rrb_factorize`.
+/// Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
+///
+/// The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize` allocates the memory for the
+/// matrix. `rrb_destroy` frees the handle.
+///
+/// # Parameters
+/// - `nx`, `ny` (in): nodes in x and y; each at least 1, and nx * ny at most 2^32 - 1.
+/// - `out` (out): the new handle; unchanged after an error.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `out` is NULL.
+/// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+/// - `RRB_ERR_MEMORY`: allocation failed.
+///
+/// # Fortran
+/// `call solver%create(nx, ny [, stat] [, errmsg])`
+///
+/// The variable is `type(rrb_solver) :: solver`.
+///
+/// # C++
+/// `rrbsolver::rrb::rrb(std::int64_t nx, std::int64_t ny)`
+///
+/// # Example
+/// ```c
+/// rrb_handle *pressure = NULL;
+/// status = rrb_create(nx, ny, &pressure);
+/// if (status == RRB_OK) {
+///     status = rrb_set_options(pressure, "rel_tol=1e-8 max_iter=200");
+/// }
+/// rrb_destroy(&pressure);
+/// ```
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer.
@@ -27,34 +58,79 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
     unsafe { create(out, || rrb_handle::new(nx, ny)) }
 }
 
-/// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the stencil has 5
-/// points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
-/// once a handle, and `check_input=2` refuses them. Padding is not read. Host arrays of (ny - 1) * ld + nx values,
-/// read. Afterwards, or after a failure, the handle holds the new matrix or none. M is stored in the format
-/// `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers differ by at most 1e6 and
-/// `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in bf16. mixed: M in bf16 and,
-/// where CG runs on 5 points of a regular system on the CPU, its vectors in single precision with residual replacement
-/// in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k solve the coarse
-/// systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that
-/// this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What
-/// auto came to by trying, v or f64, holds for the matrices after it until an option of the choice changes: a new
-/// handle tries again. aggregation: multigrid by aggregation in place of the levels, in f32 (auto) or f64; the options
-/// of the levels have no effect beside it, which a log line says once; aggregates of the matrix before are kept where
-/// each still does (`RRB_INFO_AGGREGATES_KEPT`; on the CPU), which takes two thirds of the time. A solve that turns out
-/// slow with auto goes over to it (`rrb_solve`), and so do the matrices after it. `RRB_INFO_PRECISION` and
-/// `RRB_INFO_CYCLE` tell what is in use. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8
-/// bytes, odd `cycle_spacing`, recursions that take the work of more than 100 V-cycles, couplings out of the grid),
-/// `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device, aggregation with bf16, mixed or `backend=reference`, and what this
-/// build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
-/// `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
-/// sixteenth of the points and less. A second call reuses all memory, but where it needs another format or cycle (auto:
-/// a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays
-/// of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a matrix
-/// comes for which it takes v, the levels and the exact factor of v are made anew, once. Source: report 16-06, section
-/// 2.2.
+/// Copies the coefficients of A and computes the preconditioner M.
+///
+/// With `cycle` v, amli or k, M = L D L^T = A - R is the incomplete RRB factorization. With `cycle=aggregation`, M is
+/// aggregation-based multigrid. The sign convention is that of -div(k grad u): `center` is positive, and couplings are
+/// normally negative.
+///
+/// The handle then holds the new matrix; after an error it holds none. A second call with a matrix of the same kind
+/// reuses all memory.
+///
+/// # Parameters
+/// - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
+/// - `center` (in): diagonal of A, positive.
+/// - `east` (in): entries between (i, j) and (i+1, j).
+/// - `north` (in): entries between (i, j) and (i, j+1).
+/// - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL with 5 points.
+/// - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL with 5 points.
+///
+/// Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Entries that
+/// point outside the grid are ignored; `check_input` reports or refuses nonzero ones.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or a required array is NULL, or only one of `northeast` and `northwest` is.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory that `memory` promises.
+/// - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or the recursions cost more than 100 V-cycles.
+/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, an entry that points outside the grid is not zero.
+/// - `RRB_ERR_DIMENSION`: the length of an array overflows, with the leading dimension that is set.
+/// - `RRB_ERR_UNSUPPORTED`: `cycle=k` on a device; `cycle=aggregation` with `precision` bf16 or mixed, or with
+///   `backend=reference`; `memory=device` without a device; `null_space=constant`, and a component is regular;
+///   `backend=cuda` in a build without kernels; or the handle was created before a fork.
+/// - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot is below the range of the `precision` that is
+///   set.
+/// - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity.
+/// - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
+/// - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: no device, or the CUDA driver reported an error.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+///
+/// # Notes
+/// - `precision=auto` and `cycle=auto` choose by the matrix; [auto](auto.md) has the rules. `RRB_INFO_PRECISION` and
+///   `RRB_INFO_CYCLE` report the choice.
+/// - Choices that `auto` made by trial hold for the following matrices, until an option that affects them changes.
+/// - The cost is about 40 flops per node. `amli` adds 6 to 16 applications of M on coarse grids, which have at most one
+///   sixteenth of the nodes.
+/// - Memory is allocated again if another format or cycle is needed, or if there are more connected components than
+///   before.
+/// - With `cycle=aggregation` the CPU keeps those aggregates of the previous matrix that still pass their quality test.
+/// - Over ranks the call is collective. A rank with one box passes the arrays of that box.
+/// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
+///
+/// # Fortran
+/// `call solver%factorize(center, east, north [, northeast, northwest] [, stat] [, errmsg])`
+///
+/// The arrays have the shape (ld, ny) and are contiguous.
+///
+/// # C++
+/// ```
+/// void rrbsolver::rrb::factorize(input center, input east, input north)
+/// void rrbsolver::rrb::factorize(input center, input east, input north, input northeast, input northwest)
+/// ```
+///
+/// # Example
+/// ```c
+/// status = rrb_factorize(solver, center, east, north, NULL, NULL); // 5 points
+/// if (status == RRB_OK) {
+///     status = rrb_factorize(solver, center, east, north, northeast, northwest); // 9 points
+/// }
+/// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
+/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or have the size
+/// named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_factorize(
     h: *mut rrb_handle,
@@ -68,28 +144,73 @@ pub unsafe extern "C" fn rrb_factorize(
     unsafe { with_ok(h, |h| h.factorize([center, east, north, northeast, northwest])) }
 }
 
-/// Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not written. Stops
-/// when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess that meets the test is
-/// returned in 0 iterations. On singular components b is projected and x keeps the guess's mean. With M in single
-/// precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero. Returns `RRB_OK`,
-/// `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of
-/// 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too
-/// small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision
-/// whatever `precision` is. Where a cycle that `cycle=auto` chose turns out to be indefinite, the solve goes on with v,
-/// and so do later ones until the next `rrb_factorize`. Takes no memory and starts no thread, but where `cycle=auto`
-/// turns out slow (`norm=true2`, `precision` auto, f64 or f32): from the 16th iteration on, on a device the 32nd, a
-/// solve may go over to aggregation, where that promises less work, once as long as the options of the choice hold,
-/// with about 150 bytes a point (400 with 9 points; 400 and 800 on a device) while it is made, if that is at most
-/// `switch_memory`; and over many ranks, where `precision=auto` took mixed and conjugate gradients in single precision
-/// stagnate: the solve then factorizes anew for those in double and goes on, as matrices to come are factorized until
-/// an option of the choice changes. That takes the memory of a factorization and, on one rank alone, 24 bytes a point
-/// meanwhile; where it is refused the solve ends as stagnated. On a device, pageable arrays of the host get buffers and
-/// threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic
-/// per unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and two
-/// per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
+/// Solves A x = b by conjugate gradients with the preconditioner M.
+///
+/// The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
+/// define the norm and the reference. `x` and the test are in double precision with every `precision`.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a factorized matrix.
+/// - `b` (in): right-hand side; (ny - 1) * ld + nx values, on the host or on the handle's device.
+/// - `x` (in/out): initial guess on entry, solution on return; as large as `b`, and not overlapping it.
+///
+/// # Returns
+/// - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess meets the test, after 0 iterations.
+/// - `RRB_NOT_CONVERGED`: the iteration limit, stagnation or divergence; `RRB_INFO_STOP_REASON` has the reason.
+/// - `RRB_STOPPED`: the monitor stopped the solve; x is the iterate at the stop.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or an array is NULL.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
+///   promises.
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_ARGUMENT`: the guess is too large compared with b.
+/// - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
+/// - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
+/// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite.
+/// - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
+/// - `RRB_ERR_MEMORY`: allocation failed on a device.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+///
+/// x is unchanged after an error.
+///
+/// # Notes
+/// - On singular components b is projected, and x keeps the mean of the guess.
+/// - With `precision` f32, bf16 or mixed, a guess with max |x| > 1e15 max |b| / max center counts as zero.
+/// - If the cycle that `cycle=auto` selected is indefinite, this solve and the following ones use v. That holds until
+///   the next `rrb_factorize`.
+/// - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see [auto](auto.md).
+///   `switch_memory` limits that memory, and `switch_memory=0` forbids it.
+/// - With an explicit `cycle` or `switch_memory=0` a solve on the CPU allocates no memory and starts no thread. Over
+///   ranks, with `precision=auto`, a solve that stagnates in single precision factorizes again for double precision.
+/// - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
+/// - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
+/// - Over ranks the call is collective.
+/// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
+///
+/// # Fortran
+/// `call solver%solve(b, x [, stat] [, errmsg])`
+///
+/// The arrays have the shape (ld, ny) and are contiguous.
+///
+/// # C++
+/// `rrb_status rrbsolver::rrb::solve(input b, output x)`
+///
+/// # Example
+/// ```c
+/// status = rrb_solve(solver, b, x);
+/// if (status < 0) {
+///     char message[256];
+///     rrbsolver_last_error(message, sizeof message);
+///     fprintf(stderr, "%s\n", message);
+/// }
+/// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
+/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or hold the values
+/// named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -101,12 +222,48 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
     unsafe { solve(h, ("b", b), ("x", x), Rrb::solve) }
 }
 
-/// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space where
-/// singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps: double
-/// precision, and single with `precision` f32, bf16 or mixed; with aggregation too, whose coarse systems are solved
-/// here with fixed coefficients. With `cycle=k` not linear in r: for flexible methods only. Errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a
-/// double). Source: report 16-06, section 2.6.
+/// Computes z = M^-1 r with the preconditioner M.
+///
+/// M is symmetric and positive definite. For a singular matrix that holds on the complement of the null space, and r
+/// and z are projected.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a factorized matrix.
+/// - `r` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
+/// - `z` (out): as large as `r`, and not overlapping it.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or an array is NULL.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
+///   promises.
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: r holds NaN or infinity, or z is too large for a double.
+/// - `RRB_ERR_RANGE`: z is so small that it would underflow.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+///
+/// z is unchanged after an error.
+///
+/// # Notes
+/// - With `cycle` v, amli and aggregation, M is a fixed matrix here, up to rounding. With `cycle=k`, z is not linear in
+///   r: use a flexible Krylov method.
+/// - The rounding is that of double precision with `precision=f64`, else that of single precision.
+/// - Over ranks the call is collective.
+///
+/// # Fortran
+/// `call solver%apply(r, z [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::rrb::apply(input r, output z)`
+///
+/// # Example
+/// ```c
+/// status = rrb_apply(solver, r, z);
+/// ```
 ///
 /// # Safety
 /// As for `rrb_solve`.
@@ -121,7 +278,43 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
     unsafe { run(h, ("r", r), ("z", z), Rrb::apply) }
 }
 
-/// y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
+/// Computes y = A x with the factorized matrix.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a factorized matrix.
+/// - `x` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
+/// - `y` (out): as large as `x`, and not overlapping it.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or an array is NULL.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
+///   promises.
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity, or y is too large for a double.
+/// - `RRB_ERR_RANGE`: y is so small that it would underflow.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+///
+/// y is unchanged after an error.
+///
+/// # Notes
+/// - The product is computed in double precision with every `precision`.
+/// - Over ranks the call is collective.
+///
+/// # Fortran
+/// `call solver%multiply(x, y [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::rrb::multiply(input x, output y)`
+///
+/// # Example
+/// ```c
+/// status = rrb_multiply(solver, x, y);
+/// ```
 ///
 /// # Safety
 /// As for `rrb_solve`.
@@ -136,9 +329,53 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
     unsafe { run(h, ("x", x), ("y", y), Rrb::multiply) }
 }
 
-/// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
-/// iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and
-/// errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+/// Solves one system A x = b without a handle, as a replacement of an ICCG function.
+///
+/// The call creates a handle, factorizes, solves and frees the handle. Prefer the separate functions if the
+/// coefficients stay or memory should be reused.
+///
+/// # Parameters
+/// - `nx`, `ny` (in): nodes in x and y, as for `rrb_create`.
+/// - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
+/// - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points.
+/// - `b` (in): right-hand side, nx * ny values.
+/// - `x` (in/out): initial guess on entry, solution on return; overlaps none of the other arrays.
+/// - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
+/// - `max_iter` (in): iteration limit, at least 0.
+/// - `iterations` (out): number of iterations; may be NULL.
+///
+/// # Returns
+/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`.
+///
+/// # Errors
+/// - those of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+/// - `RRB_ERR_ARGUMENT`: also if `rel_tol` or `max_iter` is out of range.
+///
+/// x is unchanged after an error.
+///
+/// # Notes
+/// `RRBSOLVER_OPTIONS` applies to this call, too.
+///
+/// # Fortran
+/// ```
+/// call rrb_solve_once(center, east, north, b, x, rel_tol, max_iter, iterations [, northeast] [, northwest] &
+///                     [, stat] [, errmsg])
+/// ```
+///
+/// # C++
+/// ```
+/// rrbsolver::once rrbsolver::solve_once(std::int64_t nx, std::int64_t ny, input center, input east, input north,
+///                                       input b, output x, double rel_tol, std::int64_t max_iter,
+///                                       input northeast = {nullptr, 0}, input northwest = {nullptr, 0})
+/// ```
+///
+/// The result has the members `status` and `iterations`.
+///
+/// # Example
+/// ```c
+/// int64_t iterations = 0;
+/// status = rrb_solve_once(nx, ny, center, east, north, NULL, NULL, b, x, 1e-8, 200, &iterations);
+/// ```
 ///
 /// # Safety
 /// As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.

@@ -120,8 +120,8 @@ impl Page {
             "<!-- Generated from the doc comments in src/ffi by `make header`; do not edit. -->\n\n# {title}\n\n{}\n\n",
             crate::wrap(self.intro, 120).join("\n")
         );
-        text += "Conventions for arrays, handles, threads and errors are in [conventions](conventions.md). Constants \
-                 are in [options](options.md),\n[results](results.md) and [statuses](statuses.md).\n\n";
+        text += "The [conventions](conventions.md) for arrays, handles, threads and errors hold for all functions. Tables \
+                 list the\n[options](options.md), [results](results.md) and [statuses](statuses.md).\n\n";
         text += "| function | purpose |\n|---|---|\n";
         let mut body = String::new();
         for (title, names) in self.groups {
