@@ -685,7 +685,8 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
  *
- * `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the details.
+ * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+ * `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the numbers.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
@@ -786,8 +787,8 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 /**
  * Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
  *
- * It replaces a call to an ICCG routine. Programs that solve with the same matrix again, or with the same grid, should
- * keep a handle.
+ * It replaces a call to an ICCG routine. To solve again on the same grid, use a handle: it reuses memory, threads and
+ * the factorization.
  *
  * Parameters:
  * - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
@@ -804,7 +805,7 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
  *
  * Errors:
  * - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
- * - All errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
+ * - those of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
  *
  * After an error `x` is unchanged.
  *
@@ -1450,7 +1451,7 @@ rrb_status smoother_create(int32_t stencil_points,
  * - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
  * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
  * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
- *   large, on a device already above 32 bits.
+ *   large (on a device: above 32 bits).
  * - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
  * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
  *   digits.
@@ -1493,8 +1494,8 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * Errors:
  * - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
  * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all on the host, or not all on the device of the
- *   handle.
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory: all on the host, or all on the device
+ *   of the handle.
  * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or both
  *   tables are NULL before `smoother_upload`.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
@@ -1551,8 +1552,8 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  * Sets the function that fills the ghost cells that no patch covers, or removes it.
  *
  * The function is called on the calling thread before each sweep, after the exchange between patches. It implements
- * boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells keep the
- * caller's values.
+ * boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells are not
+ * changed.
  *
  * Parameters:
  * - `h` (in/out): handle from `smoother_create`.
@@ -1921,8 +1922,8 @@ rrb_status sparse_create_from(int32_t format,
  * Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
  *
  * The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
- * matrix, the whole matrix is created. Right-hand sides, guesses and solutions of a Harwell-Boeing file are kept for
- * `sparse_get_vector`.
+ * matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and solutions of a
+ * Harwell-Boeing file.
  *
  * Parameters:
  * - `path` (in): name of the file, ending with NUL.
@@ -1938,8 +1939,8 @@ rrb_status sparse_create_from(int32_t format,
  *   the reason.
  * - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
  *   a value.
- * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file;
- *   supplementary Rutherford-Boeing files other than assembled right-hand sides.
+ * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
+ *   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
  * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
@@ -2002,7 +2003,8 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
  *
  * Notes:
- * `RRB_INFO_FILE_RHS` is the number of right-hand sides. Guesses and solutions, if the file has them, are as many.
+ * `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, their number is the
+ * same.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
@@ -2102,8 +2104,8 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
  *
  * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
- * the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle keeps its
- * matrix but has no factorization.
+ * the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle has its
+ * matrix but no factorization.
  *
  * Parameters:
  * - `h` (in/out): handle with a square matrix of at least one row.
@@ -2160,6 +2162,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: the iteration limit. stagnated: `x` is the best
  *   iterate known. diverged: `x` is the guess, if no better iterate is known.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+ *
+ * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
@@ -2280,7 +2284,7 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  * After an error `y` is unchanged.
  *
  * Notes:
- * No copy of A' is made. Partial sums take up to 64 bytes per column and remain allocated.
+ * No copy of A' is made. Partial sums use up to 64 bytes per column; this memory remains allocated.
  *
  * Required:
  * As for `sparse_multiply`.
