@@ -424,10 +424,12 @@ macro_rules! entries {
         ///
         /// # Example
         /// ```c
-        /// status = $set_monitor(solver, NULL, NULL); // no monitor any more
+        /// // int32_t print_residual(void *user, int64_t iteration, double relative_residual) {
+        /// //     printf("%d %.2e\n", (int)iteration, relative_residual);
+        /// //     return 0; // go on
+        /// // }
+        /// status = $set_monitor(solver, print_residual, NULL);
         /// ```
-        ///
-        /// The guide [watch a solve](../guides/watch-a-solve.md) has a monitor that prints residuals.
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.

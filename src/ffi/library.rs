@@ -231,10 +231,11 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 ///
 /// # Example
 /// ```c
-/// status = rrbsolver_set_log(NULL, NULL); // no callback any more
+/// // void print_line(void *user, int32_t level, const char *line) {
+/// //     printf("[%d] %s\n", (int)level, line);
+/// // }
+/// status = rrbsolver_set_log(print_line, NULL);
 /// ```
-///
-/// The guide [watch a solve](../guides/watch-a-solve.md) has a callback that prints the lines.
 #[unsafe(no_mangle)]
 pub extern "C" fn rrbsolver_set_log(callback: rrb_log_fn, user: *mut libc::c_void) -> rrb_status {
     entry_ok(|| {

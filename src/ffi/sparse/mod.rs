@@ -560,10 +560,10 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `sizes`.
 ///
 /// # Fortran
-/// Included in `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])`, which allocates the arrays
+/// No procedure: `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` allocates the arrays
 ///
 /// # C++
-/// Included in `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const`
+/// No member: `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays
 ///
 /// # Example
 /// ```c
@@ -608,7 +608,7 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 /// `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` with allocatable arrays
 ///
 /// # C++
-/// `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const`
+/// `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays
 ///
 /// # Example
 /// ```c

@@ -366,6 +366,17 @@ impl Entry {
         for error in items("Errors").filter(|text| !text.starts_with("`RRB_") && !text.starts_with("those of ")) {
             complain(format!("an error does not begin with its status: {error}"));
         }
+        for title in ["Fortran", "C++"] {
+            let first = self.doc.section(title).and_then(<[Block]>::first);
+            let says = match first {
+                Some(Block::Paragraph(text)) => ["`", "No "].iter().any(|start| text.starts_with(start)),
+                Some(Block::Code(..)) | None => true,
+                _ => false,
+            };
+            if !says {
+                complain(format!("section {title} begins neither with a call nor with 'No' and the reason"));
+            }
+        }
         let uses = |block: &Block| matches!(block, Block::Code(_, code, _) if code.contains(&self.name));
         if self.doc.section("Example").is_some_and(|blocks| !blocks.iter().any(uses)) {
             complain("the example does not call the function".to_owned());
