@@ -4,7 +4,7 @@
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
 # make fuzz: the readers of matrix files on texts that coverage leads to, FUZZ_SECONDS each.
-# make performance: measures the marked tables of docs/performance.md anew.
+# make performance: measures the marked tables of docs/benchmarks/cpu-2d.md again.
 
 PREFIX ?= $(CURDIR)/install
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
@@ -41,7 +41,7 @@ paper: setup
 	$(PLOT) bench output/paper/*.json --output output/paper
 
 performance: setup
-	$(BENCH) page docs/performance.md --measure
+	$(BENCH) page docs/benchmarks/cpu-2d.md --measure
 
 test:
 	@scripts/setup test

@@ -1,8 +1,8 @@
 """hard_suite.py SEED NX NY FOLDER: systems on which common preconditioners fail, one raw file each (NAME.stencil).
 
 "STENCIL1"; dimension 2, NX, NY, 1, flags (bit 0: singular), 0 as 32-bit integers; 16 characters of the name; then
-center, east, north and b as little-endian doubles. docs/robustness.md defines the systems. Draws follow each other: a
-system depends on the seed, the size and its place in this file. Rectangular grids: stretched takes its spacing per
+center, east, north and b as little-endian doubles. docs/benchmarks/hard-suite.md defines the systems. Draws follow each
+other: a system depends on the seed, the size and its place in this file. Rectangular grids: stretched takes its spacing per
 direction; the disc has radius 100/512 min(NX, NY) about (NX/2, NY/2).
 """
 import numpy as np, struct, os, sys

@@ -64,8 +64,8 @@ pub enum Measurement {
     Sparse(SparseArgs),
     /// One domain over many ranks, here threads: weak and strong scaling, messages and bytes.
     Distributed(DistributedArgs),
-    /// Systems on which common preconditioners fail (docs/robustness.md), by several sets of options and by others, in
-    /// turn.
+    /// Systems on which common preconditioners fail (docs/benchmarks/hard-suite.md), by several sets of options and by
+    /// others, in turn.
     Suite(SuiteArgs),
 }
 

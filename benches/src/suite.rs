@@ -1,5 +1,5 @@
-//! The hard suite: systems on which common preconditioners fail (docs/robustness.md), and those of docs/performance.md,
-//! each by several solvers in turn.
+//! The hard suite (docs/benchmarks/hard-suite.md): systems on which common preconditioners fail, and three easy ones.
+//! Several solvers run in turns on each.
 
 use crate::contest::{self, Contender, Contest, Effort, Entry};
 use crate::problem::Problem;
@@ -34,7 +34,7 @@ const HARD: [&str; 16] = [
     "neumann_logn",
 ];
 
-/// Systems of docs/performance.md behind them: their names here, and there.
+/// The easy systems, which come last: name in the suite, name of the problem (docs/benchmarks/cpu-2d.md).
 const EASY: [(&str, &str); 3] = [("P1", "poisson_f"), ("P2", "variable_depth"), ("discs", "inclHigh_1000")];
 
 /// What a suite is made of.

@@ -215,7 +215,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
     }
 }
 
-/// Systems in the order of the suite, those of docs/performance.md and coasts behind them, from files that were left.
+/// Systems come in the order of the suite, then the easy ones, then coasts; `--folder` reads the files of `--write`.
 #[test]
 fn a_suite_has_every_system() {
     let coast = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/swan_river.asc.gz");

@@ -1,6 +1,6 @@
 //! Iteration counts and condition numbers against an independent prototype and the papers' table 5.3.
 //!
-//! Left to the benchmark (docs/performance.md), for their cost: 2047^2 with other than 12 levels, 1023^2 with 2 levels
+//! Omitted because of their cost (docs/benchmarks/cpu-2d.md): 2047^2 with other than 12 levels, 1023^2 with 2 levels
 //! (a 1 GB factor), the slow rows of the lumping table (M1 and M2 with omega 0.5 and 0.95, full M2m), hx/hy = 100, and
 //! 1.5 million nodes.
 //!

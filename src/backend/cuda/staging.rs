@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Values that a member copies at a time (128 kB, 10 us; twice as many make copies 2 to 24 % longer,
-/// docs/performance-gpu.md), of a copy of the device at most (4 MB: its start, some microseconds, counts little), and
+/// docs/benchmarks/gpu.md), of a copy of the device at most (4 MB: its start, some microseconds, counts little), and
 /// of the first and the last ones, for which the other side waits.
 const PIECE: usize = 16 * 1024;
 const CHUNK: usize = 32 * PIECE;

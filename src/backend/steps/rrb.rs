@@ -91,8 +91,8 @@ pub struct CostOfAggregation {
 }
 
 /// Condition number of M^-1 A, M the levels, over the anisotropy of the matrix (`grid::anisotropy`). Iterations of the
-/// suite (docs/robustness.md) give 0.7 where couplings of a direction are the same everywhere, 2 in layers, 5 on grids
-/// stretched both ways.
+/// suite (docs/benchmarks/hard-suite.md) fit 0.7 where the couplings of a direction are the same everywhere, 2 in
+/// layers, 5 on grids stretched in both directions.
 const CONDITION: f64 = 3.0;
 
 /// What a solve is expected to come to, before it begins.

@@ -15,7 +15,7 @@ use crate::solver::solve::check_all_singular;
 
 /// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays
 /// on the host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64
-/// x 64 (docs/performance-gpu.md).
+/// x 64 (docs/benchmarks/gpu.md).
 const WORTH_A_DEVICE: usize = 10_000;
 
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave

@@ -38,7 +38,7 @@ const _: () =
     assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
 
 /// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body
-/// that find the loop over (measured on an H200, docs/performance-gpu.md).
+/// that find the loop over (measured on an H200, docs/benchmarks/gpu.md).
 fn lost(body: usize, iterations: usize) -> usize {
     let rounds = iterations.div_ceil(body);
     4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)

@@ -9,7 +9,7 @@ use crate::backend::steps::cycle::Recursion;
 use crate::error::{Result, extend};
 
 /// Pieces of x += alpha p that a block has at most while others do the steps on small grids: 1.25 us each, and 20 us,
-/// on an H200 (docs/performance-gpu.md).
+/// on an H200 (docs/benchmarks/gpu.md).
 const X_ROUNDS: u32 = 16;
 
 /// Blocks of a cluster, in the order of preference.

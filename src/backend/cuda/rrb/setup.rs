@@ -32,7 +32,7 @@ const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
 /// Couplings of a row of what a grid leaves, summed by magnitude, at most this part of its center: D alone takes its
 /// place. D^-1 S has its eigenvalues within 1 +- WEAK then, by Gershgorin. Waves over the rivers of
-/// docs/performance-gpu.md take as many iterations with it; with 0.6 they take up to 9 for 7.
+/// docs/benchmarks/gpu.md take as many iterations with it; with 0.6 they take up to 9 for 7.
 const WEAK: f64 = 0.3;
 
 /// Part of a grid's tiles whose rows are the same, from which on sweeps look for them: where there are none this costs
