@@ -76,7 +76,7 @@ using monitor = std::function<bool(std::int64_t iteration, double relative_resid
 
 namespace detail {
 
-inline std::string last_error() {
+inline std::string last_message() {
     std::string text(static_cast<std::size_t>(rrbsolver_last_error(nullptr, 0)), '\0'); // with the NUL
     rrbsolver_last_error(&text[0], static_cast<std::int64_t>(text.size()));
     text.pop_back();
@@ -85,7 +85,7 @@ inline std::string last_error() {
 
 inline rrb_status check(rrb_status status) {
     if (status < 0) {
-        throw error(status, last_error());
+        throw error(status, last_message());
     }
     return status;
 }
@@ -367,6 +367,10 @@ inline std::string version() { return rrbsolver_version(); }
 
 /// Returns the name and the meaning of a status.
 inline std::string status_string(rrb_status status) { return rrbsolver_status_string(status); }
+
+/// Returns the message of this thread's last call that did not return RRB_OK. After RRB_NOT_CONVERGED or RRB_STOPPED it
+/// holds the iterations, the residual, its target and the stop reason; else it is what() of the exception.
+inline std::string last_error() { return detail::last_message(); }
 
 /// Returns the number of usable CUDA devices, 0 without a driver.
 inline int cuda_device_count() {

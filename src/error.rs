@@ -38,27 +38,27 @@ macro_rules! statuses {
 
 // Explicit and append-only: a number that was published never changes its meaning.
 statuses! {
-    RRB_OK = 0, "done";
-    RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate, or a better one";
-    RRB_STOPPED = 2, "a callback asked to stop; x (or u) is the iterate at the stop";
+    RRB_OK = 0, "success";
+    RRB_NOT_CONVERGED = 1, "tolerance not reached; x is the last iterate or a better one (see rrbsolver_last_error)";
+    RRB_STOPPED = 2, "stopped by a callback; x (smoother_: u) is the current iterate";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
-    RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";
-    RRB_ERR_DIMENSION = -3, "an extent is too small, extents do not fit each other, or their product is too large";
-    RRB_ERR_OPTION = -4, "unknown option key, option name or choice";
-    RRB_ERR_STATE = -5, "calls in the wrong order: factorize (smoother_: set_patches) must come (again) first";
-    RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";
-    RRB_ERR_MATRIX = -20, "zero or negative center or pivot, a singular block; not symmetric, an empty row (sparse_)";
-    RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or a result too large for a double";
-    RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is as given";
-    RRB_ERR_INCOMPATIBLE = -23, "singular system whose right-hand side has a component in the null space";
-    RRB_ERR_RANGE = -24, "the result is too small for a double: its values would underflow";
-    RRB_ERR_MEMORY = -30, "out of memory, or above a memory limit";
+    RRB_ERR_ARGUMENT = -2, "an argument is out of range, or arrays overlap";
+    RRB_ERR_DIMENSION = -3, "an extent is too small, extents are inconsistent, or their product is too large";
+    RRB_ERR_OPTION = -4, "unknown option or result key, option name, or choice";
+    RRB_ERR_STATE = -5, "calls in the wrong order; call factorize (smoother_: set_patches) first";
+    RRB_ERR_UNSUPPORTED = -6, "not supported by this build, backend or method";
+    RRB_ERR_MATRIX = -20, "nonpositive center or pivot, or singular block; sparse_: also not symmetric, or empty row";
+    RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or overflow of a result";
+    RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is unchanged";
+    RRB_ERR_INCOMPATIBLE = -23, "the system is singular, and its right-hand side has a component in the null space";
+    RRB_ERR_RANGE = -24, "underflow of a result";
+    RRB_ERR_MEMORY = -30, "out of memory, or a memory limit is exceeded";
     RRB_ERR_NO_DEVICE = -40, "no CUDA driver or device";
     RRB_ERR_DEVICE = -41, "the CUDA driver reported an error";
-    RRB_ERR_IO = -50, "a file could not be read or written";
-    RRB_ERR_PARSE = -51, "a file or text could not be understood";
-    RRB_ERR_COMMUNICATION = -60, "a rank is missing or late; x is as given, and all that is left is destroy";
-    RRB_ERR_INTERNAL = -99, "a defect of this library";
+    RRB_ERR_IO = -50, "a file cannot be read or written";
+    RRB_ERR_PARSE = -51, "a file or text cannot be parsed";
+    RRB_ERR_COMMUNICATION = -60, "a rank is missing or late; x is unchanged, and only destroy may follow";
+    RRB_ERR_INTERNAL = -99, "internal error: a bug in this library";
 }
 
 /// What is at a place, by its index or indices from 0.
@@ -185,7 +185,7 @@ pub enum Error {
     #[error("{0} must not be NULL")]
     Null(Name),
     /// An array whose address none of its values can have.
-    #[error("{0} must lie at a multiple of {1} bytes")]
+    #[error("{0} must be {1}-byte aligned")]
     Alignment(Name, usize),
     /// Two arrays of one call overlap.
     #[error("the arrays {0} and {1} must not overlap")]
@@ -216,9 +216,9 @@ pub enum Error {
         after: String,
     },
     /// A row, a pivot or a block that no symmetric positive definite matrix has.
-    #[error("{reason}{}{then}", .place.map_or_else(String::new, |place| format!(" at {place}")))]
+    #[error("{}{then}", placed(.reason, *.place))]
     Matrix {
-        /// What is wrong, with its value.
+        /// What is wrong, with its value. The place replaces `@`, or follows after "at".
         reason: String,
         /// Where, if that is known.
         place: Option<Place>,
@@ -248,7 +248,7 @@ pub enum Error {
         iteration: usize,
     },
     /// The same in a family that has a method for others.
-    #[error("{quantity} = {value:e} in iteration {iteration}: {what} is indefinite; take {instead}")]
+    #[error("{quantity} = {value:e} in iteration {iteration}: {what} is indefinite; use {instead}")]
     Indefinite {
         /// The quantity.
         quantity: &'static str,
@@ -359,9 +359,10 @@ impl Error {
     pub fn told(&self) -> (String, Option<Place>, String) {
         match self {
             Self::At { before, place, after, .. } => (before.clone(), Some(*place), after.clone()),
-            Self::Matrix { reason, place: Some(place), then } => {
-                (format!("{reason} at "), Some(*place), (*then).to_owned())
-            }
+            Self::Matrix { reason, place: Some(place), then } => match reason.split_once('@') {
+                Some((before, after)) => (before.to_owned(), Some(*place), format!("{after}{then}")),
+                None => (format!("{reason} at "), Some(*place), (*then).to_owned()),
+            },
             other => (other.to_string(), None, String::new()),
         }
     }
@@ -414,14 +415,31 @@ impl Error {
     }
 }
 
+/// What is wrong with a matrix, with its place.
+fn placed(reason: &str, place: Option<Place>) -> String {
+    match (place, reason.split_once('@')) {
+        (Some(place), Some((before, after))) => format!("{before}{place}{after}"),
+        (Some(place), None) => format!("{reason} at {place}"),
+        (None, _) => reason.to_owned(),
+    }
+}
+
+/// A number as people write it.
+#[must_use]
+pub fn written(value: f64) -> String {
+    let magnitude = value.abs();
+    let plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
+    if plain { format!("{value}") } else { format!("{value:e}") }
+}
+
 /// The rest of the sentence about a quantity that must be positive.
 fn indefinite(value: f64, iteration: usize) -> String {
     if value.is_finite() {
         format!("{value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite")
     } else {
         format!(
-            "{value} in iteration {iteration}: numbers of this system are too large for double precision, or for \
-             single where precision is not f64, or grow without end, as where a singular matrix is taken as regular"
+            "{value} in iteration {iteration}: the iteration overflows; scale the system, set precision=f64, or \
+             check whether the matrix is singular"
         )
     }
 }
@@ -447,7 +465,7 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no memory for {} bytes of {}", self.bytes, self.what)
+        write!(f, "failed to allocate {} bytes for {}", self.bytes, self.what)
     }
 }
 

@@ -42,10 +42,8 @@ fn named(name: &str) -> Option<Isa> {
 pub fn complaint(wanted: &str) -> Option<String> {
     let best = NAMES.iter().find(|n| n.1 == best()).map_or("portable", |n| n.0);
     match named(wanted) {
-        None => {
-            Some(format!("unknown instruction set '{wanted}': avx512, avx2 and portable are known; {best} is used"))
-        }
-        Some(isa) if isa > self::best() => Some(format!("this machine has no {wanted}; {best} is used")),
+        None => Some(format!("unknown instruction set '{wanted}', must be avx512, avx2 or portable; {best} is used")),
+        Some(isa) if isa > self::best() => Some(format!("this machine does not support {wanted}; {best} is used")),
         Some(_) => None,
     }
 }

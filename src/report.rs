@@ -2,6 +2,8 @@
 
 pub use crate::options::StopReason;
 
+use std::fmt;
+
 /// Numbers of one solve.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
@@ -25,6 +27,50 @@ impl Outcome {
             Err(error) => matches!(error, Error::Breakdown { .. } | Error::Overflow(_) | Error::Underflow { .. }),
             Ok(outcome) => matches!(outcome.reason, StopReason::Stagnated | StopReason::Diverged),
         }
+    }
+}
+
+/// A solve that ended before it met its tolerance. Neither this nor its message allocates memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Unfinished {
+    outcome: Outcome,
+    rel_tol: f64,
+    /// The relative residual that the solve was to reach: max(`rel_tol`, `abs_tol` / reference).
+    target: f64,
+}
+
+impl Unfinished {
+    /// A solve with these tolerances that ended with `outcome`.
+    #[must_use]
+    pub fn new(outcome: Outcome, rel_tol: f64, abs_tol: f64) -> Self {
+        let absolute = if outcome.reference > 0.0 { abs_tol / outcome.reference } else { 0.0 };
+        Self { outcome, rel_tol, target: rel_tol.max(absolute) }
+    }
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { iterations, reason, final_residual, .. } = self.outcome;
+        let stopped = reason == StopReason::Monitor;
+        f.write_str(if stopped { "stopped by the monitor" } else { "not converged" })?;
+        let plural = if iterations == 1 { "" } else { "s" };
+        write!(f, ": {iterations} iteration{plural}, relative residual {final_residual:.1e}, target ")?;
+        // As the caller wrote it, unless abs_tol determines it.
+        if self.target == self.rel_tol {
+            write!(f, "{:e}", self.rel_tol)?
+        } else {
+            write!(f, "{:.1e}", self.target)?
+        }
+        f.write_str(match reason {
+            StopReason::MaxIter => " (iteration limit reached; raise max_iter, or see the tutorial not-converged)",
+            StopReason::Stagnated => {
+                " (stagnated: the residual no longer decreases; raise rel_tol, or see the tutorial not-converged)"
+            }
+            StopReason::Diverged => {
+                " (diverged, x is the initial guess; check the matrix, or see the tutorial not-converged)"
+            }
+            _ => "",
+        })
     }
 }
 

@@ -234,7 +234,7 @@ fn what_is_not_utf8_is_said() {
     assert_eq!(solver.real(key::REL_TOL), 1e-6);
     assert_eq!(lines.0.len(), names.len(), "{:?}", lines.0);
     for (name, (level, line)) in names.iter().zip(&lines.0) {
-        assert!(*level == 0 && line.starts_with(&format!("{name} is not UTF-8 and is passed over")), "{line}");
+        assert!(*level == 0 && line.starts_with(&format!("{name} is not UTF-8 and is ignored")), "{line}");
     }
     let text = c"rel_tol=1e-3 log=\xff";
     // SAFETY: a live handle and a text that ends with NUL.

@@ -89,7 +89,7 @@ impl Rows {
     fn of(system: &System) -> Result<Self> {
         let mut entries = system.entries.clone();
         entries.sort_by_key(|&(i, j, _)| (i, j));
-        let narrow = |k: usize| i32::try_from(k).context("more entries than 32 bits count");
+        let narrow = |k: usize| i32::try_from(k).context("2^31 entries or more");
         let mut ptr = vec![0i32; system.n + 1];
         for &(i, _, _) in &entries {
             ptr[i + 1] += 1;

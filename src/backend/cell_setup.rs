@@ -14,7 +14,7 @@ use crate::runtime::team::{Me, Team, share};
 use std::sync::{Mutex, PoisonError};
 
 /// For errors.
-const PARTS: &str = "the parts of a team";
+const PARTS: &str = "parts of a thread team";
 
 /// What each member makes, in order.
 pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {

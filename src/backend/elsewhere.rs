@@ -17,7 +17,7 @@ pub struct Elsewhere {
 }
 
 fn not_here() -> Error {
-    Error::Internal("a rank that has no rows was to work on some".to_owned())
+    Error::Internal("a rank without rows was asked to work on rows".to_owned())
 }
 
 impl RrbBackend for Elsewhere {

@@ -115,12 +115,12 @@ impl Comm {
         if code == 0 {
             return Ok(());
         }
-        Err(self.lose(format!("{what} of the communicator answers {code} on rank {}", self.rank())))
+        Err(self.lose(format!("{what} of the communicator returned {code} on rank {}", self.rank())))
     }
 }
 
 fn lost(sentence: &str) -> Error {
-    Error::Communication(format!("{sentence}; all that is left is to destroy the handle"))
+    Error::Communication(format!("{sentence}; destroy the handle"))
 }
 
 /// A plan of the host program.
@@ -163,7 +163,7 @@ impl Plan {
         if self.plan.is_null() {
             return Ok(());
         }
-        let start = comm.table.start.expect("looked at when the table was given");
+        let start = comm.table.start.expect("checked when the table was passed");
         // SAFETY: a plan of this table; the caller of the library promised what its functions do.
         comm.answered("start", unsafe { start(comm.table.context, self.plan, null_mut()) })?;
         comm.messages.fetch_add(self.sent[0], Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl Plan {
             return Ok(());
         }
         let comm = &*self.comm;
-        let test = comm.table.test.expect("looked at when the table was given");
+        let test = comm.table.test.expect("checked when the table was passed");
         let timeout = Duration::from_nanos(comm.timeout.load(Ordering::Relaxed));
         let (mut polls, mut since) = (0, None);
         loop {
@@ -198,8 +198,8 @@ impl Plan {
             let waited = since.get_or_insert_with(Instant::now).elapsed();
             if !timeout.is_zero() && waited > timeout {
                 return Err(comm.lose(format!(
-                    "rank {} has waited {:.1} s for the others (comm_timeout): one of them is missing, or does \
-                     something else",
+                    "rank {} has waited {:.1} s for other ranks (comm_timeout): one of them is missing, or makes \
+                     another call",
                     comm.rank(),
                     waited.as_secs_f64()
                 )));
@@ -279,7 +279,7 @@ impl Exchange {
         }
         let sent = parts.iter().filter(|part| !part.send.is_empty());
         let sent = sent.fold([0, 0], |[count, sum], part| [count + 1, sum + bytes(&part.send) as u64]);
-        let exchange = comm.table.exchange.expect("looked at when the table was given");
+        let exchange = comm.table.exchange.expect("checked when the table was passed");
         // SAFETY: the list has that many messages, and their memory lives as long as the plan, or for ever.
         let make = |table: &rrbsolver_comm, plan| unsafe {
             exchange(table.context, messages.len() as i64, messages.as_ptr(), plan)
@@ -331,7 +331,7 @@ impl Gather {
         let own = counts[comm.rank()];
         let buffers = Buffers::new(comm, [own, counts.iter().sum()])?;
         let bytes = collected(counts.iter().map(|&count| (count * size_of::<f64>()) as i64), MESSAGES)?;
-        let allgather = comm.table.allgather.expect("looked at when the table was given");
+        let allgather = comm.table.allgather.expect("checked when the table was passed");
         let (send, receive) = (buffers.of(SEND), buffers.of(RECEIVE));
         let (send, receive) = (send.address(0, own), receive.address(0, receive.len()));
         // SAFETY: a number of bytes for every rank, and memory that lives as long as the plan, or for ever.
@@ -366,7 +366,7 @@ impl Largest {
     pub fn new(comm: &Counted<Comm>, count: usize) -> Result<Self> {
         let buffers = Buffers::new(comm, [count, 0])?;
         let values = buffers.of(SEND).address(0, count);
-        let allreduce = comm.table.allreduce.expect("looked at when the table was given");
+        let allreduce = comm.table.allreduce.expect("checked when the table was passed");
         // SAFETY: that many values, which live as long as the plan, or for ever.
         let make =
             |table: &rrbsolver_comm, plan| unsafe { allreduce(table.context, count as i64, values, vtable::MAX, plan) };

@@ -185,7 +185,7 @@ fn put_together(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
     let of =
         |values: &[u8]| -> Vec<f64> { values.as_chunks().0.iter().map(|&value| f64::from_ne_bytes(value)).collect() };
     let mut together = of(&all[0]);
-    assert!(together.len() == count, "all ranks give as many values");
+    assert!(together.len() == count, "all ranks pass as many values");
     for values in &all[1..] {
         for (value, other) in together.iter_mut().zip(of(values)) {
             *value = match operation {

@@ -500,7 +500,8 @@ impl dpcg_handle {
         };
         system.set_up(make, |core| core.outward(&a))?;
         if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
-            system.base.log.line(0, format_args!("dpcg: no memory for amg, which auto would take: multigrid"));
+            let sentence = "dpcg: not enough memory for amg, the choice of auto: uses multigrid";
+            system.base.log.line(0, format_args!("{sentence}"));
         }
         Ok(())
     }
@@ -516,7 +517,7 @@ fn dense_labels(given: &[i32], cells: Cells, layout: &Layout) -> Result<Vec<i32>
         for j in 0..cells.ny {
             let row = &given[k * layout.plane + j * layout.ld..][..cells.nx];
             if let Some(i) = row.iter().position(|&label| label < -1) {
-                let before = format!("labels must be -1 (in no region) or a number from 0 on, got {} at ", row[i]);
+                let before = format!("labels must be -1 (no region) or at least 0, got {} at ", row[i]);
                 return Err(Error::at(RRB_ERR_ARGUMENT, before, Place::point(i, j, k), ""));
             }
             labels.extend_from_slice(row);

@@ -1,10 +1,11 @@
 //! How the last solve of a handle ended: its call, its line in the log, and the results about it.
 
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
+use crate::ffi::guard::note_unfinished;
 use crate::ffi::handle::Base;
 use crate::ffi::watch::Watch;
-use crate::options::{Choice, Options, info};
-use crate::report::{History, Outcome, StopReason};
+use crate::options::{Choice, Options, info, opt};
+use crate::report::{History, Outcome, StopReason, Unfinished};
 use crate::solver::machine::Core;
 use crate::spectrum::lanczos_extremes;
 use std::fmt::Display;
@@ -39,11 +40,14 @@ impl Ending {
                 outcome.iterations, outcome.initial_residual, outcome.final_residual
             ));
         }
-        Ok(match outcome.reason {
+        let status = match outcome.reason {
             StopReason::MaxIter | StopReason::Stagnated | StopReason::Diverged => RRB_NOT_CONVERGED,
             StopReason::Monitor => RRB_STOPPED,
-            _ => RRB_OK,
-        })
+            _ => return Ok(RRB_OK),
+        };
+        let (rel_tol, abs_tol) = (base.options.real(opt::REL_TOL), base.options.real(opt::ABS_TOL));
+        note_unfinished(Unfinished::new(outcome, rel_tol, abs_tol));
+        Ok(status)
     }
 
     /// Iterations done.

@@ -38,7 +38,7 @@ pub fn complaints() -> Vec<String> {
     let value = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     let instruction_set = value(ISA_VARIABLE).and_then(|name| complaint(&name));
     let threads = value(THREAD_VARIABLES[0]).filter(|text| count(text).is_none());
-    let threads = threads.map(|text| format!("{} must be a whole number above 0, got '{text}'", THREAD_VARIABLES[0]));
+    let threads = threads.map(|text| format!("{} must be a positive integer, got '{text}'", THREAD_VARIABLES[0]));
     let unreadable = [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]].into_iter().filter_map(unreadable);
     let readable = instruction_set.map(|sentence| format!("{ISA_VARIABLE}: {sentence}")).into_iter().chain(threads);
     unreadable.chain(readable).collect()
@@ -48,7 +48,7 @@ pub fn complaints() -> Vec<String> {
 fn unreadable(name: &str) -> Option<String> {
     match std::env::var(name) {
         Err(VarError::NotUnicode(text)) => {
-            Some(format!("{name} is not UTF-8 and is passed over, got '{}'", text.to_string_lossy()))
+            Some(format!("{name} is not UTF-8 and is ignored, got '{}'", text.to_string_lossy()))
         }
         _ => None,
     }

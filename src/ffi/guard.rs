@@ -1,16 +1,27 @@
-//! Panics stop here, and failing calls leave their sentence for the thread.
+//! Panics stop here, and calls that do not return `RRB_OK` leave their message for the thread.
 
 use crate::error::{Error, RRB_OK, Refused, Result};
 use crate::ffi::line::Line;
+use crate::report::Unfinished;
 use crate::runtime::traps::{Own, as_the_host};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+/// A message that allocates no memory when it is stored or formatted.
+#[derive(Clone, Copy)]
+enum Fixed {
+    Refused(Refused),
+    Unfinished(Unfinished),
+    /// `smoother_apply` was stopped after this number of sweeps.
+    StoppedSweeps(usize),
+}
+
 thread_local! {
-    /// The last error where it was one of memory: unlike the other kind, it takes none to be noted or told.
-    static REFUSED: Cell<Option<Refused>> = const { Cell::new(None) };
+    /// The last message, if it is of this kind.
+    static FIXED: Cell<Option<Fixed>> = const { Cell::new(None) };
+    /// The last message otherwise.
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -25,9 +36,9 @@ pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
         Err(error) => {
             let status = error.status();
             match error {
-                Error::NoMemory(refused) => REFUSED.set(Some(refused)),
+                Error::NoMemory(refused) => FIXED.set(Some(Fixed::Refused(refused))),
                 other => {
-                    REFUSED.set(None);
+                    FIXED.set(None);
                     LAST_ERROR.with(|last| *last.borrow_mut() = Some(other));
                 }
             }
@@ -65,13 +76,29 @@ fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Hands the sentence of this thread's last failing call to `read`.
+/// Stores the message of a solve that returns `RRB_NOT_CONVERGED` or `RRB_STOPPED`.
+pub fn note_unfinished(unfinished: Unfinished) {
+    FIXED.set(Some(Fixed::Unfinished(unfinished)));
+}
+
+/// Stores the message of a `smoother_apply` that returns `RRB_STOPPED`.
+pub fn note_stopped_sweeps(sweeps: usize) {
+    FIXED.set(Some(Fixed::StoppedSweeps(sweeps)));
+}
+
+/// Passes the message of this thread's last call that did not return `RRB_OK` to `read`.
 pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
     let _own = Own::new();
-    if let Some(refused) = REFUSED.get() {
+    if let Some(fixed) = FIXED.get() {
         let mut line = Line::default();
         // Cut at the buffer's end.
-        let _ = write!(line, "{refused}");
+        let _ = match fixed {
+            Fixed::Refused(refused) => write!(line, "{refused}"),
+            Fixed::Unfinished(unfinished) => write!(line, "{unfinished}"),
+            Fixed::StoppedSweeps(sweeps) => {
+                write!(line, "stopped by the monitor or the ghost function after {sweeps} sweeps")
+            }
+        };
         return read(line.text());
     }
     LAST_ERROR.with(|last| {

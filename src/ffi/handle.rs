@@ -128,7 +128,7 @@ impl<C: Core> Base<C> {
         if self.in_their_process() {
             return Ok(());
         }
-        let sentence = "the handle was made before a fork: make a new one in the child process";
+        let sentence = "the handle was created before a fork: create a new one in the child process";
         Err(Error::Unsupported(sentence.to_owned()))
     }
 
@@ -145,7 +145,7 @@ impl<C: Core> Base<C> {
             Stale::Changed => {
                 format!("an option that acts at {at} has changed: {setup} must come before this call")
             }
-            Stale::Given(what) => format!("{what} came after the last {setup}: {setup} must come before this call"),
+            Stale::Given(what) => format!("{what} were set after the last {setup}: {setup} must come before this call"),
         })
     }
 
@@ -385,7 +385,7 @@ pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> r
 /// A key that is read only.
 pub fn settable<H: Handle>(h: &H, key: i32) -> Result<()> {
     match h.result(key) {
-        Some((result, _)) => Err(Error::Option(format!("{} is a result: it cannot be set", result.name))),
+        Some((result, _)) => Err(Error::Option(format!("{} is a result and cannot be set", result.name))),
         None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use crate::solver::machine::{Core, Machine};
 use crate::solver::rrb::{Done, Rrb};
 
 /// For errors.
-const TELLING: &str = "what ranks are told";
+const TELLING: &str = "events for other ranks";
 
 /// The rank that works.
 pub const FIRST: usize = 0;
@@ -30,7 +30,7 @@ const EVENTS: usize = 64;
 const BLOCK: usize = 1 + EVENTS * EVENT;
 
 /// Numbers that tell how a call ended: its status, a solve, a factorization.
-const SOLVE: usize = 5;
+const SOLVE: usize = 6;
 const RESULTS: usize = SOLVE + Done::WORDS + 2;
 
 /// Plans by which the first rank tells the others.
@@ -111,6 +111,7 @@ impl Led {
             told.reason.number() as f64,
             told.initial_residual,
             told.final_residual,
+            told.reference,
         ];
         self.results.run(|to| {
             to[..SOLVE].copy_from_slice(&solve);
@@ -130,7 +131,7 @@ impl Led {
                 reason: StopReason::of(words[2] as i64).unwrap_or_default(),
                 initial_residual: words[3],
                 final_residual: words[4],
-                ..Outcome::default()
+                reference: words[5],
             }),
             status => Err(Error::elsewhere(FIRST, status)),
         }

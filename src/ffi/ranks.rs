@@ -157,7 +157,7 @@ impl Ranks {
         }
         if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
             return Err(Error::Argument(format!(
-                "all ranks must give the same nx and ny: rank 0 gave {} x {}, rank {rank} {} x {}",
+                "all ranks must pass the same nx and ny: rank 0 passed {} x {}, rank {rank} passed {} x {}",
                 said[0],
                 said[1],
                 said[WORDS * rank],
@@ -259,19 +259,19 @@ impl Ranks {
             let [first, last] = [first, last].map(Function::name);
             let whose = if differs(HANDLE) { " of another handle" } else { "" };
             return Err(Error::State(format!(
-                "all ranks must make the same calls in the same order: one is at {first}, another one at {last}{whose}"
+                "all ranks must make the same calls in the same order: one calls {first}, another calls {last}{whose}"
             )));
         }
         if let Some(status) = Some(-said[2 * SAME + 1] as i32).filter(|&status| status != 0) {
             return Err(self.whose(status, refused)?);
         }
         if differs(2) || differs(3) {
-            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension, memory, \
-                            device and comm_timeout must be the same on all";
+            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension, \
+                            memory, device and comm_timeout must be the same on all ranks";
             return Err(Error::Argument(sentence.to_owned()));
         }
         if differs(CORNERS) && said[2 * CORNERS].is_finite() {
-            let sentence = "some ranks give northeast and northwest, and others do not";
+            let sentence = "northeast and northwest are NULL on some ranks only: all ranks must pass them, or none";
             return Err(Error::Argument(sentence.to_owned()));
         }
         Ok(said[2 * CORNERS] > 0.0)

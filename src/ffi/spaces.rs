@@ -19,8 +19,8 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
         Space::Device(ordinal) if i64::from(ordinal) == device || others.contains(ordinal.into()) => {
             if several && !is_open_to_others(address) {
                 return Err(Error::Unsupported(format!(
-                    "{name} is of a memory pool (cudaMallocAsync), or mapped by the program, so that other devices \
-                     cannot read it: with several devices arrays are of cudaMalloc, or of the host"
+                    "{name} is from a memory pool (cudaMallocAsync) or mapped by the program, and other devices \
+                     cannot read it: with several devices, use cudaMalloc or host memory"
                 )));
             }
             Ok(true)
@@ -59,7 +59,7 @@ pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
         Space::Device(ordinal) => format!("an array on device {ordinal}"),
         Space::Host => "an array on the host".to_owned(),
     };
-    Error::range(name, place, format!("lie {allowed}"))
+    Error::range(name, place, format!("be {allowed}"))
 }
 
 /// An array of values of 8 or 4 bytes: not NULL, and not astray between two values.

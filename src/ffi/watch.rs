@@ -70,8 +70,8 @@ impl Observer for Watch<'_> {
             self.log.line(
                 1,
                 format_args!(
-                    "{name}: after {iterations} {step}s the residual is {left:.1e} of what it was, with {expected:.0} \
-                     more to come: goes over to aggregation"
+                    "{name}: residual reduced to {left:.1e} after {iterations} {step}s, {expected:.0} more \
+                     expected: switches to aggregation"
                 ),
             );
         }
@@ -80,8 +80,8 @@ impl Observer for Watch<'_> {
     fn widened(&mut self, iterations: usize) {
         if self.verbosity >= 1 {
             let Words { name, step, .. } = self.words;
-            let sentence = "stagnates in single precision: goes on with precision=bf16, as matrices to come do";
-            self.log.line(1, format_args!("{name}: after {iterations} {step}s precision=mixed {sentence}"));
+            let sentence = "continues with precision=bf16, also for later matrices";
+            self.log.line(1, format_args!("{name}: precision=mixed stagnates after {iterations} {step}s: {sentence}"));
         }
     }
 

@@ -19,8 +19,8 @@ impl GridBox {
             let end = lower[d].checked_add(size[d]);
             if lower[d] < 0 || size[d] < 1 || end.is_none_or(|end| end > nodes as i64) {
                 return Err(Error::Argument(format!(
-                    "box {number} has lower = {} and size = {} in {direction}: it must have a node and lie in [0, \
-                     {nodes})",
+                    "box {number} has lower = {} and size = {} in {direction}: it must contain a node and lie in \
+                     [0, {nodes})",
                     lower[d], size[d]
                 )));
             }

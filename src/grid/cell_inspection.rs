@@ -1,6 +1,6 @@
 //! The first look at a matrix on a box of cells: entries that no such matrix has.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Result, written};
 use crate::grid::cells::{CellView, Cells};
 use crate::runtime::reduce::max_abs;
 use std::ops::Range;
@@ -75,18 +75,18 @@ fn first_not_finite(a: &CellView, row: usize) -> Option<Error> {
 
 fn refused_center(value: f64, place: Place) -> Error {
     let reason = if value > 0.0 {
-        format!("center {value:e} is too small to divide by, less than {:e},", f64::MIN_POSITIVE)
+        format!("center@ = {value:e} is too small to divide by, less than {:e}", f64::MIN_POSITIVE)
     } else {
-        format!("center {value:e} is not positive")
+        format!("center@ = {} is not positive", written(value))
     };
     Error::Matrix { reason, place: Some(place), then: "" }
 }
 
 fn all_negative(a: &CellView) -> Error {
     Error::Matrix {
-        reason: format!("center must be positive, got {}", a.center.row(0)[0]),
+        reason: format!("center@ = {} is not positive", written(a.center.row(0)[0])),
         place: Some(Place::point(0, 0, 0)),
-        then: "; every center is negative: do your arrays hold -A and -b?",
+        then: "; all centers are negative: does the array hold -A? If so, negate b too",
     }
 }
 

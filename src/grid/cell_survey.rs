@@ -11,7 +11,7 @@ use crate::runtime::reduce::{max_abs, pairwise, sum};
 use std::ops::Range;
 
 /// For errors.
-const ROWS: &str = "what is found in rows of a matrix";
+const ROWS: &str = "the inspection of a matrix by rows";
 
 /// A direction is coarsened where its couplings are at least this part, 1 / SEMI, of the strongest direction's.
 pub const SEMI: f64 = 3.0;

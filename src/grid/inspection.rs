@@ -3,6 +3,7 @@
 
 use crate::error::{
     Error, Place, RRB_ERR_MATRIX, RRB_ERR_MEMORY, RRB_ERR_NOT_FINITE, Result, collected, extend, push, reserve, reset,
+    written,
 };
 use crate::grid::components::{Components, Runs};
 use crate::grid::levels::Grid;
@@ -100,7 +101,7 @@ pub struct Found {
 }
 
 /// For errors.
-const FOUND: &str = "what ranks find in a matrix";
+const FOUND: &str = "the inspection of a matrix by ranks";
 
 impl Found {
     /// As numbers, for other ranks.
@@ -378,9 +379,9 @@ impl Part {
 /// The center of node (i, j) has no inverse.
 pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
     let reason = if is_positive(value) {
-        format!("center {value:e} is too small to divide by, less than {:e},", f64::MIN_POSITIVE)
+        format!("center@ = {value:e} is too small to divide by, less than {:e}", f64::MIN_POSITIVE)
     } else {
-        format!("center {value:e} is not positive")
+        format!("center@ = {} is not positive", written(value))
     };
     Error::matrix(reason, 0, i, j)
 }
@@ -393,9 +394,9 @@ fn of_matrix(error: &Error) -> bool {
 pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
     let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
     rows.all(negative).then(|| Error::Matrix {
-        reason: format!("center must be positive, got {}", a.center.row(first)[0]),
+        reason: format!("center@ = {} is not positive", written(a.center.row(first)[0])),
         place: Some(Place::node(0, 0, first)),
-        then: "; every center is negative: do your arrays hold -A and -b?",
+        then: "; all centers are negative: does the array hold -A? If so, negate b too",
     })
 }
 

@@ -319,14 +319,14 @@ pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
 /// More regions than there are numbers.
 pub fn too_many(choice: &Choice) -> Error {
     let (what, advice) = match (choice.kind, choice.labels) {
-        (Kind::Subdomain, _) => ("boxes", "take fewer subdomains, or deflation=none"),
-        (Kind::LevelSet, Some(_)) => ("labels", "give fewer labels, or take deflation=subdomain or none"),
-        (Kind::LevelSet, None) => ("strong couplings", "give labels, or take deflation=subdomain or none"),
-        (Kind::LevelSetSubdomain, Some(_)) => ("labels within boxes", "take fewer subdomains or labels"),
-        (Kind::LevelSetSubdomain, None) => ("strong couplings within boxes", "take fewer subdomains, or give labels"),
+        (Kind::Subdomain, _) => ("boxes", "use fewer subdomains, or deflation=none"),
+        (Kind::LevelSet, Some(_)) => ("labels", "use fewer labels, or deflation=subdomain or none"),
+        (Kind::LevelSet, None) => ("strong couplings", "set labels, or use deflation=subdomain or none"),
+        (Kind::LevelSetSubdomain, Some(_)) => ("labels within boxes", "use fewer subdomains or labels"),
+        (Kind::LevelSetSubdomain, None) => ("strong couplings within boxes", "use fewer subdomains, or set labels"),
     };
     Error::Argument(format!(
-        "{what} make more than {NONE} deflation regions, counted in each connected component of the matrix: {advice}"
+        "{what} produce more than {NONE} deflation regions, counted per connected component of the matrix: {advice}"
     ))
 }
 

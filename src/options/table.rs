@@ -67,10 +67,10 @@ impl Family {
     /// What it does instead, where others have a common option or result that it has not.
     fn instead(self) -> &'static str {
         match self {
-            Self::Rrb => "it solves on 2D grids to a tolerance",
-            Self::Dpcg => "it solves on 3D grids to a tolerance",
-            Self::Sparse => "it solves general systems on the host, and tests the 2-norm",
-            Self::Smoother => "it solves to no tolerance, but does the sweeps that smoother_apply is told",
+            Self::Rrb => "it solves 2D grid systems to a tolerance",
+            Self::Dpcg => "it solves 3D grid systems to a tolerance",
+            Self::Sparse => "it solves general systems on the host and tests the 2-norm",
+            Self::Smoother => "smoother_apply runs a given number of sweeps and tests no tolerance",
         }
     }
 
@@ -90,7 +90,7 @@ impl Family {
     pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: &[Self]) -> Error {
         let reason = match Self::home(key) {
             None => self.instead().to_owned(),
-            Some(_) => format!("it is one of {}", prefixes(others)),
+            Some(_) => format!("it belongs to {}", prefixes(others)),
         };
         Error::Option(format!("{} has no {what} {name}: {reason}", self.prefix()))
     }
@@ -269,245 +269,267 @@ const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
 
 options! {
     BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first(Backend::NAMES, 2);
-        "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory \
-         = device), else cpu";
-    DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "CUDA ordinal";
+        "where the solver runs; auto: see the rules of auto";
+    DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "CUDA device ordinal";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
-        "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity \
-         mask, in that order";
+        "number of threads of the handle; 0: the first that is set of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
+         OMP_NUM_THREADS, else the number of cores in the affinity mask";
     MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
-        "where the caller's arrays are; auto asks the driver";
+        "memory space of the caller's arrays; auto: queried from the CUDA driver";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
-        "stop when norm(r) <= max(rel_tol * reference, abs_tol)";
-    ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false); "see rel_tol; unit of the tested norm";
+        "relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol)";
+    ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false);
+        "absolute tolerance, in the unit of the tested norm; see rel_tol";
     MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
-        "iterations at most; 0 only evaluates the residual";
+        "iteration limit; 0: a solve only evaluates the residual";
     NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
-        "true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers";
+        "norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r)";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
-        "rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0";
+        "reference of relative residuals, in the tested norm; rhs: b, projected where A is singular (with \
+         norm=preconditioned also reduced to the first Schur complement S1); initial: the initial residual";
     NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
-        "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= \
-         1e-6 * center";
+        "which connected components are singular; auto: those with |row sum| <= 1e-12 * center in every row; none: \
+         none; constant: all, with row sums checked against 1e-6 * center";
     CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
-        "1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at \
-         factorize; 2: refuse those too (smoother_, sparse_: as 1; entries of a sparse matrix are finite always)";
+        "0: no checks; 1: rejects NaN and infinity in input arrays, and logs couplings that leave the grid, once per \
+         handle; 2: rejects these couplings too (smoother_, sparse_: same as 1; sparse_ always checks matrix entries)";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
-        "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
+        "for singular components; 0: projects b; 1: rejects b with |sum b| > 1e-10 ||b||_1";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
-        "0: silent; 1: a line a solve (smoother_: an apply; sparse_: and a factorize); 2: a line an iteration (a \
-         sweep)";
+        "log level; 0: warnings; 1: also one line per solve (smoother_: apply; sparse_: also factorize); 2: also one \
+         line per iteration (smoother_: sweep)";
     LOG = 113 "log" Now ALL Kind::Text { default: "callback", range: "callback, stderr, or a path" };
-        "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
+        "destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to append to, \
+         without blanks or commas";
 
     LEVELS = 200 "levels" Factorize RRB int(0, 0, 4096);
-        "number of red eliminations; 0: by size; more than the grid has: all it has";
+        "number of elimination levels; 0: chosen by grid size; larger than the grid allows: all";
     COARSE_MEMORY = 201 "coarse_memory" Factorize RRB int(1_073_741_824, 8, i64::MAX);
-        "bytes the exact factor of the remainder may take";
+        "memory limit, in bytes, for the exact factor of the coarsest system";
     GRIDS = 202 "grids" Factorize RRB int(0, 0, 64);
-        "number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max";
+        "number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: chosen by grid size; larger than the \
+         maximum: the maximum";
     COMPUTE_BLOCK = 203 "compute_block" Factorize RRB Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 };
-        "row padding and border of the r1/r2/b1/b2 arrays";
+        "row padding and border, in values, of the r1, r2, b1 and b2 arrays";
     LUMPING = 204 "lumping" Factorize RRB Kind::Choice(Lumping::NAMES);
-        "nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)";
+        "lumped nodes; m1: red; m2: red and black; in text, m1u and m2u also set relaxation=0, m1m and m2m \
+         relaxation=1";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
-        "omega: the part of a dropped coupling that is added to the diagonal";
+        "omega: fraction of each dropped coupling that is added to the diagonal";
     FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
-        "on: fused stages where the backend has them; off: the unfused textbook steps";
+        "on: fused stages where the backend has them; off: unfused reference formulation";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
-        "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
+        "auto, always: moves positive off-diagonal entries to the diagonal of M; never: keeps them";
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
-        "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
+        "storage precision of the preconditioner; mixed: bf16 with CG in single precision, on the CPU for regular \
+         5-point systems, else as bf16; auto: see the rules of auto";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
-        "v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB";
-    CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64); "recursion every so many levels; 0: chosen";
-    CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations of a recursion";
+        "v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by aggregation instead of RRB; \
+         auto: see the rules of auto";
+    CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64);
+        "levels between recursions of a recursive cycle, even; 0: 4";
+    CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations per recursion";
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
-        "bytes that cycle=auto may take for aggregation, at factorize or in a slow solve; -1: what it needs, 0: never";
+        "memory limit, in bytes, for aggregation selected by cycle=auto, at factorize or in a slow solve; -1: no \
+         limit; 0: never selects it";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
-        "values from one row of the caller's arrays to the next, at least nx; 0: nx";
+        "distance, in values, between rows of the caller's arrays, at least nx; 0: nx";
     DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals as 0+1+2" };
-        "up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: \
-         one device";
+        "CUDA ordinals of up to eight devices that share the rows of large grids, such as 0+1+2; none: one device, \
+         set by option device";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
-        "1: the same bits for any number of ranks; 0: for the same number alone, but a sum takes one value a rank";
+        "1: results are bitwise identical for any number of ranks; 0: only for the same number of ranks, with one \
+         value per rank in sums";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
-        "seconds that a rank waits for the others; 0: for ever";
+        "seconds that a rank waits for other ranks; 0: no limit";
 
     METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
-        "which block waits for which";
+        "relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel";
     OMEGA = 301 "omega" Now SMOOTHER real(0.0, 0.0, 2.0, false);
-        "relaxation; 0: the method's own, 1, or 0.8 for block_jacobi";
+        "relaxation factor; 0: the default of the method, 0.8 for block_jacobi, else 1";
     STAGGER = 302 "stagger" Now SMOOTHER int(0, 0, 2);
-        "1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is even); 2: on even ones";
-    REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF; "colours (chaotic: blocks) in reverse order, for post-smoothing";
+        "sweeps whose blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ... of an apply; 2: \
+         the first, third, ...";
+    REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF;
+        "1: visits colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing";
     BLOCK_SOLVER = 304 "block_solver" Factorize SMOOTHER Kind::Choice(BlockSolver::NAMES);
-        "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense; \
-         fast_diagonalization is refused where it loses more than four digits";
+        "solver of the diagonal blocks; fast_diagonalization: by sine transforms, rejected if it loses more than four \
+         digits; dense: by dense inverses; auto: see the rules of auto";
     REMAINDER = 305 "remainder" Factorize SMOOTHER Kind::Choice(Remainder::NAMES);
-        "blocks cut short by a patch's edge: solved as they are, or moved inwards, where they overlap others";
+        "blocks that the edge of a patch cuts; exact: solved as smaller blocks; overlap: moved inwards, where they \
+         overlap other blocks";
     PARALLEL = 306 "parallel" Now SMOOTHER Kind::Choice(Parallel::NAMES);
-        "what threads share: auto one list of all blocks of all patches; chaotic_gauss_seidel with patch is \
-         lexicographic in each patch";
+        "work distribution among threads; auto: all blocks of all patches; patch: whole patches (chaotic_gauss_seidel \
+         is then lexicographic in each patch); block: the blocks of one patch at a time; nested: patches among thread \
+         groups, and blocks within a group";
     PATCH_THREADS = 307 "patch_threads" Now SMOOTHER int(0, 0, 4096);
-        "groups of threads that share the patches of parallel = nested; 0: chosen";
+        "number of thread groups with parallel=nested; 0: automatic";
     TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
-        "order of copies and kernels for patches that live on the host while a device relaxes them";
+        "order of copies and kernels when patches reside on the host and a device relaxes them";
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "auto: multigrid, or amg where multigrid misses bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where \
-         most off-diagonals are negative; of minres jacobi, else ilu0, jacobi where that has no pivot, none where a \
-         row has no diagonal); amg: multigrid by aggregation (sparse_: for cg); neumann: a truncated Neumann series of \
-         order; ic0, ric (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: \
-         incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree";
+        "jacobi; neumann: truncated Neumann series of `order`; ic0, ric: incomplete Cholesky without fill, plain and \
+         relaxed (dpcg_: CPU only); multigrid: geometric; amg: multigrid by aggregation (sparse_: for cg); ssor: with \
+         sor_omega; ilu0: incomplete LU without fill; chebyshev: polynomial of `degree` in D^-1 A; auto: see the rules \
+         of auto";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
-        "terms of the Neumann series beside the first; 0: as jacobi";
+        "terms of the Neumann series after the first; 0: same as jacobi";
     RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
-        "of ric: the part of dropped fill that is subtracted from the diagonal; 0: ic0, 1: modified";
+        "fraction of dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete \
+         Cholesky";
     DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
-        "regions with a deflation vector each: boxes of cells, the caller's regions (else components of strong \
-         couplings), or the parts of these in boxes; auto: by the matrix";
-    SUBDOMAINS_X = 404 "subdomains_x" Factorize DPCG int(0, 0, 65_535); "boxes in x, at most nx; 0: chosen";
-    SUBDOMAINS_Y = 405 "subdomains_y" Factorize DPCG int(0, 0, 65_535); "boxes in y, at most ny; 0: chosen";
-    SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535); "boxes in z, at most nz; 0: chosen";
+        "deflation regions, with one vector each; subdomain: boxes of cells; levelset: the caller's regions, else \
+         components of strong couplings; levelset_subdomain: these regions split by boxes; auto: see the rules of auto";
+    SUBDOMAINS_X = 404 "subdomains_x" Factorize DPCG int(0, 0, 65_535);
+        "number of deflation boxes in x, at most nx; 0: automatic";
+    SUBDOMAINS_Y = 405 "subdomains_y" Factorize DPCG int(0, 0, 65_535);
+        "number of deflation boxes in y, at most ny; 0: automatic";
+    SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535);
+        "number of deflation boxes in z, at most nz; 0: automatic";
     KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
-        "1: where singular, all vectors with a shifted coarse matrix; 0: without that of a region of weak couplings";
+        "for singular systems; 1: keeps all deflation vectors and shifts the coarse matrix; 0: omits the vector of \
+         one region of weak couplings";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
-        "of the coarse matrix; auto: inverse up to 1024 vectors, on a device up to 4096, else cholesky; cg: inner CG, \
-         on the CPU";
-    COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative, of coarse_solver = cg";
+        "solver of systems with the coarse deflation matrix; inverse: explicit inverse; cholesky: factorization; cg: \
+         inner CG, CPU only; auto: see the rules of auto";
+    COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative tolerance of coarse_solver=cg";
     COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
-        "of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, \
-         constant transfer, down to 64 cells at most, as published; auto: cell where couplings of a direction are \
-         weak, down to 1000 cells at most, else vertex";
-    SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2); "of multigrid before and after a coarse grid; 0: chosen";
+        "coarsening of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin coarse grids; \
+         cell: pairs of cells, constant transfer, coarsest grid of at most 64 cells; auto: see the rules of auto";
+    SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2);
+        "multigrid sweeps before and after each coarse-grid correction; 0: automatic";
     DILATION = 412 "dilation" Factorize DPCG int(-1, -1, 1);
-        "layers of cells by which regions of levelset grow; -1: 1 for the caller's, 0 for those found";
+        "layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of strong \
+         couplings";
     LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
-        "values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many";
+        "distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: this minimum";
 
     SOLVER = 500 "solver" Factorize SPARSE Kind::Choice(Solver::NAMES);
-        "the method; auto: jacobi of a diagonal, cg where symmetric with a positive diagonal (minres where that breaks \
-         down), minres where symmetric, else idr; the text shorthands jcbi, gs, gssor are jacobi, gauss_seidel, sor";
+        "iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor are short for jacobi, \
+         gauss_seidel and sor";
     FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
-        "how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the \
-         fewest bytes";
+        "storage format for products; auto: see the rules of auto";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
-        "of the rows in a sweep of gauss_seidel and sor: as they are, by colours (of A + A', first fit), in blocks \
-         that take old values of the others, or forward and back";
+        "row order of gauss_seidel and sor sweeps; natural: ascending; multicolour: by colours of A + A', first fit; \
+         blocks: blocks that read old values of each other; symmetric: ascending, then descending";
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
-        "relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1 (sor: 1.25)";
-    BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "blocks of ordering = blocks; 0: 16";
+        "relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor, else 1";
+    BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "number of blocks with ordering=blocks; 0: 16";
     BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
-        "rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes";
-    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "rows of a slice of sell (C); 0: 8";
+        "rows and columns per block of format=bsr; 0: the size among 2 to 6 and 8 that needs the fewest bytes";
+    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "rows per slice of format=sell (C); 0: 8";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
-        "rows of sell that are sorted by length together; 0: 256 where that saves bytes, else 1, unsorted";
+        "rows per sorting window of format=sell; 0: 256 if that saves bytes, else 1 (unsorted)";
     RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "vectors of gmres between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
-        "s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot is not positive the first of 1e-3, \
-         2e-3, 4e-3, .. without one";
-    DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "of the polynomial of chebyshev";
+        "shift s of ic0, which factorizes A + s diag(A); below 0: starts with 0, and after a nonpositive pivot tries \
+         1e-3, 2e-3, 4e-3, ...";
+    DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of chebyshev";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
-        "how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory";
+        "product with A' in bicg; copy: with a stored transpose; none: with A; auto: copy, unless its size is above \
+         format_memory";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
-        "a residual above this times its reference, or the first one where that is larger, ends a solve; 0: 1e10, or \
-         1e100 of jacobi, gauss_seidel and sor";
+        "a solve has diverged when its residual exceeds this multiple of its reference or of the initial residual, \
+         whichever is larger; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10";
     FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
-        "bytes that the arrays of a format other than csr may take";
+        "memory limit, in bytes, for the arrays of a format other than csr";
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" ALL false &[],
-        "iterations of the last solve (smoother_: sweeps of the last apply)";
+    ITERATIONS = 1000 "iterations" ALL false &[], "iterations of the last solve (smoother_: sweeps of the last apply)";
     STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
-        "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
+        "stop reason of the last solve; smoother_: monitor if a callback stopped the last apply, else none";
     INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
-        "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else \
-         refused";
+        "relative residual of the initial guess, in the tested norm; smoother_: 1, available only after an apply with \
+         a monitor";
     FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
-        "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that \
-         stays; smoother_: as the monitor was told last, refused where the last apply had none";
+        "relative residual of x, in the tested norm, computed from b - A x at the end of the solve; smoother_: last \
+         value passed to the monitor, available only after an apply with a monitor";
     SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
-        "wall time of the last factorize (smoother_: set_patches; sparse_: or making of a format by a product)";
+        "wall time of the last factorize (smoother_: set_patches; sparse_: also of a format conversion by a product)";
     SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time of the last solve (smoother_: apply)";
-    SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[], "of that, copies between host and device";
-    BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle";
-    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle";
+    SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
+        "part of seconds_solve for copies between host and device";
+    BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle, in bytes";
+    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle, in bytes";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
-        "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations, and but for cg";
-    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
-        "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations, and but for cg";
-    BACKEND = 1011 "backend" ALL false Backend::NAMES, "the one in use";
-    DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use, -1: none";
+        "smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0 after fewer than two iterations, and \
+         for methods other than cg";
+    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated as lambda_min";
+    BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
+    DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use; -1: none";
     THREADS = 1013 "threads" ALL false &[], "threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
-        "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
+        "1: the library was built with CUDA kernels; 0: with RRBSOLVER_CUDA=off";
 
-    LEVELS = 1100 "levels" RRB false &[], "red eliminations in use; with cycle=aggregation its coarse levels";
-    PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "the one in use";
-    CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; with k, and aggregation on the CPU, M changes with r";
-    COMPONENTS = 1103 "components" STENCILS false &[], "connected components of two nodes or more";
-    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "of those, singular ones";
-    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[],
-        "positive couplings moved to the diagonals of M";
-    GRIDS = 1106 "grids" RRB false &[], "r1/r2/b1/b2 grids in use";
+    LEVELS = 1100 "levels" RRB false &[], "elimination levels in use (cycle=aggregation: coarse levels)";
+    PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "precision in use";
+    CYCLE = 1102 "cycle" RRB false Cycle::NAMES,
+        "cycle in use; with k, and with aggregation on the CPU, M changes with r";
+    COMPONENTS = 1103 "components" STENCILS false &[], "connected components of at least two nodes";
+    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "singular components among these";
+    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[], "positive couplings moved to the diagonal of M";
+    GRIDS = 1106 "grids" RRB false &[], "grids stored by colour as r1, r2, b1 and b2 arrays";
     AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVERS false &[],
-        "of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new";
+        "aggregates of all levels that the last factorize reused, with cycle=aggregation or preconditioner=amg; 0: \
+         all are new";
     MESSAGES_SENT = 1110 "messages_sent" RRB false &[],
-        "messages that this rank has sent in the last call, a collective one counted once";
+        "messages sent by this rank in the last call; a collective operation counts once";
     BYTES_SENT = 1111 "bytes_sent" RRB false &[], "bytes of these messages";
-    BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "the one in use";
-    BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "different blocks whose inverses are held";
-    GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[], "boxes of ghost cells copied between patches before a sweep";
+    BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "block solver in use";
+    BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "number of distinct blocks with stored inverses";
+    GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[],
+        "boxes of ghost cells copied between patches before each sweep";
     CELLS = 1203 "cells" SMOOTHER false &[], "cells of all patches";
-    PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "the one in use";
+    PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "preconditioner in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
-        "why auto took what is in use, the first that holds; crowded: more components of strong couplings than \
-         multigrid sees and deflation takes, or some hidden by flat cells, amg; anisotropic: couplings of a direction \
-         are weak, coarsening is cell; labels: of the caller, deflated; contrast: couplings of one direction are too \
-         far apart; thin: a component of strong couplings is a few cells across; plain: nothing of these; asked: \
-         preconditioner, coarsening and deflation were given";
-    DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "the one in use";
-    COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "the one in use; auto: no multigrid is";
-    COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "the one in use; auto: nothing is deflated";
+        "first reason that holds for what auto selected; crowded: more components of strong couplings than multigrid \
+         resolves and deflation handles, or components hidden by flat cells; anisotropic: weak couplings in one \
+         direction; labels: regions of the caller; contrast: a wide range of couplings in one direction; thin: a \
+         component of strong couplings is a few cells across; plain: none of these; asked: the caller set \
+         preconditioner, coarsening and deflation";
+    DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "deflation in use";
+    COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "coarsening in use; auto: no multigrid";
+    COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "coarse solver in use; auto: no deflation";
     DEFLATION_VECTORS = 1305 "deflation_vectors" DPCG false &[], "deflation vectors in use";
-    REGIONS = 1306 "regions" DPCG false &[], "regions found, before those without a vector are left out";
+    REGIONS = 1306 "regions" DPCG false &[], "deflation regions found, including those without a vector";
     STRONG_COMPONENTS = 1307 "strong_components" DPCG false &[],
-        "components of two cells or more that are joined by strong couplings";
+        "components of at least two cells that strong couplings join";
     NEUMANN_ROW_SUM = 1308 "neumann_row_sum" DPCG true &[],
-        "of neumann: largest row sum of |L D^-1|; below 1 the series converges whatever its order";
+        "largest row sum of |L D^-1|, with preconditioner=neumann; below 1: the series converges for any order";
     SECONDS_DEFLATION = 1309 "seconds_deflation" DPCG true &[],
-        "of the last factorize: regions, coarse matrix and its factor";
-    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "of the last solve: systems with the coarse matrix";
-    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "of the last solve: iterations of CG";
+        "time of the last factorize for regions, coarse matrix and its factor";
+    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "time of the last solve for systems with the coarse matrix";
+    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "time of the last solve for CG iterations";
     ROWS = 1400 "rows" SPARSE false &[], "rows of the matrix";
     COLS = 1401 "cols" SPARSE false &[], "columns of the matrix";
-    NONZEROS = 1402 "nonzeros" SPARSE false &[], "entries of the matrix, given zeros too";
-    STORED = 1403 "stored" SPARSE false &[], "values of the format in use, padding too; 0 before the first product";
-    FORMAT = 1404 "format" SPARSE false Format::NAMES, "the one in use; auto: no product yet";
+    NONZEROS = 1402 "nonzeros" SPARSE false &[], "entries of the matrix, including explicit zeros";
+    STORED = 1403 "stored" SPARSE false &[],
+        "values stored by the format in use, including padding; 0 before the first product";
+    FORMAT = 1404 "format" SPARSE false Format::NAMES, "format in use; auto: no product yet";
     SOLVER = 1405 "solver" SPARSE false Solver::NAMES,
-        "the method in use, after a solve that of its end; auto: no factorize yet";
+        "method in use, after a solve the one that ended it; auto: no factorize yet";
     SYMMETRIC = 1407 "symmetric" SPARSE false &[],
-        "1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of row i where that is 0; 0: not so";
-    DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES,
-        "of the diagonal over the other entries of a row";
-    ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "rows with a zero or no entry on the diagonal";
+        "1: all entries satisfy |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or <= 1e-12 times the largest entry of row \
+         i where that is 0; 0: not symmetric";
+    DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES, "diagonal dominance by rows";
+    ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "rows whose diagonal entry is zero or missing";
     EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "rows without entries";
-    DUPLICATES = 1411 "duplicates" SPARSE false &[], "entries given at a place that had one, which were added";
-    COLOURS = 1412 "colours" SPARSE false &[], "colours of ordering = multicolour";
+    DUPLICATES = 1411 "duplicates" SPARSE false &[],
+        "entries with the indices of an earlier entry, which were added to it";
+    COLOURS = 1412 "colours" SPARSE false &[], "colours of ordering=multicolour";
     SWEEP_LEVELS = 1413 "sweep_levels" SPARSE false &[],
-        "levels of pieces of rows that do not wait for each other, in a sweep or a triangular solve; 1 by one thread";
-    SHIFT = 1414 "shift" SPARSE true &[], "of ic0 in use";
+        "levels of independent row blocks in a sweep or a triangular solve; 1 with one thread";
+    SHIFT = 1414 "shift" SPARSE true &[], "shift of ic0 in use";
     BYTES_PER_NONZERO = 1415 "bytes_per_nonzero" SPARSE true &[],
-        "of the format in use, with x and y, which a product moves; 0 before the first product";
+        "bytes that a product moves per entry, including x and y; 0 before the first product";
     LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "entries of the longest row";
-    FILE_RHS = 1417 "file_rhs" SPARSE false &[], "right-hand sides of the file that was read";
+    FILE_RHS = 1417 "file_rhs" SPARSE false &[], "right-hand sides in the file that was read";
     TRIANGLE = 1418 "triangle" SPARSE false Triangle::NAMES,
-        "where the matrix has entries beside the diagonal: lower or upper alone may be half of a symmetric one, of \
-         which both halves are to be given";
+        "triangles with off-diagonal entries; lower or upper: possibly one half of a symmetric matrix, which needs \
+         both halves";
 }
 
 /// An argument of a function that is one of a list of names.
@@ -570,7 +592,7 @@ mod tests {
         assert_eq!(STEPS.kind(Family::Smoother), Some(int(1, 0, 2)));
         assert_eq!(STEPS.meaning(), "steps (also smoother_)");
         let error = Family::Smoother.foreign("option", STEPS.name, STEPS.key, &STEPS.families());
-        assert_eq!(error.to_string(), "smoother_ has no option steps: it is one of rrb_ and smoother_");
+        assert_eq!(error.to_string(), "smoother_ has no option steps: it belongs to rrb_ and smoother_");
     }
 
     /// Why a family has no such common option is said of that family.
@@ -579,9 +601,9 @@ mod tests {
         let said = |family: Family| family.foreign("option", "steps", 150, &[]).to_string();
         assert_eq!(
             said(Family::Smoother),
-            "smoother_ has no option steps: it solves to no tolerance, but does the sweeps that smoother_apply is told"
+            "smoother_ has no option steps: smoother_apply runs a given number of sweeps and tests no tolerance"
         );
-        assert_eq!(said(Family::Rrb), "rrb_ has no option steps: it solves on 2D grids to a tolerance");
-        assert_eq!(said(Family::Dpcg), "dpcg_ has no option steps: it solves on 3D grids to a tolerance");
+        assert_eq!(said(Family::Rrb), "rrb_ has no option steps: it solves 2D grid systems to a tolerance");
+        assert_eq!(said(Family::Dpcg), "dpcg_ has no option steps: it solves 3D grid systems to a tolerance");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::choices::{Choice, Devices, Lumping};
 use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, choice_list, opt};
-use crate::error::{Error, Result, copied};
+use crate::error::{Error, Result, copied, written};
 use crate::runtime::heap::Counted;
 
 /// Values of all options of one handle.
@@ -213,7 +213,7 @@ impl Options {
             }
             if ["leading_dimension", "leading_plane", "memory"].contains(&name) {
                 complain(&Error::Option(format!(
-                    "{name} says how the program keeps its arrays: only the program can set it"
+                    "{name} describes the arrays of the program: only the program can set it"
                 )));
                 continue;
             }
@@ -348,13 +348,6 @@ fn ordinary(value: f64) -> bool {
 fn underflows(text: &str, value: f64) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     value == 0.0 && mantissa.contains(|c| ('1'..='9').contains(&c))
-}
-
-/// A number as people write it.
-fn written(value: f64) -> String {
-    let magnitude = value.abs();
-    let plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
-    if plain { format!("{value}") } else { format!("{value:e}") }
 }
 
 /// The sentence about a real value that was given as `text`; `strange`: no double that anybody means.
@@ -495,9 +488,9 @@ mod tests {
         }
         assert!(refused(o.set_text("preconditioner=ssor").unwrap_err()).1.contains("got 'ssor'"));
         assert!(
-            refused(o.set_text("levels=3").unwrap_err()).1.contains("dpcg_ has no option levels: it is one of rrb_")
+            refused(o.set_text("levels=3").unwrap_err()).1.contains("dpcg_ has no option levels: it belongs to rrb_")
         );
-        assert!(Options::new(Family::Rrb).set_text("order=3").unwrap_err().to_string().contains("it is one of dpcg_"));
+        assert!(Options::new(Family::Rrb).set_text("order=3").unwrap_err().to_string().contains("it belongs to dpcg_"));
         let precision: Precision = o.choice(opt::PRECISION);
         assert_eq!((precision, o.int(opt::ORDER), o.real(opt::RIC_OMEGA)), (Precision::F32, 2, 0.97));
     }

@@ -51,7 +51,7 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 fn unavailable(what: &str, error: &std::io::Error) -> Error {
-    Error::Io(format!("memory of several processes: {what}: {error}"))
+    Error::Io(format!("shared memory: {what}: {error}"))
 }
 
 #[cfg(target_os = "linux")]
@@ -66,9 +66,7 @@ impl Mapped {
         // SAFETY: the pointer outlives the call.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
         if !known || limit.rlim_cur < bytes as u64 {
-            return Err(Error::Io(format!(
-                "memory of several processes: {bytes} bytes are beyond the limit for files"
-            )));
+            return Err(Error::Io(format!("shared memory: {bytes} bytes exceed the limit of file sizes")));
         }
         // By its number: older C libraries have no name for this call.
         // SAFETY: a name that ends, and flags of the call.
@@ -101,7 +99,7 @@ impl Mapped {
         let read = file.read_exact_at(&mut sign, 0).and_then(|()| file.metadata());
         let bytes = read.map_err(|error| unavailable(&path, &error))?.len();
         if u64::from_le_bytes(sign) != told.sign.to_le() || bytes != Self::bytes_of(values)? as u64 {
-            return Err(Error::Io(format!("memory of several processes: {path} is something else")));
+            return Err(Error::Io(format!("shared memory: {path} is not a file of this library")));
         }
         Self::map(file, values)
     }

@@ -82,7 +82,7 @@ impl<T: Number> Shared<T> {
     ///
     /// # Safety
     /// Nobody else may read or write these values while the slice is used.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint parts")]
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
     pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [T] {
         assert!(start + len <= self.len);
         // SAFETY: inside the array, as just checked; not used by others, as the caller promised.

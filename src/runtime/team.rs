@@ -228,8 +228,8 @@ impl Shared {
 }
 
 /// For errors.
-const THREADS: &str = "a team of threads";
-const PIECES: &str = "pieces of a team's work";
+const THREADS: &str = "a thread team";
+const PIECES: &str = "work of a thread team";
 
 /// The team.
 pub struct Team {
@@ -264,7 +264,7 @@ impl Team {
             let thread = std::thread::Builder::new()
                 .name(format!("rrbsolver-{index}"))
                 .spawn(move || follow(&shared, index))
-                .map_err(|e| Error::Memory(format!("no memory for thread {index} of {members}: {e}")))?;
+                .map_err(|e| Error::Memory(format!("failed to start thread {index} of {members}: {e}")))?;
             team.threads.push(thread);
         }
         // A thread takes memory as it starts, which must not happen within a solve: wait until all have.
@@ -282,7 +282,7 @@ impl Team {
     pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
         let shared = &*self.shared;
         if shared.barrier.broken.load(Ordering::Acquire) {
-            return Err(Error::Internal("a thread of this handle failed earlier: make a new handle".to_owned()));
+            return Err(Error::Internal("a thread of this handle failed earlier: create a new handle".to_owned()));
         }
         let me = Me { index: 0, members: self.members(), barrier: &shared.barrier };
         if me.members > 1 {
@@ -344,7 +344,7 @@ impl Team {
         };
         let own = self.run(others, |_| own())?;
         let other = result.into_inner().unwrap_or_else(PoisonError::into_inner);
-        other.map(|other| (own, other)).ok_or_else(|| Error::Internal("member 1 did not run".to_owned()))
+        other.map(|other| (own, other)).ok_or_else(|| Error::Internal("thread 1 did not run".to_owned()))
     }
 }
 
@@ -378,7 +378,7 @@ impl Shared {
         let text = payload.as_deref().map_or("", |p| {
             p.downcast_ref::<&str>().copied().or_else(|| p.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
         });
-        Error::Internal(format!("panic in a thread of the team: {text}"))
+        Error::Internal(format!("panic in a thread: {text}"))
     }
 }
 
@@ -500,7 +500,7 @@ mod tests {
             me.barrier();
         };
         let error = team.run(work, work).unwrap_err();
-        assert_eq!(error, Error::Internal("panic in a thread of the team: lost".to_owned()));
+        assert_eq!(error, Error::Internal("panic in a thread: lost".to_owned()));
         assert!(team.run(work, work).is_err());
     }
 }

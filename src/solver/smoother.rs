@@ -358,7 +358,7 @@ impl Smoother {
                 RRB_ERR_UNSUPPORTED,
                 "remainder = overlap: blocks of ",
                 Place::patch(patch),
-                " that are cut short would overlap others and be written at the same time; use remainder = exact, or \
+                " that an edge cuts would overlap others and be written concurrently; use remainder = exact, or \
                  method = chaotic_gauss_seidel with parallel = patch",
             )),
             _ => Ok(()),
@@ -435,7 +435,8 @@ fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) ->
     match options.choice(opt::BLOCK_SOLVER) {
         BlockSolver::Dense => Ok(false),
         BlockSolver::FastDiagonalization if form.is_none() => Err(Error::Unsupported(
-            "block_solver = fast_diagonalization: no scaling makes this stencil even in x, y and z; use auto or dense"
+            "block_solver = fast_diagonalization: no scaling makes this stencil symmetric in x, y and z; use auto \
+             or dense"
                 .to_owned(),
         )),
         wanted => {
@@ -443,10 +444,9 @@ fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) ->
             if wanted == BlockSolver::FastDiagonalization && condition >= INSISTED_SCALING {
                 let [x, y, z] = block;
                 return Err(Error::Unsupported(format!(
-                    "block_solver = fast_diagonalization: the scaling that makes this stencil even has the condition \
-                     {condition:.0e} on blocks of {x} x {y} x {z} cells, \
-                     which must be below {INSISTED_SCALING:e}; use auto or \
-                     dense, or smaller blocks"
+                    "block_solver = fast_diagonalization: the scaling that makes this stencil symmetric has the \
+                     condition number {condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below \
+                     {INSISTED_SCALING:e}; use auto or dense, or smaller blocks"
                 )));
             }
             Ok(wanted == BlockSolver::FastDiagonalization || condition < MOST_SCALING)

@@ -7,7 +7,7 @@ use crate::runtime::memory::check_there;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
 
 /// For errors.
-const PLACES: &str = "places of entries";
+const PLACES: &str = "indices of entries";
 const VALUES: &str = "values of a matrix";
 
 /// A matrix, and where the values go that its maker gives.
@@ -65,7 +65,7 @@ impl<I: Index> Assembled<I> {
             && let Some(k) = sums.iter().position(|v| !v.is_finite())
         {
             let i = self.csr.ptr.partition_point(|&start| start <= k) - 1;
-            let before = format!("values given at one place add up to {} at ", sums[k]);
+            let before = format!("duplicate values add up to {} at ", sums[k]);
             let place = Place::node(0, i, self.csr.col[k].at());
             return Err(Error::at(RRB_ERR_NOT_FINITE, before, place, "; all entries must be finite"));
         }

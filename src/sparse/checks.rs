@@ -14,11 +14,7 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
     let last = ptr.len() - 1;
     let wrong = |k: usize, must: String| {
         let value = ptr.get(k);
-        let hint = if narrow && value < 0 {
-            " (more entries than 32 bits count need integers of 8 bytes)"
-        } else {
-            ptr.width_hint(k)
-        };
+        let hint = if narrow && value < 0 { " (2^31 entries or more need 8-byte integers)" } else { ptr.width_hint(k) };
         Err(wrong(name, k, must + hint, value))
     };
     if ptr.get(0) != base {
@@ -28,7 +24,7 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
     for k in 1..=last {
         let before = ptr.get(k - 1);
         if ptr.get(k) < before {
-            return wrong(k, format!("be at least the one before it, {before}"));
+            return wrong(k, format!("be at least the previous one, {before}"));
         }
     }
     let (end, found) = (count as i64 + base, ptr.get(last));
@@ -36,7 +32,7 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
         return Ok(());
     }
     let hint = match found < end {
-        true => format!(" (of arrays with room to spare pass the first {} alone)", found - base),
+        true => format!(" (of larger arrays, pass only the first {} entries)", found - base),
         false => String::new(),
     };
     wrong(last, format!("be the number of entries + base = {end}{hint}"))

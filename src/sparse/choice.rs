@@ -115,6 +115,6 @@ impl Wanted {
             return Ok((kind, size));
         }
         let name = kind.format().name();
-        Err(Error::Memory(format!("format={name} would take {bytes} bytes, and format_memory allows {memory}")))
+        Err(Error::Memory(format!("format={name} would need {bytes} bytes, more than format_memory = {memory}")))
     }
 }

@@ -26,7 +26,7 @@ pub fn import(
     let arrays = Arrays { format, rows, cols, given };
     let order = match format {
         Format::Auto => {
-            return Err(Error::range("format", format.name(), "be one of the formats that auto chooses from"));
+            return Err(Error::range("format", format.name(), "be one of the formats that auto selects from"));
         }
         Format::Coo => Order::Coordinates,
         Format::Csr => Order::Rows,
@@ -126,7 +126,7 @@ impl Arrays<'_> {
                 return Err(wrong("i0", d, format!("lie in ({}, {})", -(self.rows as i64), self.cols), o));
             }
             if d > 0 && o <= offset[d - 1] {
-                return Err(wrong("i0", d, format!("be above the one before it, {}", offset[d - 1]), o));
+                return Err(wrong("i0", d, format!("be above the previous one, {}", offset[d - 1]), o));
             }
             for i in 0..self.rows {
                 let j = i as i64 + o;
@@ -173,12 +173,7 @@ impl Arrays<'_> {
         for s in 0..slices {
             let (start, end) = (offset[s] as usize, offset[s + 1] as usize);
             if !(end - start).is_multiple_of(slice) {
-                return Err(wrong(
-                    "i1",
-                    s + 1,
-                    format!("be a multiple of {slice} above the one before it"),
-                    end as i64,
-                ));
+                return Err(wrong("i1", s + 1, format!("be a multiple of {slice} above the previous one"), end as i64));
             }
             for k in start..end {
                 // Lanes behind the last row hold padding alone.
@@ -201,7 +196,7 @@ impl Arrays<'_> {
         for d in 0..ptr.len() - 1 {
             let len = ptr[d + 1] - ptr[d];
             if len > longest {
-                return Err(wrong("i1", d + 1, format!("be at most {longest} above the one before it"), ptr[d + 1]));
+                return Err(wrong("i1", d + 1, format!("be at most {longest} above the previous one"), ptr[d + 1]));
             }
             longest = len;
             let start = ptr[d] as usize;
@@ -216,7 +211,7 @@ impl Arrays<'_> {
         let Given { i0: lower, i1: upper, values, .. } = *self.given;
         let n = self.rows;
         if n != self.cols {
-            return self.misfit(format!("matrices are square, got {n} x {}", self.cols));
+            return self.misfit(format!("matrices must be square, got {n} x {}", self.cols));
         }
         let symmetric = upper.is_empty();
         self.check_lengths([n + 1, if symmetric { 0 } else { n + 1 }, 0])?;
@@ -231,7 +226,7 @@ impl Arrays<'_> {
         for i in 0..n {
             let (start, end) = (lower[i] as usize, lower[i + 1] as usize);
             if end == start || end - start > i + 1 {
-                return Err(wrong("i0", i + 1, format!("be 1 to {} above the one before it", i + 1), end as i64));
+                return Err(wrong("i0", i + 1, format!("be 1 to {} above the previous one", i + 1), end as i64));
             }
             for k in start..end {
                 let j = i + 1 - (end - k);
@@ -244,7 +239,7 @@ impl Arrays<'_> {
         for j in 0..upper.len().saturating_sub(1) {
             let (start, end) = (upper[j] as usize, upper[j + 1] as usize);
             if end - start > j {
-                return Err(wrong("i1", j + 1, format!("be at most {j} above the one before it"), end as i64));
+                return Err(wrong("i1", j + 1, format!("be at most {j} above the previous one"), end as i64));
             }
             (start..end).try_for_each(|k| to.take_unless_zero(j - (end - k), j, below + k))?;
         }
@@ -269,7 +264,7 @@ impl Arrays<'_> {
             }
             match usize::try_from(lane).ok().and_then(|lane| seen.get_mut(lane)) {
                 Some(first) if !*first => *first = true,
-                Some(_) => return Err(wrong("i0", k, "come once", lane)),
+                Some(_) => return Err(wrong("i0", k, "occur once", lane)),
                 None => return Err(wrong("i0", k, format!("lie in [0, {})", lanes), lane)),
             }
         }

@@ -127,6 +127,19 @@ pub fn last_error() -> String {
     String::from_utf8(buffer[..end].to_vec()).expect("UTF-8")
 }
 
+/// Checks the message of a solve that returned `RRB_NOT_CONVERGED`: iterations, residual, target and stop reason.
+#[track_caller]
+pub fn expect_not_converged(iterations: i64, residual: f64, target: &str, reason: &str) {
+    let plural = if iterations == 1 { "" } else { "s" };
+    let numbers = format!("{iterations} iteration{plural}, relative residual {residual:.1e}, target {target}");
+    let message = last_error();
+    assert_eq!(message, format!("not converged: {numbers} ({reason}, or see the tutorial not-converged)"));
+}
+
+pub const ITERATION_LIMIT: &str = "iteration limit reached; raise max_iter";
+pub const STAGNATED: &str = "stagnated: the residual no longer decreases; raise rel_tol";
+pub const DIVERGED: &str = "diverged, x is the initial guess; check the matrix";
+
 /// Status of a raw call as a result: positive statuses are successes with a caveat.
 pub fn outcome(status: i32) -> Result<i32, Failure> {
     if status >= 0 { Ok(status) } else { Err(Failure { status, sentence: last_error() }) }

@@ -214,7 +214,7 @@ fn lost_ranks() {
         assert!(results[failing].is_err(), "rank {failing} after {starts}");
         // Another one whose last message had come may be done.
         for failure in results.into_iter().filter_map(Result::err) {
-            failure.expect(-60, &["all that is left is to destroy"]);
+            failure.expect(-60, &["destroy the handle"]);
         }
         assert!(since.elapsed() < Duration::from_secs(20), "rank {failing} after {starts}");
     }

@@ -65,7 +65,7 @@ pub fn regions_before_factorize(backend: &str) -> Vec<Failure> {
     let labels: Vec<i32> = a.air.iter().map(|&air| if air { 0 } else { -1 }).collect();
     for given in [Some(&labels[..]), None] {
         solver.regions(given).unwrap();
-        let words = "regions came after the last dpcg_factorize: dpcg_factorize must come before";
+        let words = "regions were set after the last dpcg_factorize: dpcg_factorize must come before";
         told.refused(solver.solve(&b, &mut x), status::STATE, &[words]);
         assert!(x.iter().all(|&v| v == 2.0));
         assert_alive(&solver, &a);
@@ -85,8 +85,7 @@ pub fn labels_that_are_none(backend: &str) -> Vec<Failure> {
     for (label, [i, j, k]) in [(-2, [0, 0, 0]), (i32::MIN, [7, 5, 6]), (-3, [3, 2, 4])] {
         let mut labels = vec![-1; CELLS];
         labels[cell([i, j, k])] = label;
-        let sentence =
-            format!("labels must be -1 (in no region) or a number from 0 on, got {label} at ({i}, {j}, {k})");
+        let sentence = format!("labels must be -1 (no region) or at least 0, got {label} at ({i}, {j}, {k})");
         told.refused(solver.regions(Some(&labels)), status::ARGUMENT, &[&sentence]);
         // The handle is as it was.
         assert_eq!(solver.solve_from_zero(&a.rhs("rand")).1, status::OK);
@@ -105,16 +104,16 @@ pub fn too_many_labels(backend: &str) -> Vec<Failure> {
     let solver = Solver::new(a.size, backend);
     let labels: Vec<i32> = (0..a.cells() as i32).collect();
     solver.regions(Some(&labels)).unwrap();
-    let fewer = "give fewer labels, or take deflation=subdomain or none";
+    let fewer = "use fewer labels, or deflation=subdomain or none";
     for (options, what, advice) in [
         ("preconditioner=multigrid deflation=auto", "labels", fewer),
         ("preconditioner=jacobi deflation=levelset", "labels", fewer),
-        ("deflation=auto", "labels within boxes", "take fewer subdomains or labels"),
-        ("deflation=levelset_subdomain", "labels within boxes", "take fewer subdomains or labels"),
+        ("deflation=auto", "labels within boxes", "use fewer subdomains or labels"),
+        ("deflation=levelset_subdomain", "labels within boxes", "use fewer subdomains or labels"),
     ] {
         solver.options(options).unwrap();
         let sentence = format!(
-            "{what} make more than 65535 deflation regions, counted in each connected component of the matrix: {advice}"
+            "{what} produce more than 65535 deflation regions, counted per connected component of the matrix: {advice}"
         );
         told.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
     }
@@ -160,7 +159,7 @@ pub fn rows_that_no_definite_matrix_has(backend: &str) -> Vec<Failure> {
     }
     let mut negative = a.clone();
     negative.center.iter_mut().chain(negative.forward.iter_mut().flatten()).for_each(|v| *v = -*v);
-    let words = ["every center is negative: do your arrays hold -A and -b?", "(0, 0, 0)"];
+    let words = ["all centers are negative: does the array hold -A? If so, negate b too", "(0, 0, 0)"];
     told.refused(solver.factorize(&negative), status::MATRIX, &words);
     assert_alive(&solver, &a);
     told.0
@@ -257,7 +256,7 @@ pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
         assert_eq!(b[bad], -1.0);
         b[bad] = 1.0;
         let sentence = format!(
-            "b sums to 2e0 over the singular component of node {first}, more than 1e-10 of its sum of magnitudes 1.68e2"
+            "b sums to 2e0 over the singular component of node {first}, more than 1e-10 times its sum of magnitudes 1.68e2; check_compatibility=0 projects b"
         );
         told.refused(solver.solve(&b, &mut x), status::INCOMPATIBLE, &[&sentence]);
         assert!(x.iter().all(|&v| v == 3.0), "x is untouched");

@@ -5,7 +5,10 @@
 mod common;
 
 use common::dpcg::*;
-use common::{bits, dot, key as common_key, max_abs, max_difference, norm2, outcome, status, user};
+use common::{
+    ITERATION_LIMIT, bits, dot, expect_not_converged, key as common_key, max_abs, max_difference, norm2, outcome,
+    status, user,
+};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 
@@ -81,7 +84,10 @@ fn aggregation_solves() {
         assert_eq!(half.iter().map(|half| 2.0 * half).collect::<Vec<f64>>(), x);
     }
     let failure = Solver::new(a.size, "backend=reference preconditioner=amg").factorize(&a).unwrap_err();
-    failure.expect(status::UNSUPPORTED, &["preconditioner=amg has no plain form", "backend=cpu", "multigrid"]);
+    failure.expect(
+        status::UNSUPPORTED,
+        &["preconditioner=amg is not available with backend=reference", "backend=cpu", "multigrid"],
+    );
 }
 
 /// Orders, numbers of boxes, solvers of the coarse matrix, kept vectors: all are answers to the same question.
@@ -375,6 +381,7 @@ fn solves_without_iterations() {
             let guess = random(a.cells(), 4);
             x = guess.clone();
             assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED));
+            expect_not_converged(0, a.relative_residual(&b, &guess), "1e-8", ITERATION_LIMIT);
             let (told, is) = (solver.real(common_key::INFO_FINAL_RESIDUAL), a.relative_residual(&b, &guess));
             assert!((told / is - 1.0).abs() <= 1e-12);
         }
@@ -638,12 +645,13 @@ fn in_one_call() {
     let b = a.rhs("rand");
     let solver = Solver::of(&a, "rel_tol=1e-7");
     let expected = solver.solve_from_zero(&b).0;
-    let (mut x, mut iterations) = (vec![0.0; a.cells()], -1);
+    let mut x = vec![0.0; a.cells()];
     let [nx, ny, nz] = a.size.map(|n| n as i64);
     let [e, n, t] = a.forward.each_ref().map(Vec::as_ptr);
-    let mut once = |max_iter| {
+    let once = |x: &mut [f64], max_iter| {
+        let mut iterations = -1;
         // SAFETY: arrays of the size named.
-        outcome(unsafe {
+        let result = outcome(unsafe {
             dpcg_solve_once(
                 nx,
                 ny,
@@ -658,9 +666,12 @@ fn in_one_call() {
                 max_iter,
                 &mut iterations,
             )
-        })
+        });
+        (result, iterations)
     };
-    assert_eq!(once(1000), Ok(status::OK));
-    assert_eq!(iterations, solver.int(common_key::INFO_ITERATIONS));
+    assert_eq!(once(&mut x, 1000), (Ok(status::OK), solver.int(common_key::INFO_ITERATIONS)));
     assert_eq!(bits(&x), bits(&expected));
+    x.fill(0.0);
+    assert_eq!(once(&mut x, 1), (Ok(status::NOT_CONVERGED), 1));
+    expect_not_converged(1, a.relative_residual(&b, &x), "1e-7", ITERATION_LIMIT);
 }

@@ -81,7 +81,7 @@ fn unaligned_arrays() {
     let (b, mut x) = (a.rhs("rand"), vec![7.0; CELLS]);
     let labels = [0i32; CELLS + 1];
     let refused = |status: i32, name: &str, bytes: usize| {
-        let sentence = format!("{name} must lie at a multiple of {bytes} bytes");
+        let sentence = format!("{name} must be {bytes}-byte aligned");
         outcome(status).unwrap_err().expect(status::ARGUMENT, &[&sentence]);
     };
     for byte in [1, 2, 4] {
@@ -199,8 +199,8 @@ fn options_that_are_refused() {
     let refused = |text: &str, status: i32, words: &[&str]| {
         solver.options(text).unwrap_err().expect(status, words);
     };
-    refused("levels=3", status::OPTION, &["dpcg_ has no option levels: it is one of rrb_"]);
-    refused("omega=1", status::OPTION, &["dpcg_ has no option omega: it is one of smoother_"]);
+    refused("levels=3", status::OPTION, &["dpcg_ has no option levels: it belongs to rrb_"]);
+    refused("omega=1", status::OPTION, &["dpcg_ has no option omega: it belongs to smoother_"]);
     refused("preconditoner=ric", status::OPTION, &["did you mean 'preconditioner'"]);
     for (number, name) in [(8, "ssor"), (9, "ilu0"), (10, "chebyshev")] {
         refused(&format!("preconditioner={name}"), status::OPTION, &["amg, got", name]);
@@ -298,7 +298,7 @@ fn modified_incomplete_cholesky_of_a_singular_matrix() {
         solver.options("preconditioner=ric ric_omega=1 deflation=none").unwrap();
         let words = [
             "of the incomplete factorization is not positive (center ",
-            ") at (7, 5, 6): with ric_omega = 1 the factor of a singular matrix is singular, too: use ric_omega below \
+            ") at (7, 5, 6): with ric_omega = 1 the factor of a singular matrix is singular: use ric_omega below \
              1, or preconditioner=neumann or multigrid",
         ];
         solver.factorize(&a).unwrap_err().expect(status::MATRIX, &words);

@@ -149,7 +149,7 @@ static void solves(problem *p) {
     CHECK(dpcg_set_options(h, "preconditioner=jacobi deflation=levelset dilation=0") == RRB_OK);
     CHECK(dpcg_factorize(h, p->center, p->east, p->north, p->top) == RRB_OK);
     CHECK(dpcg_set_regions(h, p->labels) == RRB_OK);
-    CHECK(dpcg_solve(h, p->b, p->x) == RRB_ERR_STATE && contains("regions came after the last dpcg_factorize"));
+    CHECK(dpcg_solve(h, p->b, p->x) == RRB_ERR_STATE && contains("regions were set after the last dpcg_factorize"));
     CHECK(dpcg_factorize(h, p->center, p->east, p->north, p->top) == RRB_OK);
     CHECK(whole(h, RRB_INFO_DEFLATION) == RRB_DEFLATION_LEVELSET && whole(h, RRB_INFO_DEFLATION_VECTORS) == 1);
     clear(p, p->x);
@@ -182,7 +182,7 @@ static void misuse(problem *p) {
     CHECK(dpcg_create(INT64_MAX, INT64_MAX, INT64_MAX, &h) == RRB_ERR_DIMENSION && h == NULL);
     CHECK(dpcg_set_regions(NULL, p->labels) == RRB_ERR_NULL && dpcg_solve(NULL, p->b, p->x) == RRB_ERR_NULL);
     CHECK(dpcg_create(NX, NY, NZ, &h) == RRB_OK && dpcg_solve(h, p->b, p->x) == RRB_ERR_STATE);
-    CHECK(dpcg_set_options(h, "levels=3") == RRB_ERR_OPTION && contains("it is one of rrb_"));
+    CHECK(dpcg_set_options(h, "levels=3") == RRB_ERR_OPTION && contains("it belongs to rrb_"));
     CHECK(dpcg_set_int(h, RRB_OPT_PRECONDITIONER, RRB_PRECONDITIONER_SSOR) == RRB_ERR_ARGUMENT);
     CHECK(contains("7 (amg), got 8"));
     CHECK(dpcg_set_int(h, RRB_OPT_LEADING_PLANE, NX * NY - 1) == RRB_ERR_ARGUMENT && contains("leading_plane"));

@@ -87,7 +87,7 @@ int main() {
           RRB_ERR_DIMENSION);
     CHECK(code_of([&] { sparse::coo(2, 3, row, col, std::vector<double>(4)); }, "entry 1 of row") == RRB_ERR_ARGUMENT);
     CHECK(code_of([&] { sparse::read("none.mtx"); }, "none.mtx") == RRB_ERR_IO);
-    CHECK(code_of([&] { d.vector(RRB_VECTOR_RHS); }, "no rhs came with the matrix") == RRB_ERR_ARGUMENT);
+    CHECK(code_of([&] { d.vector(RRB_VECTOR_RHS); }, "the matrix has no rhs") == RRB_ERR_ARGUMENT);
     std::puts("sparse matrices in C++: all as documented");
     return 0;
 }

@@ -72,7 +72,7 @@ program sparse
    call check(stat == RRB_ERR_DIMENSION .and. index(errmsg, "b must have the shape (4), got (3)") > 0, errmsg)
    call b%get_vector(RRB_VECTOR_RHS, 1, y, stat, errmsg)
    call check(stat == RRB_ERR_ARGUMENT, errmsg)
-   call check(index(errmsg, "there is no rhs 1: no rhs came with the matrix") > 0, errmsg)
+   call check(index(errmsg, "there is no rhs 1: the matrix has no rhs") > 0, errmsg)
    call b%create(4, 4, row_ptr - 1, col - 1, values, stat=stat, errmsg=errmsg)
    call check(stat == RRB_ERR_ARGUMENT, errmsg)
    call check(index(errmsg, "entry 1 of row_ptr must be the base, 1 (or is base 0?), got 0") > 0, errmsg)

@@ -424,7 +424,7 @@ fn idle_options_are_logged_once() {
     Solver::of(&a, AGGREGATION);
     Solver::of(&a, "backend=cpu lumping=m2");
     outcome(rrbsolver_set_log(None, std::ptr::null_mut())).unwrap();
-    let told: Vec<&String> = lines.iter().filter(|line| line.contains("without effect")).collect();
+    let told: Vec<&String> = lines.iter().filter(|line| line.contains("no effect")).collect();
     assert_eq!(told.len(), 1, "{lines:?}");
     assert!(told[0].contains("levels, lumping") && told[0].contains("cycle=aggregation"), "{told:?}");
 }

@@ -5,8 +5,9 @@ mod common;
 
 use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs, without_mean};
 use common::{
-    Solver, dot, key, max_difference, norm2, outcome, rrb_set_monitor, rrb_solve_once, rrbsolver_cuda_device_count,
-    rrbsolver_status_string, rrbsolver_version, run, status, user,
+    ITERATION_LIMIT, Solver, dot, expect_not_converged, key, last_error, max_difference, norm2, outcome,
+    rrb_set_monitor, rrb_solve_once, rrbsolver_cuda_device_count, rrbsolver_status_string, rrbsolver_version, run,
+    status, user,
 };
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
@@ -137,6 +138,11 @@ fn max_iter_zero_only_evaluates_the_residual() {
             assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED));
             assert_eq!(x, guess);
             let expected = norm2(&a.residual(&b, &guess)) / norm2(&b);
+            expect_not_converged(0, expected, "1e-6", ITERATION_LIMIT);
+            // A target that abs_tol determines.
+            solver.options(&format!("abs_tol={:e}", 0.1 * norm2(&b))).unwrap();
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED));
+            expect_not_converged(0, expected, "1.0e-1", ITERATION_LIMIT);
             for value in
                 [solver.real(key::INFO_INITIAL_RESIDUAL), solver.real(key::INFO_FINAL_RESIDUAL), solver.history()[0]]
             {
@@ -334,6 +340,8 @@ fn monitor_stops() {
             set_watch(&solver, &mut seen);
             let (x, result) = solver.solve_from_zero(&b);
             assert_eq!((result, solver.iterations() as i64), (status::STOPPED, at), "{backend}");
+            let message = last_error();
+            assert!(message.starts_with(&format!("stopped by the monitor: {at} iteration")), "{message}");
             assert_eq!(seen.iterations.last(), Some(&at));
             let same = run(&a, &b, &format!("{backend} max_iter={at}"));
             assert_eq!(x, same.x, "{backend} at {at}");
@@ -522,6 +530,7 @@ fn solve_once() {
     x.fill(0.0);
     assert_eq!(call(true, &mut x, 1e-9, 2, &mut iterations), Ok(status::NOT_CONVERGED));
     assert_eq!(iterations, 2);
+    expect_not_converged(2, norm2(&a.residual(&b, &x)) / norm2(&b), "1e-9", ITERATION_LIMIT);
     call(true, &mut x, 5.0, 2, &mut iterations).unwrap_err().expect(status::ARGUMENT, &["rel_tol", "5"]);
 }
 

@@ -179,7 +179,7 @@ fn solves_after_another(options: &str) {
         ("again", b.clone(), zero.clone(), ""),
         ("twice as large", times(&b, 2.5), zero.clone(), ""),
         ("as large again", b.clone(), zero.clone(), ""),
-        ("a guess", b.clone(), guess.clone(), ""),
+        ("an initial guess", b.clone(), guess.clone(), ""),
         ("a guess again", times(&b, 1.1), guess.clone(), ""),
         ("no guess", times(&b, 1.1), zero.clone(), ""),
         ("large", times(&b, 1e250), zero.clone(), ""),

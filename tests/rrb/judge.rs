@@ -158,7 +158,7 @@ impl<'a> Judge<'a> {
             // Entries that vanish.
             status::MATRIX if failure.sentence.contains("too small for double") => s.exponent.abs() >= FAR_SCALE,
             // Contrasts that leave a pivot nothing but rounding.
-            status::MATRIX if failure.sentence.contains("lost in rounding") => self.contrast() >= 1e8,
+            status::MATRIX if failure.sentence.contains("below the rounding level") => self.contrast() >= 1e8,
             status::MATRIX => none_singular || raw,
             status::ARGUMENT if settings.cycle_spacing % 2 == 1 => failure.sentence.contains("cycle_spacing"),
             // A cycle that is absurdly expensive.
@@ -223,7 +223,7 @@ impl<'a> Judge<'a> {
                 let bound = self.b_exponent - s.exponent - exponent(least) + 64;
                 known.unwrap_or(bound) <= SUBNORMAL_COUNTS
             }
-            status::BREAKDOWN if failure.sentence.contains("too large") => {
+            status::BREAKDOWN if failure.sentence.contains("overflows") => {
                 if far {
                     verdict.note("A beyond 1e+-150: refused");
                 }

@@ -101,7 +101,7 @@ fn unaligned_arrays() {
     let (b, mut count) = (random_rhs(30, 1), 0);
     let b = b.as_ptr();
     let refused = |status: i32, name: &str| {
-        let sentence = format!("{name} must lie at a multiple of 8 bytes");
+        let sentence = format!("{name} must be 8-byte aligned");
         outcome(status).unwrap_err().expect(status::ARGUMENT, &[&sentence]);
     };
     for byte in [1, 4, 7] {
@@ -381,7 +381,10 @@ fn rows_that_no_definite_matrix_has() {
             let mut bad = a.clone();
             bad.decouple(i, j, 1e-310);
             let solver = Solver::new(7, 6, backend);
-            solver.factorize(&bad).unwrap_err().expect(status::MATRIX, &["center 1e-310", &format!("({i}, {j})")]);
+            solver
+                .factorize(&bad)
+                .unwrap_err()
+                .expect(status::MATRIX, &["= 1e-310 is too small", &format!("({i}, {j})")]);
             bad.decouple(i, j, 3e-308);
             assert!(solver.factorize(&bad).is_ok());
         }
@@ -397,7 +400,7 @@ fn rows_that_no_definite_matrix_has() {
 /// A code that stores -A and -b.
 #[test]
 fn all_centers_negative() {
-    let words = ["every center is negative: do your arrays hold -A and -b?", "-4", "(0, 0)"];
+    let words = ["all centers are negative: does the array hold -A? If so, negate b too", "-4", "(0, 0)"];
     for (backend, nine) in BACKENDS.iter().flat_map(|b| [(b, false), (b, true)]) {
         let a = random_m_matrix(23, 17, nine, 1);
         let mut negative = a.clone();
@@ -412,7 +415,7 @@ fn all_centers_negative() {
         negative.center[100] = 1.0;
         let failure = solver.factorize(&negative).unwrap_err();
         failure.expect(status::MATRIX, &["is not positive", "(0, 0)"]);
-        assert!(!failure.sentence.contains("every center"), "{}", failure.sentence);
+        assert!(!failure.sentence.contains("all centers"), "{}", failure.sentence);
         assert_alive(&solver, &random_m_matrix(23, 17, nine, 1));
     }
 }

@@ -8,7 +8,7 @@ mod common;
 mod device;
 
 use common::smoother::*;
-use common::{devices, max_difference, outcome, status};
+use common::{devices, last_error, max_difference, outcome, status};
 use device::{Backend, Check, Rows};
 use std::ffi::c_void;
 
@@ -248,6 +248,7 @@ fn ghost_function(on: &Backend) {
             record = Filled { sweeps: Vec::new(), stop_at: 2, patches: 1, ghosts: 1.0 };
             let mut twice = level.clone();
             assert_eq!(smoother.apply(&mut level, 5), Ok(status::STOPPED));
+            assert_eq!(last_error(), "stopped by the monitor or the ghost function after 2 sweeps");
             assert_eq!(record.sweeps, [0, 1, 2]);
             assert_eq!(smoother.apply(&mut twice, 2), Ok(status::OK));
             assert_eq!(bits(&level), bits(&twice), "{text}");

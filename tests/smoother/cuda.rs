@@ -276,8 +276,10 @@ fn wrong_spaces() {
         // SAFETY: a live handle; arrays of the patches' sizes, on the device or not.
         outcome(unsafe { smoother_apply(s.handle, u.as_ptr(), f.as_ptr(), 1) })
     };
-    apply(&smoother, &u, &host_f).unwrap_err().expect(status::ARGUMENT, &["f of patch 0", "host", "one space"]);
-    apply(&smoother, &host_u, &read).unwrap_err().expect(status::ARGUMENT, &["f of patch 0", "device 0", "one space"]);
+    apply(&smoother, &u, &host_f).unwrap_err().expect(status::ARGUMENT, &["f of patch 0", "host", "memory space"]);
+    apply(&smoother, &host_u, &read)
+        .unwrap_err()
+        .expect(status::ARGUMENT, &["f of patch 0", "device 0", "memory space"]);
     let mut one = u.clone();
     one[3] = host_u[3];
     apply(&smoother, &one, &read).unwrap_err().expect(status::ARGUMENT, &["u of patch 3", "host"]);

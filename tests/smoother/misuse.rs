@@ -197,7 +197,7 @@ fn arrays() {
         refused(smoother_apply(h, astray.as_ptr(), f.as_ptr(), 1), status::ARGUMENT, sentence);
         // Tables, and the arrays of other calls.
         let unaligned = |status: i32, name: &str| {
-            let sentence = format!("{name} must lie at a multiple of 8 bytes");
+            let sentence = format!("{name} must be 8-byte aligned");
             refused(status, status::ARGUMENT, &[&sentence]);
         };
         let (u_astray, f_astray) = (u.as_ptr().wrapping_byte_add(1), f.as_ptr().wrapping_byte_add(1));

@@ -103,7 +103,7 @@ fn arrays_of_the_sample() {
         assert_eq!(s.arrays(number).unwrap(), arrays, "{name}");
         assert!(round_trip(&s, number), "{name}");
     }
-    s.arrays(11).unwrap_err().expect(status::ARGUMENT, &["beside the diagonal", "(0, 2)", "20"]);
+    s.arrays(11).unwrap_err().expect(status::ARGUMENT, &["off-diagonal", "(0, 2)", "20"]);
 }
 
 /// A symmetric matrix has its lower triangle alone in skyline; a diagonal one may have gaps.

@@ -5,7 +5,7 @@
 mod common;
 
 use common::sparse::*;
-use common::status;
+use common::{ITERATION_LIMIT, expect_not_converged, status};
 use rrbsolver_problems::sparse::{System, five_points, system};
 
 /// Of `RRB_INFO_SOLVER`.
@@ -226,7 +226,7 @@ fn minres_goes_on_where_cg_breaks_down() {
     solver.factorize().unwrap();
     let mut x = vec![7.0; a.rows];
     let failure = solver.solve(&b, &mut x).unwrap_err();
-    failure.expect(status::BREAKDOWN, &["p'Ap = -", "in iteration", "the matrix is indefinite; take solver=minres"]);
+    failure.expect(status::BREAKDOWN, &["p'Ap = -", "in iteration", "the matrix is indefinite; use solver=minres"]);
     let broke = solver.int(key::ITERATIONS);
     assert_eq!(x, vec![7.0; a.rows], "x as given");
     solver.options("solver=auto").unwrap();
@@ -259,7 +259,7 @@ fn small_systems_that_are_indefinite() {
         solver.factorize().unwrap();
         let mut x = [0.0; 2];
         let failure = solver.solve(&b, &mut x).expect_err(&format!("{:?}", a.entries));
-        failure.expect(status::BREAKDOWN, &["p'Ap = ", "iteration 1", "the matrix is indefinite; take solver=minres"]);
+        failure.expect(status::BREAKDOWN, &["p'Ap = ", "iteration 1", "the matrix is indefinite; use solver=minres"]);
         solver.options("solver=auto").unwrap();
         solver.factorize().unwrap();
         assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
@@ -271,7 +271,7 @@ fn small_systems_that_are_indefinite() {
     solver.options("solver=cg preconditioner=jacobi").unwrap();
     solver.factorize().unwrap();
     let failure = solver.solve(&[1.0, 0.5], &mut [0.0; 2]).unwrap_err();
-    failure.expect(status::BREAKDOWN, &["r'M^-1 r = -", "the preconditioner is indefinite; take solver=minres"]);
+    failure.expect(status::BREAKDOWN, &["r'M^-1 r = -", "the preconditioner is indefinite; use solver=minres"]);
     for a in [symmetric(1.0, 1e17, 1.0), symmetric(1e-20, 1.0, 1e-20)] {
         let solver = a.solver();
         solver.options("precision=f32").unwrap();
@@ -315,7 +315,7 @@ fn entries_of_m_in_single_precision() {
     // 1e-30 / 1e30 is no number of f32: what rounds to zero is dropped, what is too large is refused.
     let large = Entries::new(2, 2, &[(0, 0, 1e-30), (0, 1, 1e30), (1, 1, 1.0)]).solver();
     large.options("solver=idr preconditioner=ilu0 precision=f32").unwrap();
-    large.factorize().unwrap_err().expect(status::MATRIX, &["precision=f32", "1e60", "take precision=f64"]);
+    large.factorize().unwrap_err().expect(status::MATRIX, &["precision=f32", "1e60", "use precision=f64"]);
 }
 
 /// -div k grad u on n x n cells, u = 0 around them; faces have harmonic means.
@@ -410,6 +410,7 @@ fn ends() {
     solver.options("max_iter=3").unwrap();
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::NOT_CONVERGED);
     assert_eq!((solver.int(key::STOP_REASON), solver.int(key::ITERATIONS)), (MAX_ITER, 3));
+    expect_not_converged(3, solver.real(key::FINAL_RESIDUAL), "1e-6", ITERATION_LIMIT);
     // Sweeps of a matrix with spectral radius above 1: x is the guess.
     let a = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 3.0), (1, 0, 3.0), (1, 1, 1.0)]);
     let solver = a.solver();
@@ -418,6 +419,7 @@ fn ends() {
     let mut x = vec![0.5, -0.25];
     assert_eq!(solver.solve(&[1.0, 2.0], &mut x).unwrap(), status::NOT_CONVERGED);
     assert_eq!((solver.int(key::STOP_REASON), &x), (DIVERGED, &vec![0.5, -0.25]));
+    expect_not_converged(solver.int(key::ITERATIONS), solver.real(key::FINAL_RESIDUAL), "1e-6", common::DIVERGED);
     // 3^k > 1e100 from k = 210 on; a limit of one's own ends it before.
     assert!((205..=215).contains(&solver.int(key::ITERATIONS)));
     solver.options("divergence_limit=1e3").unwrap();
@@ -491,7 +493,7 @@ fn when_options_act() {
     assert_eq!(solver.int(key::INFO_FORMAT), 5);
     let values: Vec<f64> = a.entries.iter().map(|e| 2.0 * e.2).collect();
     solver.set_values(&values).unwrap();
-    solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["values came after the last sparse_factorize"]);
+    solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["values were set after the last sparse_factorize"]);
     let twice = solver.product(&x, false).unwrap();
     solver.factorize().unwrap();
     let mut half = vec![0.0; a.rows];
@@ -516,35 +518,35 @@ fn refused() {
         refused(&skew, &format!("solver={solver}"), status::MATRIX, words);
     }
     refused(&skew, "preconditioner=ic0 solver=idr", status::MATRIX, &["preconditioner=ic0 needs a symmetric", "ilu0"]);
-    let words = &["give both triangles of a symmetric matrix, not the upper one alone"];
+    let words = &["pass both triangles of a symmetric matrix, not only the upper one"];
     refused(&skew, "solver=cg", status::MATRIX, words);
     let hole = Entries::new(3, 3, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (2, 2, 1.0)]);
     for solver in ["jacobi", "gauss_seidel", "sor"] {
-        let words = &["row 1 has no diagonal", &*format!("solver={solver}"), "take solver=minres"];
+        let words = &["row 1 has no diagonal", &*format!("solver={solver}"), "use solver=minres"];
         refused(&hole, &format!("solver={solver}"), status::MATRIX, words);
     }
     for m in ["jacobi", "ssor", "neumann", "chebyshev", "ic0"] {
-        let words = &["row 1 has no diagonal", &*format!("preconditioner={m}"), "take preconditioner=none"];
+        let words = &["row 1 has no diagonal", &*format!("preconditioner={m}"), "use preconditioner=none"];
         refused(&hole, &format!("solver=idr preconditioner={m}"), status::MATRIX, words);
     }
     refused(&hole, "solver=idr preconditioner=ilu0", status::MATRIX, &["row 1 has no entry on the diagonal", "ilu0"]);
     let zero_pivot = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 1.0)]);
     refused(&zero_pivot, "solver=idr preconditioner=ilu0", status::MATRIX, &["ilu0: pivot 0 in row 1"]);
     let indefinite = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]);
-    let words = &["ic0: pivot -3.000e0 with shift=0 in row 1", "take a larger shift"];
+    let words = &["ic0: pivot -3.000e0 with shift=0 in row 1", "use a larger shift"];
     refused(&indefinite, "solver=cg preconditioner=ic0 shift=0", status::MATRIX, words);
     let hopeless = Entries::new(2, 2, &[(0, 0, 1e-300), (0, 1, 1e300), (1, 0, 1e300), (1, 1, 1e-300)]);
-    refused(&hopeless, "solver=cg preconditioner=ic0", status::MATRIX, &["ic0: pivot -", "take preconditioner=jacobi"]);
+    refused(&hopeless, "solver=cg preconditioner=ic0", status::MATRIX, &["ic0: pivot -", "use preconditioner=jacobi"]);
     let row = Entries::new(3, 3, &[(0, 0, 1.0), (2, 2, 1.0), (1, 1, 0.0), (0, 1, 1.0)]);
     refused(&row, "", status::MATRIX, &["row 1 has no entry but zeros: the matrix is singular"]);
     let column = Entries::new(2, 2, &[(0, 0, 1.0), (1, 0, 1.0)]);
     refused(&column, "", status::MATRIX, &["column 1 has no entry but zeros"]);
     let poisson = named("poisson2d_3");
-    let words = &["solver=idr with preconditioner=amg", "flexible cg", "take preconditioner=auto"];
+    let words = &["solver=idr with preconditioner=amg", "flexible cg", "use preconditioner=auto"];
     refused(&poisson, "solver=idr preconditioner=amg", status::UNSUPPORTED, words);
-    refused(&poisson, "solver=jacobi preconditioner=amg", status::UNSUPPORTED, &["sweeps take no preconditioner"]);
-    refused(&poisson, "solver=jacobi preconditioner=ssor", status::UNSUPPORTED, &["sweeps take no preconditioner"]);
-    refused(&poisson, "solver=minres preconditioner=ic0", status::UNSUPPORTED, &["take none or jacobi"]);
+    refused(&poisson, "solver=jacobi preconditioner=amg", status::UNSUPPORTED, &["sweeps have no preconditioner"]);
+    refused(&poisson, "solver=jacobi preconditioner=ssor", status::UNSUPPORTED, &["sweeps have no preconditioner"]);
+    refused(&poisson, "solver=minres preconditioner=ic0", status::UNSUPPORTED, &["use none, or jacobi"]);
     refused(&poisson, "solver=sor sor_omega=2", status::ARGUMENT, &["sor_omega must lie in (0, 2)", "got 2"]);
     refused(
         &named("convdiff2d_3_p2_q1"),
@@ -623,9 +625,9 @@ fn warnings_are_logged() {
     assert_eq!((text.contains("only"), triangle), (false, 0), "{text}");
     let two = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]);
     let (text, _) = log("solver=gauss_seidel", &two);
-    assert!(text.contains("solver=gauss_seidel: the diagonal does not dominate: sweeps may diverge"), "{text}");
+    assert!(text.contains("solver=gauss_seidel: the matrix is not diagonally dominant, sweeps may diverge"), "{text}");
     let (text, _) = log("solver=idr preconditioner=ic0 verbosity=1", &two);
-    assert!(text.contains("ic0: pivot -3.00e0 in row 1, from 0: shift=1.024"), "{text}");
+    assert!(text.contains("ic0: pivot -3.00e0 in row 1 (counted from 0), shift=1.024"), "{text}");
 }
 
 /// Symmetric in its own inner product, and by rows what the formula says: M^-1 of ssor on a small matrix.

@@ -75,11 +75,11 @@ fn indices() {
     csr(&[1, 3, 4], &[1, 3, 2], 1).unwrap();
     refused(csr(&[0, 2, 3], &[0, 2, 1], 1), &["entry 0 of row_ptr must be the base, 1 (or is base 0?), got 0"]);
     refused(csr(&[1, 3, 4], &[1, 3, 2], 0), &["entry 0 of row_ptr must be the base, 0 (or is base 1?), got 1"]);
-    refused(csr(&[0, 4, 3], &[0, 2, 1], 0), &["entry 2 of row_ptr must be at least the one before it, 4, got 3"]);
-    let room = " (of arrays with room to spare pass the first 2 alone), got 2";
+    refused(csr(&[0, 4, 3], &[0, 2, 1], 0), &["entry 2 of row_ptr must be at least the previous one, 4, got 3"]);
+    let room = " (of larger arrays, pass only the first 2 entries), got 2";
     refused(csr(&[0, 2, 2], &[0, 2, 1], 0), &["entry 2 of row_ptr must be the number of entries + base = 3", room]);
     refused(csr(&[0, 2, 4], &[0, 2, 1], 0), &["entry 2 of row_ptr must be the number of entries + base = 3, got 4"]);
-    refused(csr(&[0, -2_147_483_648, 3], &[0, 2, 1], 0), &["entry 1 of row_ptr", "integers of 8 bytes", "-2147483648"]);
+    refused(csr(&[0, -2_147_483_648, 3], &[0, 2, 1], 0), &["entry 1 of row_ptr", "8-byte integers", "-2147483648"]);
     refused(csr(&[0, 2, 3], &[0, 3, 1], 0), &["entry 1 of col must lie in [0, 2] (or is base 1?), got 3"]);
     refused(csr(&[1, 3, 4], &[1, 0, 2], 1), &["entry 1 of col must lie in [1, 3] (or is base 0?), got 0"]);
     refused(csr(&[0, 2, 3], &[0, -1, 1], 0), &["entry 1 of col must lie in [0, 2], got -1"]);
@@ -156,7 +156,7 @@ fn overlaps_and_addresses() {
         let overlap = sparse_multiply(s.handle, at, at.add(2));
         outcome(overlap).unwrap_err().expect(status::ARGUMENT, &["x", "y", "overlap"]);
         let astray = sparse_multiply(s.handle, at.wrapping_byte_add(4), at.add(5));
-        outcome(astray).unwrap_err().expect(status::ARGUMENT, &["x must lie at a multiple of 8 bytes"]);
+        outcome(astray).unwrap_err().expect(status::ARGUMENT, &["x must be 8-byte aligned"]);
         let places: *mut i64 = at.cast();
         let overlap = sparse_arrays(s.handle, CSR, places, places.add(2), null_mut(), at.add(5));
         outcome(overlap).unwrap_err().expect(status::ARGUMENT, &["i0", "i1", "overlap"]);
@@ -180,13 +180,13 @@ fn arrays_of_formats() {
     refused(2, 2, 2, a(&[0, 1, 1], &[2], &[], 1), argument, &["entry 0 of col", "[0, 1]"]);
     refused(4, 4, 4, a(&[0, 1, 1], &[0], &[], 3), dimension, &["format=bsr", "no b"]);
     refused(4, 4, 4, a(&[0, 1, 1], &[2], &[], 4), argument, &["entry 0 of i1", "[0, 1]"]);
-    refused(5, 2, 2, a(&[0, 0], &[], &[], 4), argument, &["entry 1 of i0", "above the one before it"]);
+    refused(5, 2, 2, a(&[0, 0], &[], &[], 4), argument, &["entry 1 of i0", "above the previous one"]);
     refused(5, 2, 2, a(&[2], &[], &[], 2), argument, &["entry 0 of i0", "(-2, 2)"]);
     refused(5, 2, 2, a(&[0], &[], &[], 3), dimension, &["format=dia", "3 values"]);
     refused(6, 2, 2, a(&[0, 1, 0], &[], &[], 3), dimension, &["format=ell", "3 values"]);
     refused(6, 2, 2, a(&[0, 2], &[], &[], 2), argument, &["entry 1 of i0", "[0, 1]"]);
     refused(7, 2, 2, a(&[0, 1], &[0, 3], &[0, 0, 0], 3), argument, &["entry 1 of i1", "multiple of 2"]);
-    refused(7, 2, 2, a(&[0, 0], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "come once"]);
+    refused(7, 2, 2, a(&[0, 0], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "occur once"]);
     refused(7, 2, 2, a(&[0, -1], &[0, 2], &[0, 0], 2), argument, &["entry 1 of i0", "[0, 2)"]);
     refused(7, 3, 2, a(&[0, 1], &[0, 2], &[0, 0], 2), dimension, &["format=sell", "3 rows"]);
     refused(

@@ -13,10 +13,11 @@
 !    sparse_solver      general sparse matrices, formats, files         rrbsolver_sparse.f90
 !    (all of these)     options, results, history, monitor, stream      rrbsolver_handle.inc
 !
-! Errors follow Fortran's rule for allocate. Every procedure takes the optional arguments stat (0: done; positive:
-! finished with a caveat, results usable; negative: failed; named RRB_OK, RRB_NOT_CONVERGED, RRB_ERR_...) and errmsg
-! (changed only when stat is not 0). Without stat, a negative status ends the program by error stop with the library's
-! sentence, and a positive one goes on. Indices in sentences count from 1.
+! Errors follow Fortran's rule for allocate. Every procedure has the optional arguments stat and errmsg. stat is RRB_OK
+! (0), positive if the results are usable but incomplete (RRB_NOT_CONVERGED, RRB_STOPPED), or negative after an error
+! (RRB_ERR_...). errmsg is changed only if stat is not 0: it is then the error message, or for a positive stat the
+! iterations, the residual, its target and the stop reason. Without stat, a negative status ends the program by error
+! stop with the error message, and a positive one does not. Indices in messages count from 1.
 !
 ! Threads: different objects are independent; one thread uses an object at a time.
 module rrbsolver

@@ -55,8 +55,8 @@ contains
       count = merge(int(devices), 0, status >= 0)
    end function rrbsolver_cuda_device_count
 
-   ! Ends every procedure: hands the status over, or stops as allocate does. sentence is given for what is found here;
-   ! otherwise the library's own is fetched, and only when somebody will read it.
+   ! Ends every procedure: sets stat and errmsg, or stops as allocate does. sentence is the message of an error found
+   ! here; otherwise the message of the library is fetched, and only if it is returned or printed.
    subroutine report(status, stat, errmsg, sentence)
       integer(c_int32_t), intent(in) :: status
       integer, intent(out), optional :: stat
@@ -69,8 +69,6 @@ contains
       if (status > 0 .and. .not. present(errmsg)) return
       if (present(sentence)) then
          text = sentence
-      else if (status > 0) then
-         text = to_fortran(c_status_string(status))
       else
          text = last_error()
       end if

@@ -61,7 +61,7 @@ impl Couplings {
     pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
         let (n, steps) = (a.cells.count(), a.cells.steps());
         if n > u32::MAX as usize - 1 {
-            return Err(Error::Unsupported(format!("preconditioner=amg takes fewer than 2^32 cells, got {n}")));
+            return Err(Error::Unsupported(format!("preconditioner=amg supports fewer than 2^32 cells, got {n}")));
         }
         let mut c = Self::with_room(n, 6 * n)?;
         for i in 0..n {

@@ -288,7 +288,7 @@ fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
 
 /// The matrix on the nodes that the levels leave.
 fn remainder_of(grids: &[NaturalGrid], remainder: Remainder) -> &HalfStencil {
-    let last = grids.last().expect("there is always the remainder's grid");
+    let last = grids.last().expect("there is always the grid of the coarsest system");
     if remainder.skew { &last.skew } else { &last.straight }
 }
 
@@ -400,7 +400,7 @@ impl NaturalLevels {
 
     /// The nodes of the exact factor.
     fn site(&self) -> Site {
-        let last = self.grids.last().expect("there is always the remainder's grid");
+        let last = self.grids.last().expect("there is always the grid of the coarsest system");
         Site { level: self.levels + 1, embedding: last.embedding }
     }
 
@@ -496,7 +496,7 @@ impl CycleSteps for NaturalLevels {
     }
 
     fn solve_remainder(&mut self) {
-        let last = self.grids.last_mut().expect("there is always the remainder's grid");
+        let last = self.grids.last_mut().expect("there is always the grid of the coarsest system");
         self.band.solve(&mut last.z);
     }
 

@@ -102,7 +102,7 @@ impl Singular {
 
 /// Places of nodes in ringed arrays.
 fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Result<Vec<usize>> {
-    let mut places = zeroed(nodes.clone().count(), "places of nodes")?;
+    let mut places = zeroed(nodes.clone().count(), "node indices")?;
     for (place, (i, j)) in places.iter_mut().zip(nodes) {
         *place = ring_index(grid.nx, i, j);
     }

@@ -406,14 +406,18 @@ impl Pivot {
 
 /// The sentence about the last pivot of a singular component that nobody projects.
 pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
-    let reason = format!("pivot {d:e} is not positive: rows sum to zero, and null_space=none leaves them singular");
+    let reason = format!(
+        "pivot {d:e} is not positive: row sums are zero, and null_space=none does not project the \
+                          null space; use null_space=auto"
+    );
     Error::matrix(reason, level, i, j)
 }
 
 /// The sentence about a refused pivot at node (i, j) of the finest grid.
 pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
     let (what, why) = if d > 0.0 && d.is_finite() {
-        ("lost in rounding", "not positive definite in double precision, or needs compensation of positive couplings")
+        let why = "not positive definite in double precision, or needs compensation of positive couplings";
+        ("below the rounding level", why)
     } else if d.is_finite() {
         ("not positive", "not positive definite, or needs compensation of positive couplings")
     } else {
@@ -424,8 +428,10 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
 
 /// The sentence about a pivot that a short format cannot hold.
 pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
-    let reason =
-        format!("pivot {d:e} is lost in a short format beside a largest center of about {unit:e}: use precision=f64");
+    let reason = format!(
+        "pivot {d:e} underflows in a short format relative to the largest center, about {unit:e}: use \
+                 precision=f64"
+    );
     Error::matrix(reason, level, i, j)
 }
 

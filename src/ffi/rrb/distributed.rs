@@ -432,7 +432,7 @@ impl rrb_handle {
     fn one_box(&self) -> Result<(usize, [i64; 1])> {
         let count = self.boxes()?.len();
         if count > 1 {
-            let sentence = format!("this rank has {count} boxes: call the function with _boxes at the end of its name");
+            let sentence = format!("this rank has {count} boxes: call the function whose name ends in _boxes");
             return Err(Error::State(sentence));
         }
         Ok((count, [self.system.layout()?.ld as i64]))

@@ -73,8 +73,8 @@ impl rrb_handle {
         let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make);
         system.set_up(make, |core| core.outward(a))?;
         if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
-            let sentence =
-                "rrb: no memory for aggregation, which cycle=auto would take: levels, until an option changes";
+            let sentence = "rrb: not enough memory for aggregation, the choice of cycle=auto: uses levels until an option \
+                 changes";
             system.base.log.line(0, format_args!("{sentence}"));
         }
         log_prediction(system);
@@ -82,7 +82,7 @@ impl rrb_handle {
         if !idle.is_empty() && !self.idle_told {
             self.idle_told = true;
             let names = idle.join(", ");
-            let sentence = format_args!("rrb: without effect beside cycle=aggregation, which makes no levels: {names}");
+            let sentence = format_args!("rrb: no effect with cycle=aggregation, which has no levels: {names}");
             system.base.log.line(0, sentence);
         }
         Ok(())
@@ -104,8 +104,8 @@ fn log_prediction(system: &mut System<Rrb>) {
     let Some(done) = base.core.as_ref().map(|core| core.done).filter(|_| verbose) else { return };
     let Some(Prediction { anisotropy, reduction, levels, aggregation }) = done.prediction else { return };
     let sentence = format_args!(
-        "rrb: cycle {}: anisotropy {anisotropy:.1}; expected for {reduction:.0e}: levels {:.0} iterations, cost {:.0}, \
-         aggregation {:.0}, cost {:.0}, in iterations with levels",
+        "rrb: cycle {}: anisotropy {anisotropy:.1}; expected for a reduction by {reduction:.0e}: levels {:.0} \
+         iterations, cost {:.0}; aggregation {:.0} iterations, cost {:.0} (unit: one iteration with levels)",
         done.cycle.name(),
         levels.iterations,
         levels.cost,

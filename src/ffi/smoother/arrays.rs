@@ -65,7 +65,7 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     for d in 0..3 {
         let axis = ["x", "y", "z"][d];
         let wrong = |before, after| Err(Error::at(RRB_ERR_DIMENSION, before, Place::patch(p), after));
-        let too_large = || wrong("", format!(" is too large to be counted: its size in {axis} is {}", size[d]));
+        let too_large = || wrong("", format!(" has too many cells: its size in {axis} is {}", size[d]));
         if size[d] < 1 {
             return wrong("the size of ", format!(" in {axis} must be at least 1, got {}", size[d]));
         }
@@ -151,7 +151,7 @@ pub fn check_spaces(
         }
         let there = on_device(name, address, own.into(), Devices::default(), memory)?;
         if *first.get_or_insert(there) != there {
-            let allowed = "where the first patch's u is: all arrays of a call in one space".to_owned();
+            let allowed = "in the memory space of the first patch's u, like all arrays of a call".to_owned();
             return Err(elsewhere(name, space_of(address)?, allowed));
         }
     }

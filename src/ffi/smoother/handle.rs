@@ -5,6 +5,7 @@ use super::watch::{GhostFill, Ghosts};
 use crate::backend;
 use crate::backend::steps::smoother::{PatchArrays, Pointers, SmootherBackend, Swept, Watcher};
 use crate::error::{Error, Place, RRB_OK, RRB_STOPPED, Result, collected, reserve};
+use crate::ffi::guard::note_stopped_sweeps;
 use crate::ffi::handle::{Base, Handle};
 use crate::ffi::spaces::{Extent, list_of};
 use crate::ffi::watch::Words;
@@ -42,6 +43,15 @@ const WORDS: Words = Words {
     at: "set_patches",
     step: "sweep",
 };
+
+/// The status of a call that a callback may have stopped; then it leaves a message.
+pub(super) fn status_of(swept: &Swept) -> i32 {
+    if !swept.stopped {
+        return RRB_OK;
+    }
+    note_stopped_sweeps(swept.sweeps);
+    RRB_STOPPED
+}
 
 fn not_uploaded() -> Error {
     Error::State("u and f are NULL: smoother_upload must come before this call".to_owned())
@@ -139,7 +149,7 @@ impl smoother_handle {
         self.base.end_solve(start);
         let count = self.base.core.as_ref().map_or(0, |c| c.patches().len());
         self.base.log_solve(format_args!("{count} patches, {} sweeps", swept.sweeps));
-        Ok(if swept.stopped { RRB_STOPPED } else { RRB_OK })
+        Ok(status_of(&swept))
     }
 
     /// The patches in use.
@@ -288,7 +298,7 @@ impl Handle for smoother_handle {
         let (key, swept, name) = (entry.key, &self.swept, entry.name);
         if [info::INITIAL_RESIDUAL, info::FINAL_RESIDUAL].contains(&key) && !self.watched {
             return Err(Error::State(format!(
-                "{name} is known after a smoother_apply with a monitor; smoother_residual computes one"
+                "{name} is available only after smoother_apply with a monitor; smoother_residual computes a norm"
             )));
         }
         let of_core = |get: &dyn Fn(&Smoother) -> f64| self.base.core.as_ref().map_or(0.0, get);

@@ -9,11 +9,12 @@ mod watch;
 
 pub use handle::smoother_handle;
 
-use crate::error::{Error, RRB_OK, RRB_STOPPED};
+use crate::error::Error;
 use crate::ffi::handle::{create, with, with_ok};
 use crate::ffi::spaces::check_array;
 use crate::ffi::{rrb_status, smoother_ghost_fn};
 use arrays::Tables;
+use handle::status_of;
 use libc::c_void;
 use watch::GhostFill;
 
@@ -383,7 +384,7 @@ pub unsafe extern "C" fn smoother_residual(
             // SAFETY: not NULL, and the caller gave a double.
             unsafe { *norm2 = swept.residual };
         }
-        Ok(if swept.stopped { RRB_STOPPED } else { RRB_OK })
+        Ok(status_of(&swept))
     };
     // SAFETY: as our caller promised.
     unsafe { with(h, residual) }

@@ -145,7 +145,7 @@ impl sparse_handle {
         let (name, there) = (which.name(), self.vectors.count(which));
         let Some(vector) = usize::try_from(k).ok().and_then(|k| self.vectors.get(which, k)) else {
             let came = if there == 0 { "no".to_owned() } else { there.to_string() };
-            let after = format!(": {came} {name} came with the matrix");
+            let after = format!(": the matrix has {came} {name}");
             return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
         };
         // SAFETY: as our caller promised.
@@ -305,7 +305,7 @@ impl sparse_handle {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
         if done.triangle != Triangle::Both {
-            let (triangle, sentence) = (done.triangle.name(), "if it is half of a symmetric matrix, give both halves");
+            let (triangle, sentence) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
             self.base.log.line(0, format_args!("sparse: only the {triangle} triangle has entries: {sentence}"));
         }
         let (sweeps, verbose) = (is_relaxation(done.solver), self.base.options.int(opt::VERBOSITY) >= 1);
@@ -316,7 +316,13 @@ impl sparse_handle {
         let (solver, m) = (done.solver.name(), done.preconditioner.name());
         if let (true, Some((row, pivot))) = (verbose, done.made.pivot) {
             let shift = done.made.shift;
-            self.base.log.line(1, format_args!("sparse: ic0: pivot {pivot:.2e} in row {row}, from 0: shift={shift}"));
+            self.base.log.line(
+                1,
+                format_args!(
+                    "sparse: ic0: pivot {pivot:.2e} in row {row} (counted from 0), \
+                                                shift={shift}"
+                ),
+            );
         }
         if verbose {
             let dominance = dominance.name();
@@ -325,7 +331,7 @@ impl sparse_handle {
             self.base.log.line(1, seen);
         }
         if sweeps && dominance == Dominance::None {
-            let sentence = "the diagonal does not dominate: sweeps may diverge";
+            let sentence = "the matrix is not diagonally dominant, sweeps may diverge";
             self.base.log.line(0, format_args!("sparse: solver={solver}: {sentence}"));
         }
         Ok(())
@@ -338,7 +344,7 @@ impl sparse_handle {
             self.base.log.line(
                 1,
                 format_args!(
-                    "sparse: {} x {}, {} entries, format {}, {} values, {:.2} bytes an entry",
+                    "sparse: {} x {}, {} entries, format {}, {} values, {:.2} bytes per entry",
                     facts.rows,
                     facts.cols,
                     facts.nonzeros,

@@ -159,7 +159,7 @@ fn what_cannot_be_is_refused() {
     labels[6] = i32::MAX;
     assert_eq!(many.regions(&levelset(Some(&labels))).unwrap().count, 65_535);
     let error = many.regions(&subdomains([64, 64, 17])).unwrap_err();
-    assert!(error.to_string().starts_with("boxes make more than 65535 deflation regions"), "{error}");
+    assert!(error.to_string().starts_with("boxes produce more than 65535 deflation regions"), "{error}");
 }
 
 #[test]

@@ -49,10 +49,10 @@ pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) ->
 /// Why a device does not do what is asked for.
 fn refused_on_device(options: &Options) -> Option<&'static str> {
     if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
-        return Some("ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid");
+        return Some("ic0 and ric run only on the CPU: on a device use preconditioner=neumann or multigrid");
     }
     if options.is(opt::COARSE_SOLVER, CoarseSolver::Cg) {
-        return Some("coarse_solver=cg runs on the CPU: on a device take inverse or cholesky");
+        return Some("coarse_solver=cg runs only on the CPU: on a device use inverse or cholesky");
     }
     None
 }
@@ -146,7 +146,8 @@ impl<'a> Plan<'a> {
             return Err(Error::Unsupported(why.to_owned()));
         }
         if preconditioner == Preconditioner::Amg && machine.backend == Backend::Reference {
-            let sentence = "preconditioner=amg has no plain form: take backend=cpu, or multigrid";
+            let sentence = "preconditioner=amg is not available with backend=reference: use backend=cpu, or \
+                            preconditioner=multigrid";
             return Err(Error::Unsupported(sentence.to_owned()));
         }
         check_boxes(options, cells)?;

@@ -380,7 +380,7 @@ impl Rrb {
 
     /// Factorizes the last matrix anew, for CG in double precision.
     fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
-        let nowhere = || Error::Internal("a matrix that is nowhere whole was to be factorized anew".to_owned());
+        let nowhere = || Error::Internal("no rank has the whole matrix to factorize it again".to_owned());
         let last = self.last.ok_or_else(nowhere)?;
         let own = if a.is_none() { Some(self.backend.matrix()?.ok_or_else(nowhere)?) } else { None };
         let view = own.as_ref().map(|(grid, [center, east, north])| {

@@ -224,10 +224,7 @@ fn aggregates(options: &Options) -> bool {
 /// What is asked for that the device has not got, and why.
 fn wants_on_host(options: &Options) -> Option<&'static str> {
     match options.choice(opt::CYCLE) {
-        options::Cycle::K => Some(
-            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or \
-             backend=cpu",
-        ),
+        options::Cycle::K => Some("cycle=k is not supported on a device: use cycle=amli, or backend=cpu"),
         _ => None,
     }
 }
@@ -238,10 +235,10 @@ fn check_offered(options: &Options, machine: Machine) -> Result<()> {
     let refused = match wants_on_host(options) {
         sentence if machine.is_device() => sentence,
         _ if machine.backend == options::Backend::Reference && aggregates(options) => {
-            Some("cycle=aggregation has no plain form: use backend=cpu")
+            Some("cycle=aggregation is not available with backend=reference: use backend=cpu")
         }
         _ if aggregates(options) && short => {
-            Some("cycle=aggregation keeps no number in bf16: use precision=f32 (auto) or f64")
+            Some("cycle=aggregation does not support precision=bf16 or mixed: use precision=f32 (auto) or f64")
         }
         _ => None,
     };
@@ -303,7 +300,7 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
         0 => SPACING,
         odd if odd % 2 == 1 => {
-            return Err(Error::range("cycle_spacing", odd, "be even: a recursion needs a grid of rows and columns"));
+            return Err(Error::range("cycle_spacing", odd, "be even: recursions start on unrotated grids"));
         }
         even => even,
     };
@@ -357,8 +354,8 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
     }
     let feasible = (levels..=all).find(|&l| fits(l)).unwrap_or(all);
     Err(Error::Memory(format!(
-        "levels={levels} leaves {} nodes, whose exact factor takes {} bytes, more than coarse_memory = {limit}; the \
-         smallest feasible levels is {feasible}",
+        "levels={levels} leaves a coarsest system of {} nodes, whose factor needs {} bytes, more than coarse_memory \
+         = {limit}; the smallest feasible levels is {feasible}",
         grid.remainder(levels).nodes(),
         grid.remainder(levels).band_entries() * 8
     )))

@@ -43,8 +43,10 @@ impl<'c> Given<'c> {
         let guess = inputs.guess_max != 0.0;
         let scale = s.scale(power_of_two_below(inputs.rhs_max).recip());
         if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
-            let allowed =
-                format!("be at most {GUESS_TOO_FAR:e} * max abs(b) / max abs(diagonal of A) in size, as a guess");
+            let allowed = format!(
+                "be at most {GUESS_TOO_FAR:e} * max abs(b) / max abs(diagonal of A) in magnitude as an \
+                         initial guess"
+            );
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
         let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
@@ -121,7 +123,10 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
             RRB_ERR_INCOMPATIBLE,
             format!("b sums to {:e} over the singular component of node ", sum / scale),
             c.seen.places.component(component),
-            format!(", more than {COMPATIBLE:e} of its sum of magnitudes {:e}", norm1 / scale),
+            format!(
+                ", more than {COMPATIBLE:e} times its sum of magnitudes {:e}; check_compatibility=0 projects b",
+                norm1 / scale
+            ),
         ));
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// For errors.
-const WHAT: &str = "rooms of a method";
+const WHAT: &str = "workspace of a method";
 
 /// A method over numbered vectors.
 pub enum Numbered {
@@ -78,7 +78,9 @@ fn rooms<R>(members: usize, room: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>
 fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<PcgEnd>) -> Result<PcgEnd> {
     let lock = || rooms.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = lock().pop();
-    let Some(mut room) = taken else { return Err(Error::Internal("a member found no room of its method".to_owned())) };
+    let Some(mut room) = taken else {
+        return Err(Error::Internal("a thread found no workspace of its method".to_owned()));
+    };
     let end = work(&mut room);
     // As many as were there before: that takes no memory.
     lock().push(room);

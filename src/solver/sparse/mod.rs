@@ -135,7 +135,7 @@ impl Sparse {
         self.system = None;
         let facts = matrix.facts();
         if facts.rows != facts.cols || facts.rows == 0 {
-            let extents = format!("this one has {} rows and {} columns", facts.rows, facts.cols);
+            let extents = format!("got {} rows and {} columns", facts.rows, facts.cols);
             return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
         }
         // Before room for as many rows is taken: there may be few entries beside them.
@@ -216,7 +216,7 @@ impl Sparse {
         let memory = options.int(opt::FORMAT_MEMORY) as u128;
         match transpose {
             Transpose::Copy if bytes > memory => {
-                Err(Error::Memory(format!("{COPY} would take {bytes} bytes, and format_memory allows {memory}")))
+                Err(Error::Memory(format!("{COPY} would need {bytes} bytes, more than format_memory = {memory}")))
             }
             Transpose::Auto if has_its_own || bytes > memory => Ok(Transposed::Format),
             Transpose::Auto | Transpose::Copy => {
@@ -295,8 +295,7 @@ impl Sparse {
     ) -> Result<()> {
         if let Some(system) = self.system.as_ref().filter(|system| is_relaxation(system.plan.solver)) {
             let name = system.plan.solver.name();
-            let sentence =
-                "sweeps have no preconditioner to apply; take solver=cg or bicgstab with preconditioner=ssor";
+            let sentence = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         self.run(matrix, arrays, options, observer, apply).map(drop)

@@ -112,7 +112,7 @@ fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
 fn omega(options: &Options, own: f64) -> Result<f64> {
     match options.real(opt::SOR_OMEGA) {
         0.0 => Ok(own),
-        2.0 => Err(Error::range("sor_omega", 2, "lie in (0, 2), or be 0: the method's own")),
+        2.0 => Err(Error::range("sor_omega", 2, "lie in (0, 2), or be 0 for the default of the method")),
         omega => Ok(omega),
     }
 }
@@ -125,21 +125,21 @@ pub fn is_relaxation(solver: Solver) -> bool {
 pub fn check_filled(empty_row: Option<usize>, empty_column: Option<usize>) -> Result<()> {
     let empty = empty_row.map(|row| ("row ", row)).or(empty_column.map(|column| ("column ", column)));
     let Some((before, at)) = empty else { return Ok(()) };
-    let after = " has no entry but zeros: the matrix is singular; leave its unknown out, or put a 1 on the diagonal";
+    let after = " has only zero entries: the matrix is singular; remove its unknown, or put a 1 on the diagonal";
     Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(at), after))
 }
 
 fn asymmetric(what: &str, seen: &Inspection, a: &Asymmetry, instead: &str) -> Error {
     let half = match seen.triangle() {
         Triangle::Both => String::new(),
-        one => format!("give both triangles of a symmetric matrix, not the {} one alone, or ", one.name()),
+        one => format!("pass both triangles of a symmetric matrix, not only the {} one, or ", one.name()),
     };
-    let after = format!(" = {:e}, and the entry mirrored is {:e}; {half}take {instead}", a.value, a.mirrored);
+    let after = format!(" = {:e}, but the mirrored entry is {:e}; {half}use {instead}", a.value, a.mirrored);
     Error::at(RRB_ERR_MATRIX, format!("{what} needs a symmetric matrix: a"), Place::node(0, a.i, a.j), after)
 }
 
 fn no_diagonal(row: usize, what: &str, instead: &str) -> Error {
-    let after = format!(" has no diagonal, or a zero there, and {what} divides by it; take solver={instead}");
+    let after = format!(" has a missing or zero diagonal entry, by which {what} divides; use solver={instead}");
     Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after)
 }
 
@@ -149,18 +149,18 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
     match preconditioner {
         Preconditioner::Auto | Preconditioner::None => Ok(()),
         other if is_relaxation(solver) => {
-            let sentence = "sweeps take no preconditioner, take preconditioner=none or auto";
-            Err(Error::Unsupported(format!("{} is not offered: {sentence}", name(other))))
+            let sentence = "sweeps have no preconditioner; use preconditioner=none or auto";
+            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
         }
         Preconditioner::Jacobi => Ok(()),
         Preconditioner::Amg if solver == Solver::Cg => Ok(()),
         Preconditioner::Amg => {
-            let sentence = "its cycle is not linear and needs the flexible cg, take preconditioner=auto";
-            Err(Error::Unsupported(format!("{} is not offered: {sentence}", name(preconditioner))))
+            let sentence = "its cycle is not linear and needs flexible cg; use preconditioner=auto";
+            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(preconditioner))))
         }
         other if solver == Solver::Minres => {
-            let sentence = "minres needs a definite M, take none or jacobi, which divides by |a_ii|";
-            Err(Error::Unsupported(format!("{} is not offered: {sentence}", name(other))))
+            let sentence = "minres needs a positive definite M; use none, or jacobi, which divides by |a_ii|";
+            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
         }
         _ => Ok(()),
     }
@@ -199,7 +199,7 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
         return Err(asymmetric(&what, seen, &asymmetry, "ilu0"));
     }
     if let Some(row) = seen.zero_diagonal {
-        let after = format!(" has no diagonal, or a zero there, and {what} divides by it; take preconditioner=none");
+        let after = format!(" has a missing or zero diagonal entry, by which {what} divides; use preconditioner=none");
         let after = if solver == Solver::Cg { format!("{after} and solver=minres") } else { after };
         return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after));
     }

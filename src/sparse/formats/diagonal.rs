@@ -24,10 +24,10 @@ pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
     match other(a) {
         None => Ok(Size::new([], a.rows().min(a.cols) as u128)),
         Some((i, j, value)) => {
-            let after = format!(" holds {value}: take format=auto");
+            let after = format!(" holds {value}: use format=auto");
             Err(Error::at(
                 RRB_ERR_ARGUMENT,
-                "format=diagonal has no entries beside the diagonal: ",
+                "format=diagonal stores no off-diagonal entries: ",
                 Place::node(0, i, j),
                 after,
             ))

@@ -34,7 +34,7 @@ struct Envelope {
 impl Envelope {
     fn of<I: Index>(a: &Csr<I>) -> Result<Self> {
         if a.rows() != a.cols {
-            let sentence = format!("format=skyline holds square matrices, got {} x {}", a.rows(), a.cols);
+            let sentence = format!("format=skyline needs a square matrix, got {} x {}", a.rows(), a.cols);
             return Err(Error::Dimension(sentence));
         }
         let (mut lower, mut upper): (Vec<usize>, Vec<usize>) =

@@ -69,7 +69,7 @@ pub enum At<'a> {
 impl<V: Real + Send> Lines<V> {
     pub fn of(c: &Couplings, order: &Ordered, slices: &Slices, workers: &mut Workers) -> Result<Self> {
         if c.rows() >= NAMED as usize {
-            let sentence = format!("aggregation takes fewer than 2^31 rows, got {}", c.rows());
+            let sentence = format!("aggregation supports fewer than 2^31 rows, got {}", c.rows());
             return Err(Error::Unsupported(sentence));
         }
         let (count, bytes) = (slices.group.len(), c.col.len() * size_of::<(u32, V)>());

@@ -33,7 +33,7 @@ impl Field {
     ///
     /// # Safety
     /// Nobody else may read or write them while the slice is used.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint parts")]
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
     pub unsafe fn range_mut(&self, range: &Range<usize>) -> &mut [f64] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(self.guard + range.start, range.len()) }

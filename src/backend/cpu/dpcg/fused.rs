@@ -66,7 +66,7 @@ impl Member<'_> {
     }
 
     /// Its rings, and a row.
-    #[expect(clippy::mut_from_ref, reason = "each member has a set of its own")]
+    #[expect(clippy::mut_from_ref, reason = "each thread has its own set")]
     fn rings(&self, order: usize) -> (Rings<'_>, &mut [f64]) {
         let cells = self.k.pieces.cells;
         let len = ring_values(order, cells.nx, cells.ny);

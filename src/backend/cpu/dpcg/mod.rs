@@ -221,5 +221,5 @@ impl DpcgBackend for Cpu {
 }
 
 fn no_team() -> Error {
-    Error::Internal("the team of threads is missing".to_owned())
+    Error::Internal("the thread team is missing".to_owned())
 }

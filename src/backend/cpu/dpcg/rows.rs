@@ -16,7 +16,7 @@ pub trait Rows<T> {
     ///
     /// # Safety
     /// Nobody else may read or write them while the slice is used.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     unsafe fn row_mut(&self, cells: &Range<usize>) -> &mut [T];
 }
 

@@ -135,7 +135,7 @@ fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<V
     if layout.len() >> COLOUR > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());
         let sentence =
-            format!("cycle=aggregation takes fewer than 2^30 places of a colour, got {places} for {nodes} nodes");
+            format!("cycle=aggregation supports fewer than 2^30 points per colour, got {places} for {nodes} nodes");
         return Err(Error::Unsupported(sentence));
     }
     let place = |(i, j): (usize, usize)| {

@@ -139,7 +139,7 @@ impl<T: Number> Area<T> {
     /// Nobody else may read or write this row while the slice is used. With a shift that is not 0 the slice reaches
     /// into a border, which is that of the row before (shift < 0) or after (shift > 0) too: nobody may use that one
     /// either.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx) }

@@ -164,7 +164,7 @@ impl<F: Format> Packed<F> {
     /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for member
     /// 0 alone. Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
     pub fn solve_natural(&self) -> f64 {
-        let last = self.grids.last().expect("at least one grid is packed");
+        let last = self.grids.last().expect("at least one grid is stored by colour");
         let mut natural = self.natural();
         let nx = last.layout.grid.coarse().nx;
         for row in last.layout.rows(Colour::B2) {

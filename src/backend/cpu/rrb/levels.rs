@@ -410,7 +410,7 @@ impl<F: Format> PackedGrid<F> {
                 None => Part::apart(&own),
             }
         };
-        let parts = collected((0..members).map(part_of), "parts of threads")?;
+        let parts = collected((0..members).map(part_of), "rows of threads")?;
         let turns = parts.iter().map(|part| part.turns.clone());
         // The row above the last one gets zeros from natural rows that are spread.
         let (of_row, count) = slots(layout.cy, turns, follows)?;

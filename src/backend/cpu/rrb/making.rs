@@ -90,7 +90,7 @@ impl Making {
         members: usize,
     ) -> Result<Self> {
         let mut names = all.iter();
-        let mut next = || names.next().cloned().ok_or_else(|| Error::Internal("a window is missing".to_owned()));
+        let mut next = || names.next().cloned().ok_or_else(|| Error::Internal("a row window is missing".to_owned()));
         let excess = Four::of(&mut next)?;
         let inverse = Four { r1: next()?, r2: next()?, b1: next()?, b2: Area::absent()? };
         let (b1_distant, b2_distant) = (Distant::of(&mut next)?, Distant::of(&mut next)?);

@@ -453,7 +453,7 @@ fn packed<F: Format + 'static>(shape: Shape, domain: Option<&Domain>) -> Result<
 }
 
 fn no_team() -> Error {
-    Error::Internal("the team of threads is missing".to_owned())
+    Error::Internal("the thread team is missing".to_owned())
 }
 
 #[cfg(test)]

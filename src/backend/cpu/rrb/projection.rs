@@ -104,7 +104,7 @@ impl Projection {
 
     /// Sums of v and |v| per component into this member's set; `rows` are its rows of the first grid.
     /// Ends with a barrier, so that sums may follow one another.
-    #[expect(clippy::mut_from_ref, reason = "each member has a set of its own")]
+    #[expect(clippy::mut_from_ref, reason = "each thread has its own set")]
     fn sum_components<R: Real + Number>(
         &self,
         me: Me,
@@ -229,7 +229,7 @@ impl Run {
 
     /// # Safety
     /// Nobody else may use this row of v while the slice is used.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     unsafe fn values_mut<'a, R: Number>(&self, v: &'a Four<R>) -> &'a mut [R] {
         // SAFETY: as the caller promised.
         unsafe { &mut v[self.colour].row_mut(self.row as usize, 0)[self.start as usize..][..self.len as usize] }

@@ -32,7 +32,7 @@ const ROWS_IN_WORK: usize = 4;
 const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
 
 /// For errors.
-pub const WINDOWS: &str = "windows on rows in work";
+pub const WINDOWS: &str = "row windows";
 
 /// Slots of each member.
 pub fn slots_of(rows: usize, members: usize) -> impl Iterator<Item = Range<usize>> {

@@ -154,7 +154,7 @@ impl Handover {
 
     /// # Safety
     /// As for `give` and `take`.
-    #[expect(clippy::too_many_arguments, reason = "the two above, which tell them apart")]
+    #[expect(clippy::too_many_arguments, reason = "the two above, which distinguish them")]
     unsafe fn row(
         &self,
         pieces: &Pieces,

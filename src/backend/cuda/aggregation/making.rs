@@ -59,7 +59,7 @@ impl Making {
     pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
         let entries = rows * row;
         if entries >= u32::MAX as usize {
-            let sentence = format!("aggregation takes fewer than 2^32 couplings on a device, got {entries}");
+            let sentence = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
             return Err(Error::Unsupported(sentence));
         }
         let plan = |base| {

@@ -125,7 +125,7 @@ impl Pool {
 
     /// Of the same, two arrays with a double for each of so many cells.
     pub fn borrow_pair(&mut self, cells: usize) -> Result<[Address; 2]> {
-        let no_room = || Error::Internal("the vectors of the solver are not lent".to_owned());
+        let no_room = || Error::Internal("the vectors of the solver are in use".to_owned());
         let at = self.borrow(2 * 8 * cells).ok_or_else(no_room)?;
         Ok([at, at + 8 * cells as u64])
     }

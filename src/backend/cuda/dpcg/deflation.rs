@@ -20,7 +20,7 @@ use std::time::Instant;
 const DEFLATION: &str = "deflation vectors";
 
 /// What solves systems with E.
-#[expect(clippy::large_enum_variant, reason = "one a handle")]
+#[expect(clippy::large_enum_variant, reason = "one per handle")]
 enum Inverse {
     /// E^-1, on the device.
     Dense(Dense),

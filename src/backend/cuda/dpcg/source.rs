@@ -30,7 +30,7 @@ fn check_numbers(of: Cells) -> Result<()> {
     if of.size().iter().all(|&n| i32::try_from(n).is_ok()) && of.count() <= MOST_CELLS {
         return Ok(());
     }
-    Err(Error::Dimension("a device takes at most 2^31 cells, and 2^31 - 1 in a direction".to_owned()))
+    Err(Error::Dimension("a device supports at most 2^31 cells, and 2^31 - 1 per direction".to_owned()))
 }
 
 /// A, padded by a plane of zeros before and after each array.

@@ -21,7 +21,7 @@ use std::cell::OnceCell;
 use std::mem::offset_of;
 
 /// For errors.
-const SURVEY: &str = "the first look at the matrix";
+const SURVEY: &str = "the inspection of the matrix";
 
 /// Cells that may find a class of their own before a thread sees that there are too many: those of all threads.
 const MOST_AT_ONCE: usize = 1 << 17;

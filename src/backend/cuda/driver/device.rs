@@ -91,7 +91,7 @@ impl Device {
         let count = driver()?;
         if ordinal >= i64::from(count) {
             return Err(Error::NoDevice(format!(
-                "device={ordinal} is not there: this machine has {count} CUDA devices, from 0"
+                "device={ordinal} does not exist: this machine has {count} CUDA devices, numbered from 0"
             )));
         }
         let ordinal = ordinal as i32;
@@ -170,8 +170,8 @@ impl Device {
             check(asked, "the link of two devices")?;
             if offered == 0 {
                 return Err(Error::Unsupported(format!(
-                    "devices {} and {} have no link through which one works on the memory of the other (NVLink): \
-                     use one of them",
+                    "devices {} and {} cannot access each other's memory (no peer access such as NVLink): use one \
+                     of them",
                     self.ordinal, other.ordinal
                 )));
             }
@@ -202,8 +202,7 @@ impl Device {
     pub fn check(&self) -> Result<()> {
         if self.was_reset() {
             return Err(Error::Device(format!(
-                "the program has reset device {} (cudaDeviceReset): what this handle had there is gone, \
-                 factorize again",
+                "device {} was reset (cudaDeviceReset), which deleted the data of this handle: factorize again",
                 self.ordinal
             )));
         }

@@ -26,7 +26,7 @@ impl Launches {
     }
 
     fn append(&mut self, from: *const MaybeUninit<u8>, count: usize) -> Result<()> {
-        let no_memory = |_| Error::Memory(format!("no memory for {count} bytes of a list of launches"));
+        let no_memory = |_| Error::Memory(format!("failed to allocate {count} bytes for a list of launches"));
         self.bytes.try_reserve(count).map_err(no_memory)?;
         // SAFETY: both callers name `count` bytes of a borrowed value, whatever is between its fields.
         self.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(from, count) });

@@ -28,7 +28,7 @@ pub(super) fn check(result: sys::CUresult, what: &str) -> Result<()> {
     use sys::CUresult as R;
     match result {
         R::CUDA_SUCCESS => Ok(()),
-        R::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Memory(format!("no device memory for {what}"))),
+        R::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Memory(format!("not enough device memory for {what}"))),
         R::CUDA_ERROR_NO_DEVICE => Err(Error::NoDevice(format!("{what}: {}", text(result)))),
         _ => Err(Error::Device(format!("{what}: {}", text(result)))),
     }
@@ -46,13 +46,13 @@ pub(super) fn driver() -> Result<i32> {
             let (mut version, mut count) = (0, 0);
             // SAFETY: the library is there; the pointers outlive the calls.
             unsafe {
-                check(sys::cuInit(0), "the CUDA driver does not start")?;
-                check(sys::cuDriverGetVersion(&mut version), "the CUDA driver's version")?;
+                check(sys::cuInit(0), "failed to initialize the CUDA driver")?;
+                check(sys::cuDriverGetVersion(&mut version), "the version of the CUDA driver")?;
                 check(sys::cuDeviceGetCount(&mut count), "the number of CUDA devices")?;
             }
             if version < OLDEST_DRIVER {
                 return Err(Error::NoDevice(format!(
-                    "backend=cuda: the CUDA driver is for CUDA {}.{}, but 13.0 (r580) or newer is needed",
+                    "backend=cuda: the CUDA driver supports CUDA {}.{}, but 13.0 (r580) or newer is required",
                     version / 1000,
                     version % 1000 / 10
                 )));

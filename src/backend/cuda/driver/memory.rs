@@ -161,7 +161,7 @@ fn no_memory(device: &Device, bytes: usize, what: &str) -> Error {
         let _ = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
     }
     Error::Memory(format!(
-        "no device memory for {bytes} bytes of {what}: {free} of {total} bytes are free on device {}",
+        "failed to allocate {bytes} bytes of device memory for {what}: {free} of {total} bytes are free on device {}",
         device.ordinal
     ))
 }

@@ -58,7 +58,7 @@ mod tests {
         let Err(Error::Internal(sentence)) = Device::new(0, &WRONG, Share::ALL) else {
             panic!("the sizes are not compared");
         };
-        assert!(sentence.contains("kernel rrb_store_f64 takes a structure of"), "{sentence}");
+        assert!(sentence.contains("kernel rrb_store_f64 expects a structure of"), "{sentence}");
         assert!(sentence.contains("24"), "{sentence}");
     }
 }

@@ -53,7 +53,10 @@ impl Kernel {
         if bytes == *given {
             return Ok(());
         }
-        Err(Error::Internal(format!("kernel {name} takes a structure of {bytes} bytes, but the library has {given}")))
+        Err(Error::Internal(format!(
+            "kernel {name} expects a structure of {bytes} bytes, but the library passes \
+                                     {given}"
+        )))
     }
 }
 
@@ -115,7 +118,7 @@ impl Module {
                 let (mut offset, mut bytes) = (0, 0);
                 // SAFETY: a function of the loaded module, which takes one structure; the numbers outlive the call.
                 let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
-                check(asked, &format!("what kernel {} takes", kernel.name))?;
+                check(asked, &format!("parameters of kernel {}", kernel.name))?;
                 kernel.must_take(bytes)?;
             }
             functions.push(function);

@@ -47,7 +47,10 @@ impl Primary {
     pub fn of(ordinal: i32) -> Result<Arc<Self>> {
         let count = driver()?;
         if ordinal < 0 || ordinal >= count {
-            let sentence = format!("device={ordinal} is not there: this machine has {count} CUDA devices, from 0");
+            let sentence = format!(
+                "device={ordinal} does not exist: this machine has {count} CUDA devices, \
+                                    numbered from 0"
+            );
             return Err(Error::NoDevice(sentence));
         }
         let (mut device, mut context) = (0, std::ptr::null_mut());
@@ -80,7 +83,7 @@ impl Primary {
 
     fn enter(&self) -> Result<Entered> {
         if self.was_reset() {
-            return Err(Error::Device(format!("the program has reset device {} (cudaDeviceReset)", self.ordinal)));
+            return Err(Error::Device(format!("device {} was reset (cudaDeviceReset)", self.ordinal)));
         }
         // SAFETY: retained by this value.
         unsafe { Entered::into(self.context) }

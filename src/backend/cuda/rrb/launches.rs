@@ -219,7 +219,7 @@ impl Packed {
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
         let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
-        let mut values: Vec<R> = zeroed(4 * layout.len(), "the remainder")?;
+        let mut values: Vec<R> = zeroed(4 * layout.len(), "the coarsest system")?;
         stream.fetch(&mut values, rest.r)?;
         stream.wait()?;
         let place = |i: usize, j: usize| {

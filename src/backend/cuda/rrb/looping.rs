@@ -175,8 +175,8 @@ impl Run<'_> {
                 self.k.clear_vectors(self.stream)?;
                 let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
                 self.stream.fill(self.k.scalars_at + offset_of!(Scalars, ticket) as u64, 0, both)?;
-                let sentence = "devices that share a grid have not come to the same place within 10 s: one is in use \
-                                by others, or has failed";
+                let sentence = "devices that share a grid did not synchronize within 10 s: one is busy with other \
+                                work, or has failed";
                 return Err(Error::Device(sentence.to_owned()));
             }
             if code != code::RUNNING {

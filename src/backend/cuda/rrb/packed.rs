@@ -456,7 +456,7 @@ impl Packed {
         // Sweeps count with 32 bits.
         if 8 * source.g.plane > i64::from(i32::MAX) {
             return Err(Error::Unsupported(format!(
-                "{} x {} points are more than backend=cuda takes (about 1e9)",
+                "{} x {} points exceed the limit of backend=cuda (about 1e9)",
                 shape.source.grid.nx, shape.source.grid.ny
             )));
         }
@@ -482,7 +482,7 @@ impl Packed {
         let devices = shape.source.division.devices;
         let meeting = match devices {
             0 | 1 => None,
-            _ => Some(Memory::divided(stream, devices * GRANULE, |granule| granule, "meetings of devices")?),
+            _ => Some(Memory::divided(stream, devices * GRANULE, |granule| granule, "synchronization of devices")?),
         };
         let places = place(memory.address, &shape, source, &remainder)?;
         let [b, x, r, p, q] = places.vectors;

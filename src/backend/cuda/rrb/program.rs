@@ -77,7 +77,7 @@ impl<'a> Steps<'a> {
 
     /// Nothing after a failure.
     fn now<T>(&mut self, f: impl FnOnce(&mut dyn Live, Vec<Op>) -> Result<T>) -> Option<T> {
-        let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is refused on a device") };
+        let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is not supported on a device") };
         if self.refused.is_some() {
             return None;
         }

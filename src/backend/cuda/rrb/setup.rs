@@ -537,7 +537,7 @@ impl Packed {
             Remainder::Host(natural) => (natural, false),
         };
         let n = grid.nodes();
-        let mut values: Vec<f64> = zeroed(5 * n, "the remainder")?;
+        let mut values: Vec<f64> = zeroed(5 * n, "the coarsest system")?;
         stream.fetch(&mut values, places.natural)?;
         stream.wait()?;
         let input = natural.input();
@@ -561,7 +561,7 @@ impl Packed {
         let context = PivotContext::new(host.as_ref().unwrap_or(a), components);
         natural.factorize(setup, &context, None)?;
         if invert {
-            let mut inverse: Vec<f64> = zeroed(n * n, "the remainder's inverse")?;
+            let mut inverse: Vec<f64> = zeroed(n * n, "the inverse of the coarsest system")?;
             for (k, column) in inverse.chunks_exact_mut(n).enumerate() {
                 let z = &mut natural.grids[0].z;
                 z.fill(0.0);
@@ -574,7 +574,7 @@ impl Packed {
             // Rows of the transpose: M^-1 is symmetric.
             stream.send(places.lines.inverse, &inverse)?;
             if places.lines.narrow != 0 {
-                let narrow = collected(inverse.iter().map(|v| *v as f32), "the remainder's inverse")?;
+                let narrow = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
                 stream.send(places.lines.narrow, &narrow)?;
                 stream.wait()?;
             }

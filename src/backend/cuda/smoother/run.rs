@@ -506,7 +506,7 @@ impl SmootherSteps for Run<'_> {
     }
 
     fn colour(&mut self, _: &Cut, _: f64, _: usize) {
-        self.failed = Some(Error::Internal("a device does all colours in one launch".to_owned()));
+        self.failed = Some(Error::Internal("a device processes all colours in one launch".to_owned()));
     }
 
     fn all_colours(&mut self, cut: &Cut, _: f64, _: bool) {

@@ -99,15 +99,15 @@ fn before<'a>(a: &'a SevenPoints, cell: usize) -> impl Iterator<Item = (f64, usi
 /// The sentence about a refused pivot.
 pub fn refused_pivot(d: f64, center: f64, omega: f64, [i, j, k]: [usize; 3]) -> Error {
     let why = if !d.is_finite() {
-        "the matrix is too large or too small for double precision in some entries"
+        "some entries of the matrix are too large or too small for double precision"
     } else if omega == 1.0 {
-        "with ric_omega = 1 the factor of a singular matrix is singular, too: use ric_omega below 1, or \
+        "with ric_omega = 1 the factor of a singular matrix is singular: use ric_omega below 1, or \
          preconditioner=neumann or multigrid"
     } else if omega > 0.0 {
-        "the matrix is not positive definite, or ric_omega is too large for it: use a smaller one, or \
+        "the matrix is not positive definite, or ric_omega is too large for it: use a smaller ric_omega, or \
          preconditioner=neumann or multigrid"
     } else {
-        "the matrix is not positive definite, or it is singular and no fill is lost, as on a line of cells: use \
+        "the matrix is not positive definite, or it is singular and drops no fill, as on a line of cells: use \
          preconditioner=neumann or multigrid"
     };
     let before = format!("pivot {d:e} of the incomplete factorization is not positive (center {center:e}) at ");

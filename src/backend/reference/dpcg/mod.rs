@@ -43,7 +43,7 @@ impl Applied {
                 (false, false) => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
             },
             Preconditioner::Aggregation { .. } => {
-                return Err(Error::Internal("aggregation has no plain form".to_owned()));
+                return Err(Error::Internal("aggregation is not available with backend=reference".to_owned()));
             }
             _ => return Ok(None),
         }))

@@ -102,7 +102,7 @@ impl<T: Number> Planes<T> {
     ///
     /// # Safety
     /// Not while it is read.
-    #[expect(clippy::mut_from_ref, reason = "rows of one member, each written while others are read")]
+    #[expect(clippy::mut_from_ref, reason = "rows of one thread, each written while others are read")]
     unsafe fn row_mut(&self, half: usize, j: usize, k: isize) -> &mut [T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(self.at(half, j as isize, k), self.split.points(half)) }
@@ -146,7 +146,7 @@ impl<T: Real + Number> Room<T> {
 
     /// # Safety
     /// By the member that has the room, one at a time.
-    #[expect(clippy::mut_from_ref, reason = "of one member")]
+    #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn row(&self) -> &mut [T] {
         // SAFETY: as the caller promised.
         unsafe { self.row.slice_mut(0, self.row.len()) }

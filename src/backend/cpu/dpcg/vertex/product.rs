@@ -170,7 +170,7 @@ impl Sums {
     ///
     /// # Safety
     /// By the member that has it, one at a time.
-    #[expect(clippy::mut_from_ref, reason = "of one member")]
+    #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn room(&self) -> &mut [f64] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(0, self.values.len()) }

@@ -53,7 +53,7 @@ impl<'a> Caller<'a> {
 
     /// # Safety
     /// Row j must be of the caller's share.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that use disjoint rows")]
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that use disjoint rows")]
     pub(super) unsafe fn output(&self, j: usize, nx: usize) -> &mut [f64] {
         let start = (j - self.first) * self.ld;
         assert!(start + nx <= self.output_len);

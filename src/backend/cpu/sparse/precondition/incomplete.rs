@@ -35,7 +35,7 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
         }
         let diagonal = place[i];
         if diagonal == NONE {
-            let after = " has no entry on the diagonal, which ilu0 needs; take preconditioner=none";
+            let after = " has no diagonal entry, which ilu0 needs; use preconditioner=none";
             return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(i), after));
         }
         w.clear();
@@ -52,7 +52,7 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
         }
         if w[diagonal] == 0.0 || !w[diagonal].is_finite() {
             let before = format!("ilu0: pivot {} in row ", w[diagonal]);
-            let after = "; order the rows otherwise, or take preconditioner=jacobi";
+            let after = "; reorder the rows, or use preconditioner=jacobi";
             return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), after));
         }
         pivots[i] = w[diagonal];
@@ -96,7 +96,7 @@ pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
         let diagonal = if col.get(below).is_some_and(|j| j.at() == i) { val[below] } else { 0.0 };
         if diagonal <= 0.0 {
             let before = format!("ic0 needs a positive diagonal, got {diagonal:e} in row ");
-            return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), "; take solver=minres"));
+            return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), "; use solver=minres"));
         }
     }
     let (mut asked, mut first) = (shift.max(0.0), None);
@@ -109,8 +109,11 @@ pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
             Err((row, pivot)) if shift >= 0.0 || asked > LAST_SHIFT => {
                 let before = format!("ic0: pivot {pivot:.3e} with shift={asked} in row ");
                 let after = match shift >= 0.0 {
-                    true => "; take a larger shift, or shift=-1: the first that does",
-                    false => "; other entries are too large beside the diagonal: take preconditioner=jacobi",
+                    true => "; use a larger shift, or shift=-1 to find one automatically",
+                    false => {
+                        "; off-diagonal entries are too large relative to the diagonal: use \
+                              preconditioner=jacobi"
+                    }
                 };
                 return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(row), after));
             }

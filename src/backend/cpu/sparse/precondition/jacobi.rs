@@ -21,7 +21,7 @@ pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {
 
 /// A row without an entry on the diagonal, or with a zero there.
 pub fn no_diagonal(row: usize) -> Error {
-    const TO_DO: &str = " has no diagonal, or a zero there; take preconditioner=none, or order the rows otherwise";
+    const TO_DO: &str = " has a missing or zero diagonal entry; use preconditioner=none, or reorder the rows";
     Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)
 }
 

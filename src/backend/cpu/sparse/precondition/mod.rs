@@ -86,7 +86,7 @@ impl Made {
 /// Makes M of a square matrix, with aggregates of the one before where they suit.
 pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, kept: Kept, team: &mut Team) -> Result<Made> {
     if a.rows() != a.cols {
-        let extents = format!("a preconditioner needs a square matrix, this one has {} rows and", a.rows());
+        let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
     }
     if purpose.single {

@@ -105,7 +105,10 @@ pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<
     for value in values {
         let narrow = V::narrow(value);
         if value.is_finite() && !narrow.wide().is_finite() {
-            let sentence = format!("precision=f32: the preconditioner has a value of {value:e}; take precision=f64");
+            let sentence = format!(
+                "precision=f32: the preconditioner has the value {value:e}, which is out of \
+                                    range; use precision=f64"
+            );
             return Err(Error::Matrix { reason: sentence, place: None, then: "" });
         }
         all.push(narrow);

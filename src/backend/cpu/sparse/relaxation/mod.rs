@@ -79,10 +79,10 @@ impl Relaxation {
 /// A sweep divides by the diagonal.
 fn check<I: Index>(a: &Csr<I>) -> Result<()> {
     if a.rows() != a.cols {
-        let extents = format!("sweeps need a square matrix, this one has {} rows and", a.rows());
+        let extents = format!("sweeps need a square matrix, got {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
     }
-    const TO_DO: &str = " has no diagonal, or a zero there; take solver=idr, or order the rows otherwise";
+    const TO_DO: &str = " has a missing or zero diagonal entry; use solver=idr, or reorder the rows";
     match (0..a.rows()).find(|&i| a.get(i, i).unwrap_or(0.0) == 0.0) {
         Some(row) => Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)),
         None => Ok(()),
