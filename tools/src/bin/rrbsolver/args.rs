@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Solves linear systems that lie in files, and tells what their matrices are like.
+/// Solves linear systems from files, and reports properties of their matrices.
 ///
-/// FILE is a matrix in MatrixMarket, Harwell-Boeing or Rutherford-Boeing format, in gz or not, or a raw stencil file
-/// (docs/guides/files-and-tool.md). What a file is, its first bytes say, not its name.
+/// FILE is a matrix in MatrixMarket, Harwell-Boeing or Rutherford-Boeing format, plain or gzip-compressed, or a raw
+/// stencil file (docs/guides/files-and-tool.md). Its first bytes determine the format, not its name.
 #[derive(Parser)]
 #[command(name = "rrbsolver", version, after_help = AFTER)]
 pub struct Cli {
@@ -16,13 +16,13 @@ pub struct Cli {
 }
 
 const AFTER: &str = "EXIT STATUS
-  0  done, and converged
-  1  not converged; of doctor: a self-test failed
-  2  an error: one sentence on the standard error
+  0  success; a solve converged
+  1  not converged; doctor: a self-test failed
+  2  error, with a message on standard error
 
 ENVIRONMENT
-  RRBSOLVER_OPTIONS      options that win over --options
-  RRBSOLVER_NUM_THREADS  threads, where the option threads is 0
+  RRBSOLVER_OPTIONS      options that override --options
+  RRBSOLVER_NUM_THREADS  number of threads, if option threads is 0
   RRBSOLVER_ISA          avx512, avx2 or portable: the instruction set to use
 
 EXAMPLES
@@ -32,18 +32,18 @@ EXAMPLES
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Size, structure, symmetry and dominance of a matrix, what `auto` takes, and a picture of its pattern.
+    /// Shows size, structure, symmetry and dominance of a matrix, the choices of `auto`, and its sparsity pattern.
     Info(Info),
     /// Solves A x = b.
     ///
-    /// General matrices are solved by sparse_, raw stencil files by rrb_ (2D) or dpcg_ (3D). Progress is shown on a
-    /// terminal alone.
+    /// General matrices are solved by sparse_, raw stencil files by rrb_ (2D) or dpcg_ (3D). Progress is shown only on
+    /// a terminal.
     Solve(Solve),
-    /// All methods and all storage formats side by side on one matrix.
+    /// Compares all methods and all storage formats on one matrix.
     Compare(Compare),
     /// Writes a matrix in another file format.
     Convert(Convert),
-    /// What the library finds on this machine, with a self-test of each backend.
+    /// Reports what the library finds on this machine, and tests each backend.
     Doctor(Doctor),
 }
 
@@ -51,13 +51,13 @@ pub enum Command {
 pub struct Info {
     /// Matrix.
     pub file: PathBuf,
-    /// Writes the picture of the pattern here.
+    /// SVG file for a plot of the sparsity pattern.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Writes the facts here.
+    /// JSON file for the properties.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// No picture in the terminal.
+    /// Omit the pattern in the terminal.
     #[arg(long)]
     pub no_picture: bool,
 }
@@ -66,22 +66,22 @@ pub struct Info {
 pub struct Solve {
     /// Matrix.
     pub file: PathBuf,
-    /// Right-hand side: a file with one column, or `ones`; without: that of FILE, or where it has none, ones.
+    /// Right-hand side: a file with one column, or `ones`; default: the one in FILE, else ones.
     #[arg(long, value_name = "FILE|ones")]
     pub rhs: Option<PathBuf>,
     /// Options of the library as text, such as "solver=cg preconditioner=ic0 rel_tol=1e-8".
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub options: String,
-    /// Writes x here, in MatrixMarket format.
+    /// File for x, in MatrixMarket format.
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// Writes the plot of the residuals here.
+    /// SVG file for a plot of the residuals.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Writes iterations and relative residuals here.
+    /// CSV file for iterations and relative residuals.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Writes all results here, with the residuals.
+    /// JSON file for all results and the residuals.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
@@ -90,16 +90,16 @@ pub struct Solve {
 pub struct Compare {
     /// Matrix.
     pub file: PathBuf,
-    /// Right-hand side, as of `solve`.
+    /// Right-hand side, as in `solve`.
     #[arg(long, value_name = "FILE|ones")]
     pub rhs: Option<PathBuf>,
     /// Options for all methods, such as "rel_tol=1e-8 max_iter=5000".
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub options: String,
-    /// Writes bars of the times here.
+    /// SVG file for a bar chart of the times.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Writes the tables here.
+    /// JSON file for the tables.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
@@ -108,9 +108,9 @@ pub struct Compare {
 pub struct Convert {
     /// Matrix to read.
     pub from: PathBuf,
-    /// File to write, in gz where its name ends with .gz.
+    /// File to write; compressed if its name ends in .gz.
     pub to: PathBuf,
-    /// Format to write; without: by the name of the file, .mtx, .hb or .rb.
+    /// Format to write; default: by the name of the file, .mtx, .hb or .rb.
     #[arg(long, value_enum)]
     pub format: Option<FileKind>,
 }
@@ -128,7 +128,7 @@ pub enum FileKind {
 
 #[derive(Args)]
 pub struct Doctor {
-    /// Without the measurement of the memory's bandwidth, which takes a few seconds.
+    /// Skip the measurement of the memory bandwidth, which takes a few seconds.
     #[arg(long)]
     pub quick: bool,
 }

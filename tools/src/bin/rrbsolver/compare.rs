@@ -39,7 +39,7 @@ pub fn run(options: &Compare) -> Result<End> {
     let methods = compare_methods(&mut matrix, &options.options, &b, &progress)?;
     progress.finish_and_clear();
     if let Some(sentence) = refused_by_all(&methods) {
-        bail!("{head}: no method takes it: {sentence}");
+        bail!("{head}: no method supports it: {sentence}");
     }
     print_methods(&methods);
     print_formats(&formats);
@@ -77,7 +77,7 @@ fn check_options(from: &str, options: &str) -> Result<()> {
     for name in words.filter_map(|word| word.split_once('=')).map(|(name, _)| name) {
         ensure!(
             !COMPARED.contains(&name),
-            "{from}: {name} is what the rows of the table differ in; leave it out, or take rrbsolver solve"
+            "{from}: the rows of the table differ in {name}; leave it out, or use rrbsolver solve"
         );
     }
     Ok(())
@@ -267,13 +267,13 @@ fn print_methods(methods: &[Method]) {
     let total = |m: &&Method| m.outcome.as_ref().map_or(f64::INFINITY, |s| s.setup + s.solve);
     let fastest = methods.iter().filter(|m| m.converged()).min_by(|a, b| total(a).total_cmp(&total(b)));
     match fastest {
-        Some(m) => say!("Fastest: {} {}, {:.2e} s in all.", m.solver, m.with, total(&m)),
-        None => say!("No method converged: give more iterations (--options \"max_iter=...\")."),
+        Some(m) => say!("Fastest: {} {}, {:.2e} s in total.", m.solver, m.with, total(&m)),
+        None => say!("No method converged: raise the iteration limit (--options \"max_iter=...\")."),
     }
 }
 
 fn print_formats(formats: &[Stored]) {
-    say!("\nformat     values stored  bytes an entry   making s  product s  ns an entry");
+    say!("\nformat     values stored  bytes / entry  convert s  product s   ns / entry");
     for f in formats {
         let mark = if f.chosen { "*" } else { "" };
         match &f.outcome {
@@ -289,7 +289,7 @@ fn print_formats(formats: &[Stored]) {
             Err(sentence) => say!("{:<10} {sentence}", f.format),
         }
     }
-    say!("* taken by auto");
+    say!("* selected by auto");
 }
 
 fn method_bars(methods: &[Method]) -> Panel {
@@ -316,10 +316,10 @@ fn format_bars(formats: &[Stored]) -> Panel {
         Ok(p) => Bar {
             name: format!("{}{}", f.format, if f.chosen { " (auto)" } else { "" }),
             value: Some(p.seconds),
-            note: format!("{:.2e} s, {:.2} ns an entry, {:.1} bytes", p.seconds, p.nanoseconds, p.bytes),
+            note: format!("{:.2e} s, {:.2} ns per entry, {:.1} bytes", p.seconds, p.nanoseconds, p.bytes),
             good: true,
         },
         Err(_) => Bar { name: f.format.to_owned(), value: None, note: "refused".to_owned(), good: false },
     };
-    Panel { title: "Formats: a product, seconds (logarithmic)".to_owned(), bars: formats.iter().map(bar).collect() }
+    Panel { title: "Formats: product, seconds (logarithmic)".to_owned(), bars: formats.iter().map(bar).collect() }
 }

@@ -22,7 +22,7 @@ pub fn run(options: &Convert) -> Result<End> {
     progress.finish_and_clear();
     say!("{}: {}", options.to.display(), shape_of(&matrix));
     if own_rhs.is_some() {
-        eprintln!("rrbsolver: {}: its right-hand side is not written, only the matrix", options.from.display());
+        eprintln!("rrbsolver: {}: only the matrix is written, without its right-hand side", options.from.display());
     }
     Ok(End::Well)
 }
@@ -35,7 +35,11 @@ fn by_name(path: &Path) -> Result<FileFormat> {
         "mtx" => FileFormat::Mtx,
         "hb" => FileFormat::Hb,
         "rb" => FileFormat::Rb,
-        _ => bail!("{}: the name tells no format: let it end with .mtx, .hb or .rb, or give --format", path.display()),
+        _ => bail!(
+            "{}: unknown format of the file to write: use a name that ends in .mtx, .hb or .rb, or set \
+                    --format",
+            path.display()
+        ),
     })
 }
 

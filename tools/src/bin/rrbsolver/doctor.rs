@@ -30,9 +30,9 @@ pub fn run(options: &Doctor) -> Result<End> {
         }
     }
     let threads = threads()?;
-    say!("threads       {threads}, taken by threads=0");
+    say!("threads       {threads} with threads=0");
     if threads < machine.cores as i64 {
-        say!("              fewer than the cores: the environment says so");
+        say!("              fewer than the cores, limited by the environment");
     }
     if !options.quick {
         bandwidth(threads);
@@ -42,7 +42,7 @@ pub fn run(options: &Doctor) -> Result<End> {
     let mut failed = false;
     for backend in ["reference", "cpu", "cuda"] {
         if backend == "cuda" && devices == 0 {
-            say!("self-test     cuda: not made, no device");
+            say!("self-test     cuda: skipped, no device");
             continue;
         }
         for (family, stencil) in [("rrb_", Stencil::poisson([65, 49, 1])), ("dpcg_", Stencil::poisson([17, 13, 11]))] {
@@ -65,7 +65,7 @@ pub fn run(options: &Doctor) -> Result<End> {
         }
     }
     if failed {
-        say!("A self-test failed: solve with backend=cpu or reference where those passed, and report this page.");
+        say!("A self-test failed: use a backend that passed, and report this output.");
     }
     Ok(if failed { End::Short } else { End::Well })
 }
@@ -73,11 +73,9 @@ pub fn run(options: &Doctor) -> Result<End> {
 /// What the library's loops use here.
 fn instructions(widest: &str) -> String {
     match std::env::var("RRBSOLVER_ISA") {
-        Ok(named) => format!("{widest} is there; RRBSOLVER_ISA={named} limits them"),
+        Ok(named) => format!("{widest} is available; RRBSOLVER_ISA={named} limits the instructions"),
         Err(_) => match widest {
-            "portable" => {
-                "portable: this machine has neither AVX2 nor AVX-512; all works, at a part of the speed".into()
-            }
+            "portable" => "portable: this machine has neither AVX2 nor AVX-512; solves are slower".into(),
             _ => widest.to_owned(),
         },
     }
@@ -92,7 +90,7 @@ fn threads() -> Result<i64> {
 }
 
 fn bandwidth(threads: i64) {
-    let progress = spinner("measuring the bandwidth of the memory".to_owned());
+    let progress = spinner("measuring the memory bandwidth".to_owned());
     let measured = stream::measure(threads.max(1) as usize, &[MEGABYTES]);
     progress.finish_and_clear();
     for one in measured.iter().filter(|one| one.kernel == "triad") {
@@ -117,10 +115,10 @@ fn describe_devices(devices: i32) {
         say!(
             "              {}",
             match first {
-                None => "solves run on the CPU; a GPU needs NVIDIA's driver 580 or newer (docs/guides/devices.md)",
+                None => "solves run on the CPU; a GPU needs NVIDIA driver 580 or newer (docs/guides/devices.md)",
                 Some(_) =>
-                    "the driver is there, but the library sees no device: it was built with RRBSOLVER_CUDA=off, \
-                     CUDA_VISIBLE_DEVICES hides them, or the driver is older than 580 (docs/guides/devices.md)",
+                    "a driver is loaded, but the library finds no device: it was built with RRBSOLVER_CUDA=off, \
+                     CUDA_VISIBLE_DEVICES hides the devices, or the driver is older than 580 (docs/guides/devices.md)",
             }
         );
     }

@@ -23,7 +23,7 @@ pub fn run(options: &Info) -> Result<End> {
         check_writable(path)?;
     }
     let (mut matrix, _) = Loaded::read(&options.file)?.into_matrix()?;
-    let progress = spinner("looking at the matrix".to_owned());
+    let progress = spinner("inspecting the matrix".to_owned());
     let rows = matrix.csr()?;
     let facts = Facts::of(&rows, matrix.cols())?;
     let choices = Choices::of(&mut matrix, &facts);
@@ -69,26 +69,29 @@ fn format_choice(matrix: &mut Matrix) -> Result<(&'static str, String)> {
     };
     let csr = bytes(matrix, "format=csr")?;
     let auto = bytes(matrix, "format=auto")?;
-    let format = word(matrix, "format").context("the library tells no format")?;
+    let format = word(matrix, "format").context("the library reports no format")?;
     let reason = match format {
-        "csr" => format!("a product moves {auto:.1} bytes an entry; dia, bsr and sell move no fewer"),
-        _ => format!("a product moves {auto:.1} bytes an entry, by csr {csr:.1}"),
+        "csr" => format!("a product moves {auto:.1} bytes per entry; dia, bsr and sell move no fewer"),
+        _ => format!("a product moves {auto:.1} bytes per entry, {csr:.1} with csr"),
     };
     Ok((format, reason))
 }
 
 fn solver_choice(matrix: &mut Matrix, facts: &Facts) -> Result<(&'static str, &'static str, String)> {
     matrix.factorize()?;
-    let solver = word(matrix, "solver").context("the library tells no method")?;
+    let solver = word(matrix, "solver").context("the library reports no method")?;
     let preconditioner = word(matrix, "preconditioner").unwrap_or("none");
     let reason = match solver {
-        "jacobi" => "there is no entry beside the diagonal",
-        "cg" if preconditioner == "amg" => "symmetric, with a positive diagonal; large, and mostly negative beside it",
+        "jacobi" => "no off-diagonal entries",
+        "cg" if preconditioner == "amg" => {
+            "symmetric, with a positive diagonal; large, with mostly negative \
+                                            off-diagonals"
+        }
         "cg" => "symmetric, with a positive diagonal",
         "minres" if facts.signs[0] == matrix.rows() => "symmetric, but not positive definite",
         "minres" => "symmetric, but the diagonal is not positive",
         "idr" => "not symmetric",
-        _ => "as the options say",
+        _ => "set by the options",
     };
     Ok((solver, preconditioner, reason.to_owned()))
 }
@@ -115,7 +118,7 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
     }
     let duplicates = matrix.count(info::DUPLICATES);
     if duplicates > 0 {
-        line("duplicates", format!("{duplicates} entries came at a place that had one, and were added"));
+        line("duplicates", format!("{duplicates} entries repeat indices and were added"));
     }
     let [lower, upper] = facts.bandwidth;
     line(
@@ -126,21 +129,21 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
         ),
     );
     if facts.range[1] > 0.0 {
-        line("values", format!("{:.3e} to {:.3e} in magnitude, zeros apart", facts.range[0], facts.range[1]));
+        line("values", format!("{:.3e} to {:.3e} in magnitude, without zeros", facts.range[0], facts.range[1]));
     }
     let files = matrix.count(info::FILE_RHS);
     if files > 0 {
-        line("with it", counted(files, "right-hand side", "right-hand sides"));
+        line("in the file", counted(files, "right-hand side", "right-hand sides"));
     }
     if rows == cols {
         let symmetric = match matrix.int(info::SYMMETRIC) {
             Some(1) => "yes",
             Some(_) => "no",
-            None => "not looked at: no memory for that",
+            None => "unknown: not enough memory to check",
         };
         line("symmetric", symmetric.to_owned());
         if let Some(half @ ("lower" | "upper")) = word(matrix, "triangle") {
-            line("triangle", format!("{half} alone: if it is half of a symmetric matrix, give both halves"));
+            line("triangle", format!("{half} only: if the matrix is symmetric, pass both triangles"));
         }
         let [positive, negative] = facts.signs;
         line("diagonal", format!("{positive} positive, {negative} negative, {} zero", rows - positive - negative));

@@ -100,12 +100,12 @@ fn column(name: &Path, path: &Path, rows: usize) -> Result<Vec<f64>> {
     let file = Matrix::read(name)?;
     ensure!(
         file.cols() == 1,
-        "{shown}: has {} columns; a right-hand side has one: solve for one at a time",
+        "{shown}: has {} columns; a right-hand side has one: solve one column at a time",
         file.cols()
     );
     ensure!(
         file.rows() == rows,
-        "{shown}: has {} values, but {of} has {rows} rows; a right-hand side has a value for each",
+        "{shown}: has {} values, but {of} has {rows} rows; a right-hand side needs one value per row",
         file.rows()
     );
     let by_rows = file.csr()?;

@@ -52,7 +52,7 @@ pub fn show_warnings() {
 
 /// A list of one value, or the library's sentence where the machine has no room for it.
 pub fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
-    check_there(len as u128 * size_of::<T>() as u128, "a list as long as the matrix has rows")?;
+    check_there(len as u128 * size_of::<T>() as u128, "an array with one value per row")?;
     let mut list = Vec::new();
     list.try_reserve_exact(len)?;
     list.resize(len, value);

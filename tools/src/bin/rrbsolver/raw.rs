@@ -66,7 +66,10 @@ impl Stencil {
         let mut file = BufReader::new(file);
         let mut head = [0; HEAD];
         if file.read_exact(&mut head).is_err() {
-            bail!("{shown}: {length} bytes, fewer than the {HEAD} of a raw stencil file's head; it is cut short");
+            bail!(
+                "{shown}: {length} bytes, fewer than the {HEAD}-byte header of a raw stencil file; the file is \
+                   truncated"
+            );
         }
         let number = |k: usize| i32::from_le_bytes(head[8 + 4 * k..12 + 4 * k].try_into().unwrap_or_default());
         let (dimensions, extents) = (number(0), [number(1), number(2), number(3)]);
@@ -83,7 +86,7 @@ impl Stencil {
         let expected = HEAD as u128 + points * 8 * arrays;
         ensure!(
             expected == u128::from(length),
-            "{shown}: {length} bytes, but {dimensions}D arrays of {} x {} x {} points take {expected}",
+            "{shown}: {length} bytes, but {dimensions}D arrays of {} x {} x {} points need {expected}",
             n[0],
             n[1],
             n[2]

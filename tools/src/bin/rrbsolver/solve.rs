@@ -23,7 +23,7 @@ const NAMES: [&str; 9] =
 
 pub fn run(options: &Solve) -> Result<End> {
     if let Some(path) = options.write.as_ref().filter(|path| path.extension().is_some_and(|e| e == "gz")) {
-        bail!("{}: x is written as plain text; give a name that does not end with .gz", path.display());
+        bail!("{}: x is written as plain text; use a name that does not end in .gz", path.display());
     }
     for path in [&options.write, &options.svg, &options.csv, &options.json].into_iter().flatten() {
         check_writable(path)?;
@@ -97,7 +97,7 @@ fn report(system: &dyn System, converged: bool, residual: f64) -> String {
     let (iterations, tested) = (iterations(system), system.real(info::FINAL_RESIDUAL).unwrap_or(f64::NAN));
     let plural = if iterations == 1 { "" } else { "s" };
     let _ = writeln!(text, "  {end} ({reason}) after {iterations} iteration{plural}, tested residual {tested:.2e}");
-    let _ = writeln!(text, "  ||b - A x|| / ||b|| = {residual:.3e}, computed anew");
+    let _ = writeln!(text, "  ||b - A x|| / ||b|| = {residual:.3e}, recomputed");
     let seconds = |key| system.real(key).unwrap_or(0.0);
     let (setup, solve) = (seconds(info::SECONDS_SETUP), seconds(info::SECONDS_SOLVE));
     let _ = writeln!(text, "  setup {setup:.3e} s, solve {solve:.3e} s");
@@ -110,12 +110,15 @@ fn report(system: &dyn System, converged: bool, residual: f64) -> String {
 /// What to do after a solve that did not converge.
 fn advice(reason: &str) -> &'static str {
     match reason {
-        "max_iter" => "more iterations may do: --options \"max_iter=...\"; so may another method: rrbsolver compare",
-        "stagnated" => {
-            "rounding hides the residual, and a larger rel_tol can be reached; or the method divides by a number that \
-             has vanished, and another goes on: rrbsolver compare tries all"
+        "max_iter" => {
+            "raise the iteration limit: --options \"max_iter=...\"; or try another method: rrbsolver \
+                       compare"
         }
-        "diverged" => "take another method or preconditioner: rrbsolver compare tries all",
+        "stagnated" => {
+            "the residual is at the rounding level: raise rel_tol; or the method broke down: rrbsolver compare \
+             tries all methods"
+        }
+        "diverged" => "use another method or preconditioner: rrbsolver compare tries all",
         _ => "rrbsolver compare tries all methods",
     }
 }
@@ -140,7 +143,7 @@ fn csv(history: &[f64]) -> String {
 fn plot(system: &dyn System, file: &Path, history: &[f64]) -> Result<String> {
     let drawn = |&(_, residual): &(usize, f64)| residual.is_finite() && residual > 0.0;
     let all: Vec<(usize, f64)> = history.iter().copied().enumerate().filter(drawn).collect();
-    ensure!(!all.is_empty(), "no residual to draw: b = 0, or the guess is the solution; leave --svg away");
+    ensure!(!all.is_empty(), "no residual to draw: b = 0, or the initial guess is the solution; omit --svg");
     let step = all.len().div_ceil(MOST_POINTS);
     let keep = |k: usize| k.is_multiple_of(step) || k + 1 == all.len();
     let points = all.iter().enumerate().filter(|(k, _)| keep(*k)).map(|(_, &(k, residual))| (k as f64, residual));
