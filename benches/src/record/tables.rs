@@ -122,7 +122,7 @@ pub fn general(run: &General) -> String {
             ]
         })
         .collect();
-    let of_products = table(&["format", "product ms", "ns an entry", "bytes an entry", "GB/s"], &products);
+    let of_products = table(&["format", "product ms", "ns per entry", "bytes per entry", "GB/s"], &products);
     let head = ["solver", "method", "iterations", "residual", "factorize ms", "solve ms", "both ms"];
     let system = format!("{}, {} rows, {} entries", run.name, run.rows, run.entries);
     format!("{system}:\n\n{of_products}\n{}", table(&head, &solves))
