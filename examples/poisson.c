@@ -13,7 +13,7 @@ static double f(double x, double y) {
     return -(u_xx + u_yy) * exp(x * y);
 }
 
-/* Negative: failed, the sentence says why. Positive: finished with a caveat. */
+/* Negative: failed, the message says why. Positive: usable, but incomplete. */
 static void check(rrb_status status) {
     if (status < 0) {
         char sentence[512];

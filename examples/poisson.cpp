@@ -39,7 +39,7 @@ int main() try {
         std::printf("%4d  %10d  %13.2e\n", n, static_cast<int>(solver.get_int(RRB_INFO_ITERATIONS)), error);
     }
     return 0;
-} catch (const rrbsolver::error &problem) { // what() is the library's sentence
+} catch (const rrbsolver::error &problem) { // what() is the error message of the library
     std::fprintf(stderr, "poisson: %s\n", problem.what());
     return 1;
 }

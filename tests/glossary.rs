@@ -109,7 +109,7 @@ fn is_word(word: &str, wanted: &str, last: bool) -> bool {
     wanted.split('|').any(|one| match one.strip_suffix('*') {
         _ if one == "N" => bare.starts_with(|c: char| c.is_ascii_digit()),
         Some(start) => bare.starts_with(&start.to_lowercase()),
-        None => bare == one.to_lowercase(),
+        None => bare == one.trim_end_matches(QUOTES).to_lowercase(),
     })
 }
 

@@ -37,27 +37,27 @@ fn parse(text: &str) -> Result<Bathymetry> {
     let (mut columns, mut rows, mut cell, mut no_data) = (None, None, None, -9999.0);
     let mut words = text.split_ascii_whitespace().peekable();
     while let Some(key) = words.next_if(|word| word.starts_with(|c: char| c.is_ascii_alphabetic())) {
-        let value: f64 = words.next().and_then(|w| w.parse().ok()).with_context(|| format!("no number after {key}"))?;
+        let value: f64 = words.next().and_then(|w| w.parse().ok()).with_context(|| format!("{key} has no number"))?;
         match key.to_ascii_lowercase().as_str() {
             "ncols" => columns = Some(value as usize),
             "nrows" => rows = Some(value as usize),
             "cellsize" => cell = Some(value),
             "nodata_value" => no_data = value,
             "xllcorner" | "yllcorner" | "xllcenter" | "yllcenter" => {}
-            _ => bail!("{key} is no key of an ESRI ASCII grid"),
+            _ => bail!("{key} is not a key of an ESRI ASCII grid"),
         }
     }
     let (Some(nx), Some(ny), Some(cell)) = (columns, rows, cell) else {
-        bail!("ncols, nrows and cellsize are needed");
+        bail!("ncols, nrows and cellsize are required");
     };
     if nx < 2 || ny < 2 || cell <= 0.0 || nx.checked_mul(ny).is_none_or(|n| n > u32::MAX as usize) {
-        bail!("{nx} x {ny} cells of {cell} m are no grid");
+        bail!("{nx} x {ny} cells of {cell} m do not form a grid");
     }
     let mut depth = vec![0.0; nx * ny];
     for j in (0..ny).rev() {
         for value in &mut depth[j * nx..(j + 1) * nx] {
             let word = words.next().with_context(|| format!("fewer than {nx} x {ny} depths"))?;
-            let read: f64 = word.parse().map_err(|_| anyhow!("{word} is no number"))?;
+            let read: f64 = word.parse().map_err(|_| anyhow!("{word} is not a number"))?;
             *value = if read == no_data || !read.is_finite() { 0.0 } else { read };
         }
     }

@@ -600,7 +600,7 @@ pub fn split(line: &str) -> Result<Vec<String>> {
         }
     }
     words.extend(word);
-    if quoted { Err(anyhow!("a quote is not closed in {line}")) } else { Ok(words) }
+    if quoted { Err(anyhow!("unclosed quote in {line}")) } else { Ok(words) }
 }
 
 #[cfg(test)]

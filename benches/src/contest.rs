@@ -27,9 +27,13 @@ pub enum Contender {
 impl Contender {
     /// `NAME=PROGRAM ARGUMENTS`, split at blanks.
     pub fn program(text: &str) -> Result<Self> {
-        let (name, command) = text.split_once('=').context("NAME=PROGRAM ARGUMENTS is needed")?;
+        let (name, command) = text.split_once('=').context("expected NAME=PROGRAM ARGUMENTS")?;
         let words: Vec<String> = command.split_ascii_whitespace().map(str::to_owned).collect();
-        if words.is_empty() { Err(anyhow!("no program is named")) } else { Ok(Self::Program(name.to_owned(), words)) }
+        if words.is_empty() {
+            Err(anyhow!("expected a program name"))
+        } else {
+            Ok(Self::Program(name.to_owned(), words))
+        }
     }
 }
 

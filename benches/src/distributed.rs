@@ -270,7 +270,7 @@ pub fn measure(
                 let same_grid = rows.iter().find(|other| (other.nx, other.ny) == (made.nx, made.ny));
                 ensure!(
                     same_grid.is_none_or(|other| other.bits == made.bits),
-                    "{n} x {ny}: {ranks} ranks give other bits"
+                    "{n} x {ny}: results on {ranks} ranks are not bitwise identical"
                 );
                 rows.push(made);
             }

@@ -17,7 +17,7 @@ const DRIVERS: [(&str, &str, &str); 2] = [
 ];
 
 const MISSING: &str = "--peer hypre needs mpicc, mpirun and hypre with its headers: install libhypre-dev and \
-    openmpi-bin, or set HYPRE_DIR to where include and lib of hypre are";
+    openmpi-bin, or set HYPRE_DIR to the folder with hypre's include and lib";
 
 /// hypre's solvers, on two processes each; their programs are left in the folder.
 pub fn contenders(rel_tol: f64, folder: &Path) -> Result<Vec<Contender>> {
@@ -32,7 +32,7 @@ pub fn contenders(rel_tol: f64, folder: &Path) -> Result<Vec<Contender>> {
         // Open MPI does not start for root otherwise, who is the only user of a container.
         let words = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "-n", "2"];
         let tolerance = format!("{rel_tol:e}");
-        let program = program.to_str().context("a name that is not UTF-8")?;
+        let program = program.to_str().context("a path is not UTF-8")?;
         let words = words.into_iter().chain([program, "{}", &tolerance]).map(str::to_owned).collect();
         found.push(Contender::Program(name.to_owned(), words));
     }

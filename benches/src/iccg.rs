@@ -69,7 +69,7 @@ impl Iccg {
     /// Pivots and scaled couplings; 5 points.
     pub fn factorize(a: &Stencil, pivots: Pivots) -> Result<Self> {
         if a.corners.is_some() {
-            bail!("the in-house ICCG takes 5-point matrices");
+            bail!("the in-house ICCG supports only 5-point matrices");
         }
         let (nx, ny) = (a.nx, a.ny);
         let omega = if pivots == Pivots::Modified { 1.0 } else { 0.0 };

@@ -139,12 +139,12 @@ fn paper(args: &PaperArgs) -> Result<()> {
             ("march", format!("march poisson_f variable_depth --options \"backend=cuda\" {MARCH}")),
         ]);
     } else {
-        println!("\nleft out: the tables and figures of a device, no CUDA device");
+        println!("\nomitted: tables and figures of a device, because there is no CUDA device");
         lines.push(("march", format!("march poisson_f variable_depth {MARCH}")));
     }
     if let Some(unknown) = args.only.iter().find(|only| !lines.iter().any(|(name, _)| name == only)) {
         let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
-        bail!("--only {unknown}: no such record here, but {}", names.join(", "));
+        bail!("--only {unknown}: unknown record; available: {}", names.join(", "));
     }
     lines.retain(|(name, _)| args.only.is_empty() || args.only.iter().any(|only| only == name));
     for (name, line) in lines {

@@ -214,7 +214,7 @@ fn run(problem: &Moving, contender: &Contender, plan: &Plan) -> Result<Vec<Row>>
             })?;
             Ok(vec![row])
         }
-        Contender::Program(name, _) => Err(anyhow!("{name}: other programs make no time steps here")),
+        Contender::Program(name, _) => Err(anyhow!("{name}: time steps are not supported with other programs")),
     }
 }
 

@@ -38,7 +38,7 @@ pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
         filled += &rest[..begin + BEGIN.len() + close + " -->".len()];
         match mark
             .split_once(": ")
-            .with_context(|| format!("{mark} is not NAME: COMMAND"))
+            .with_context(|| format!("{mark} is not of the form NAME: COMMAND"))
             .and_then(|(name, line)| table(name, line, source).with_context(|| name.to_owned()))
         {
             Ok(Some(text)) => filled += &format!("\n{text}"),

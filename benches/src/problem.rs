@@ -31,7 +31,7 @@ impl Problem {
             return Ok(Self { name, a, b });
         }
         if nx < 2 {
-            bail!("a grid of {nx} nodes a row is no problem");
+            bail!("no such problem has {nx} nodes per row");
         }
         let ny = ny.unwrap_or(if name == "variable_depth" { problems::variable_depth_rows(nx) } else { nx });
         let (a, b) = problems::find(name, nx, ny).map_err(anyhow::Error::msg)?;

@@ -73,7 +73,7 @@ impl Record {
     /// From a file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no record of rrbsolver-bench", path.display()))
+        serde_json::from_str(&text).with_context(|| format!("{} is not a record of rrbsolver-bench", path.display()))
     }
 
     /// To a file, whole or not at all.
@@ -246,7 +246,7 @@ impl Record {
         let others = b.stages.iter().filter(|s| !named.contains(&s.step.as_str()));
         if ahead {
             let around: Vec<&Stage> = others.collect();
-            let name = "around the loop: caller's arrays, what it begins with, in one piece, and the way back";
+            let name = "outside the loop: copies of the caller's arrays and the initial residual";
             rows.push(line(name, String::new(), seconds(&around) - transfer, cost(&around)));
         } else {
             // One step without a count leaves the others theirs.
@@ -280,7 +280,7 @@ impl Record {
         let of = if b.device.is_some() { "of copy" } else { "of triad" };
         text += &table(&["stage", "calls", "ms", "%", "MB", "GB/s", of, "GFlop/s"], &rows);
         if let Some(beside) = beside(b) {
-            text += &format!("\nBeside all steps: {} ms.\n", digits(1e3 * beside));
+            text += &format!("\nOutside all steps: {} ms.\n", digits(1e3 * beside));
         }
         if b.device.is_some() {
             // kernels/rrb/uniform.cuh; `RRBSOLVER_CUDA_UNIFORM=off` has all of them read.

@@ -286,7 +286,7 @@ fn convergence() -> Result<Vec<Chart>> {
     let rate = "Asymptotic convergence, Poisson 64^3";
     Ok(vec![
         chart("figure_4a", residual, "relative residual", false, residuals),
-        chart("figure_4b", rate, "1 - factor a sweep", true, factors),
+        chart("figure_4b", rate, "1 - factor per sweep", true, factors),
     ])
 }
 
@@ -388,7 +388,7 @@ fn mixed(effort: Effort) -> Result<Chart> {
         name: "figure_8".to_owned(),
         title: format!("{count} patches of one size and of mixed sizes (table 2), blocks of 8^3"),
         x: "patches".to_owned(),
-        y: "ns a cell and sweep".to_owned(),
+        y: "ns per cell and sweep".to_owned(),
         logarithmic: false,
         places: sets.iter().map(|s| s.0.to_owned()).collect(),
         curves,
@@ -411,7 +411,7 @@ fn blocks(effort: Effort) -> Result<Chart> {
         name: "figure_9".to_owned(),
         title: format!("Coloured Gauss-Seidel over block sizes, {} patches of 64^3", effort.patches),
         x: "block".to_owned(),
-        y: "ns a cell and sweep".to_owned(),
+        y: "ns per cell and sweep".to_owned(),
         logarithmic: true,
         places: names(&BLOCKS),
         curves,
@@ -482,14 +482,14 @@ fn exchange(effort: Effort) -> Result<Chart> {
     Ok(Chart {
         name: "ghost_exchange".to_owned(),
         title: format!(
-            "Ghost cells between {} patches: share of a coloured sweep, three sweeps a call",
+            "Ghost cells between {} patches: share of a coloured sweep, three sweeps per call",
             effort.patches
         ),
         x: "patches".to_owned(),
         y: "percent of the time".to_owned(),
         logarithmic: false,
         places: sides.iter().map(|n| format!("{n}^3")).collect(),
-        curves: vec![curve("exchanged before each sweep", alone), curve("handed on in passing", passing)],
+        curves: vec![curve("exchanged before each sweep", alone), curve("passed on within the sweep", passing)],
     })
 }
 
@@ -515,7 +515,7 @@ fn forms(effort: Effort) -> Result<Chart> {
         name: "block_products".to_owned(),
         title: format!("The product with the inverse of an 8^3 block, three ways, {} patches of 64^3", effort.patches),
         x: "threads".to_owned(),
-        y: "ns a cell and sweep".to_owned(),
+        y: "ns per cell and sweep".to_owned(),
         logarithmic: true,
         places: Vec::new(),
         curves,

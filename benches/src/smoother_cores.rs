@@ -129,7 +129,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Chart>> {
     };
     let times = vec![
         curve("triad, GB/s", &|row| row.triad),
-        curve("ns a cell and sweep", &|row| 1e9 * row.call / cell_sweeps),
+        curve("ns per cell and sweep", &|row| 1e9 * row.call / cell_sweeps),
         curve("GB/s at 24 bytes", &|row| 24e-9 * cell_sweeps / row.call),
     ];
     let speedups = vec![curve("coloured", &|row| one / row.call), curve("triad allows", &allowed)];

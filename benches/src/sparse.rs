@@ -176,7 +176,7 @@ fn named(names: &[(&str, i64)], number: i64) -> String {
 pub fn measure(plan: &Plan) -> Result<General> {
     let cells = plan.name.strip_prefix("tetrahedra_").and_then(|n| n.parse().ok());
     let system = cells.map(tetrahedra).or_else(|| system(&plan.name));
-    let rows = Rows::of(&system.with_context(|| format!("no system is called {}", plan.name))?)?;
+    let rows = Rows::of(&system.with_context(|| format!("unknown system {}", plan.name))?)?;
     if let Some(path) = &plan.write {
         rows.write(path)?;
     }

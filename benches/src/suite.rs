@@ -62,7 +62,7 @@ pub struct Suite {
 pub fn make(plan: &Plan, folder: &Path) -> Result<()> {
     let Plan { seed, size, coasts, least_depth } = *plan;
     if size < 2 {
-        bail!("a grid of {size} nodes a row is no problem");
+        bail!("no such problem has {size} nodes per row");
     }
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let put = |name: &str, bytes: Vec<u8>| {

@@ -190,11 +190,11 @@ fn round(plan: &Plan, a: &TwoPhase, b: &[f64], row: &mut Row, options: Option<&S
 /// Rounds in which all run in turn; the first is the warm-up.
 pub fn measure(plan: &Plan) -> Result<Pressure> {
     if plan.size.contains(&0) {
-        bail!("a box of {:?} cells is no problem", plan.size);
+        bail!("no such problem has {:?} cells", plan.size);
     }
     let mut parts = plan.set.split(';');
     if !SETS.contains(&parts.next().unwrap_or_default()) || parts.any(|part| !PARTS.contains(&part)) {
-        bail!("no geometry is called {}: there are {}, with {}", plan.set, SETS.join(", "), PARTS.join(", "));
+        bail!("unknown geometry {}; available: {}, with {}", plan.set, SETS.join(", "), PARTS.join(", "));
     }
     let a = TwoPhase::new(&plan.set, plan.size, plan.contrast);
     let b = a.rhs(&plan.rhs);

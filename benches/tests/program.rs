@@ -204,7 +204,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
         (&["solve", "no_such_problem"][..], "no problem is called no_such_problem"),
         (&["solve", "poisson_f", "-n", "15", "--no-stream", "--options", "levels=none"], "levels"),
         (&["solve", "missing.asc"], "cannot read missing.asc"),
-        (&["two-phase", "9;asp=5"], "no geometry is called 9;asp=5"),
+        (&["two-phase", "9;asp=5"], "unknown geometry 9;asp=5"),
         (&["solve", "poisson_f", "-n", "15", "--no-stream", "--peer", "other=false"], "nine fields"),
         (&["solve", "fe_mass", "-n", "15", "--baseline", "ic", "--no-stream"], "5-point"),
         (&["page", "no_such_page.md"], "cannot read no_such_page.md"),

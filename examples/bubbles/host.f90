@@ -32,7 +32,7 @@ module host
 
 contains
 
-   ! Bad input: one sentence on the error channel, exit code 2.
+   ! Bad input: one message on the error channel, exit code 2.
    subroutine refuse(message)
       character(*), intent(in) :: message
       write (error_unit, '(2a)') 'bubbles: ', message

@@ -15,7 +15,7 @@ enum { NX = 300, NY = 200, PERIOD = 50, RADIUS = 18 };
 
 static const double tolerance = 1e-8;
 
-/* Where the library fails, an error of PETSc with the library's sentence. */
+/* Raises a PETSc error with the library's error message if the library fails. */
 static PetscErrorCode check(rrb_status status) {
     char sentence[256];
     PetscFunctionBeginUser;

@@ -150,7 +150,7 @@ contains
             drift = max(drift, abs(e/first - 1))
          end do
          mass = sum(state%zeta)
-         ! The solves leave 1e-12 of the energy's potential part, in every step anew.
+         ! Each step's solve leaves 1e-12 of the potential energy.
          call report('T2', trim(solver_name(s))//' drift of the energy in 600 steps', drift, 1e-11_dp)
          ! Fluxes cancel in pairs: rounding of 600 sums, whatever the solver's tolerance.
          call report('T3', trim(solver_name(s))//' change of the mass in 600 steps', &

@@ -173,7 +173,10 @@ fn not_converged_is_status_1() {
     let output = run(&folder, &["solve", "box.raw", "--options", "max_iter=1 rel_tol=1e-12", "--json", "r.json"]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("NOT converged (max_iter) after 1 iteration,") && text.contains("raise the iteration limit"), "{text}");
+    assert!(
+        text.contains("NOT converged (max_iter) after 1 iteration,") && text.contains("raise the iteration limit"),
+        "{text}"
+    );
     assert_eq!(json(&folder.join("r.json"))["converged"], false);
 }
 

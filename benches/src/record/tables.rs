@@ -70,7 +70,7 @@ pub fn march(run: &March) -> String {
 
 /// A line for each solver.
 pub fn pressure(run: &Pressure) -> String {
-    let head = ["solver", "place", "vectors", "iterations", "residual", "factorize ms", "solve ms", "ms an iteration"];
+    let head = ["solver", "place", "vectors", "iterations", "residual", "factorize ms", "solve ms", "ms per iteration"];
     let rows: Vec<Vec<String>> = run
         .rows
         .iter()
@@ -427,12 +427,12 @@ pub fn ranks(run: &Ranks) -> String {
         "iterations",
         "factorize, ms",
         "solve, ms",
-        "an iteration",
-        "messages an iteration",
-        "kB an iteration",
+        "per iteration",
+        "messages per iteration",
+        "kB per iteration",
     ];
     let options = if run.options.is_empty() { "defaults" } else { &run.options };
     let rows_differ = if run.varied { ", all rows differ" } else { "" };
-    format!("Poisson{rows_differ}, {options}; one thread, or device, a rank; the same bits of one grid:\n\n")
+    format!("Poisson{rows_differ}, {options}; one thread or device per rank; bitwise identical to one grid:\n\n")
         + &table(&head, &rows)
 }

@@ -65,7 +65,7 @@ fn what_is_left_over_has_bytes_and_flops_too() {
     assert_eq!(rest[1..], ["", "2.00", "38.1", "0.000256", "0.000128", "200 %", "0.000015"], "{text}");
     // 5 + 20 + 16 words, 6 + 40 + 15 flops.
     assert_eq!(cells(&text, "total")[2..6], ["5.25", "100", "0.000656", "0.000125"], "{text}");
-    assert!(!text.contains("not counted") && text.contains("Beside all steps: 0.250 ms."), "{text}");
+    assert!(!text.contains("not counted") && text.contains("Outside all steps: 0.250 ms."), "{text}");
     let row = |name| cells(&text, name)[2].parse::<f64>().unwrap();
     assert_eq!(row("memcpy") + row("descend") + row("rest"), 5.0);
 }
@@ -93,7 +93,7 @@ fn a_device_has_its_own_total() {
         ("store", 1, Some([4.0, 2.0]), [1.0, 1.0]),
     ];
     let text = record(Some(0), &stages, [6.0, 6.0]).text();
-    assert_eq!(cells(&text, "around the loop")[2..5], ["3.00", "50.0", "0.000256"], "{text}");
+    assert_eq!(cells(&text, "outside the loop")[2..5], ["3.00", "50.0", "0.000256"], "{text}");
     assert_eq!(cells(&text, "on the device")[2..7], ["5.00", "83.3", "0.00146", "0.000291", "455 %"], "{text}");
     assert_eq!(cells(&text, "transfers")[2], "1.00");
     assert_eq!(cells(&text, "total")[4], "-");
