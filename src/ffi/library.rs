@@ -48,7 +48,7 @@ pub extern "C" fn rrbsolver_version() -> *const c_char {
 /// None.
 ///
 /// # Notes
-/// `rrbsolver_last_error` has the details of a failed call: names, values and the allowed range.
+/// `rrbsolver_last_error` has the details of the last call: names, values and the allowed range, or the stop reason.
 ///
 /// # Fortran
 /// `rrbsolver_status_string(status)`
@@ -67,16 +67,17 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
     STATUSES.iter().find(|s| s.value == status).map_or(c"unknown status".as_ptr(), |s| s.text.as_ptr().cast())
 }
 
-/// Copies the error message of the last failed call of this thread.
+/// Copies the message of the last call of this thread that did not return `RRB_OK`.
 ///
-/// The message names the argument, its value and the allowed range. Node indices in it count from 0.
+/// An error message names the argument, its value and the allowed range. Node indices in it count from 0. After
+/// `RRB_NOT_CONVERGED` or `RRB_STOPPED` the message holds the iterations, the residual, its target and the stop reason.
 ///
 /// # Parameters
 /// - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
 /// - `capacity` (in): bytes of `buffer`.
 ///
 /// # Returns
-/// Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+/// Number of bytes that the whole message needs, NUL included; 1 if there is no message.
 ///
 /// # Errors
 /// None.
@@ -88,7 +89,9 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
 /// No procedure: pass `stat` and `errmsg` to any procedure, and `errmsg` receives the message.
 ///
 /// # C++
-/// No function: a failed call throws `rrbsolver::error`, and its `what()` is the message.
+/// `std::string rrbsolver::last_error()`
+///
+/// A failed call throws `rrbsolver::error`, and its `what()` is the message.
 ///
 /// # Example
 /// ```c
@@ -107,7 +110,7 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
     unsafe { rrbsolver_last_error_based(0, buffer, capacity) }
 }
 
-/// Copies the error message of the last failed call of this thread, with node indices that count from `index_base`.
+/// Copies the message that `rrbsolver_last_error` copies, with node indices that count from `index_base`.
 ///
 /// # Parameters
 /// - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
@@ -115,7 +118,7 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
 /// - `capacity` (in): bytes of `buffer`.
 ///
 /// # Returns
-/// Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+/// Number of bytes that the whole message needs, NUL included; 1 if there is no message.
 ///
 /// # Errors
 /// None.

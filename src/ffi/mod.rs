@@ -34,7 +34,7 @@ pub use crate::ffi::sparse::*;
 #[allow(non_camel_case_types)]
 pub type rrb_status = i32;
 
-/// Receives log lines; `level` is 0 for complaints, 1 for a line a solve, 2 for a line an iteration.
+/// Receives log lines; `level` is 0 for warnings, 1 for lines per solve, 2 for lines per iteration.
 #[allow(non_camel_case_types)]
 pub type rrb_log_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, level: i32, message: *const libc::c_char)>;

@@ -24,7 +24,7 @@ pub fn not_on_a_device() {
         let solver = Solver::new(a.size, &format!("backend=cuda memory={memory}"));
         // SAFETY: a live handle; the array has room for as many labels.
         let failure = outcome(unsafe { dpcg_set_regions(solver.h, labels.0 as *const i32) }).unwrap_err();
-        failure.expect(status::ARGUMENT, &["labels", "an array on device 0", "lie on the host"]);
+        failure.expect(status::ARGUMENT, &["labels", "an array on device 0", "be on the host"]);
     }
 }
 

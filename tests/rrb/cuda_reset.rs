@@ -32,7 +32,7 @@ fn solvers() {
         let idle = Solver::of(&a, "backend=cuda");
         reset();
         let mut x = vec![0.0; b.len()];
-        old.solve(&b, &mut x).unwrap_err().expect(status::DEVICE, &["reset device 0", "cudaDeviceReset"]);
+        old.solve(&b, &mut x).unwrap_err().expect(status::DEVICE, &["device 0 was reset", "cudaDeviceReset"]);
         let new = Solver::of(&a, "backend=cuda");
         old.solve(&b, &mut x).unwrap_err().expect(status::DEVICE, &["factorize again"]);
         old.factorize(&a).unwrap();
@@ -85,7 +85,7 @@ fn smoothers() {
         reset();
         std::mem::forget(queue);
         let failed = smoother.apply(&mut awkward(), 2).unwrap_err();
-        failed.expect(status::DEVICE, &["reset device 0"]);
+        failed.expect(status::DEVICE, &["device 0 was reset"]);
     }
 }
 

@@ -191,7 +191,7 @@ fn without_links() {
     let solver = Solver::new(40, 40, "backend=cuda devices=0+1");
     let failure = solver.factorize(&poisson(40, 40)).expect_err("no links");
     assert_eq!(failure.status, status::UNSUPPORTED, "{}", failure.sentence);
-    assert!(failure.sentence.contains("devices 0 and 1 have no link"), "{}", failure.sentence);
+    assert!(failure.sentence.contains("devices 0 and 1 cannot access"), "{}", failure.sentence);
 }
 
 /// Several threads with handles of their own.

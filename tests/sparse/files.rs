@@ -366,7 +366,7 @@ fn right_hand_sides() {
     let all = [(0, 1), (1, 0), (2, 1)].map(|(which, k)| s.vector(which, k).unwrap());
     assert_eq!(all, [[3.0, 4.0], [5.0, 6.0], [1.2, 1.3]]);
     s.vector(0, 2).unwrap_err().expect(status::ARGUMENT, &["there is no rhs 2: the matrix has 2 rhs"]);
-    s.vector(0, -1).unwrap_err().expect(status::ARGUMENT, &["there is no rhs -1: 2 rhs came"]);
+    s.vector(0, -1).unwrap_err().expect(status::ARGUMENT, &["there is no rhs -1: the matrix has 2 rhs"]);
     s.vector(3, 0).unwrap_err().expect(status::ARGUMENT, &["which", "RRB_VECTOR_SOLUTION"]);
     // By their entries: row 2 of the first, both of the second.
     let rest = ["    1    2    4", "    2    1    2", " 1.5 2.5", " 3.5"];

@@ -145,5 +145,5 @@ fn of_the_text() {
 fn refused_by_what_is_there(folder: &Folder) {
     let text = "%%MatrixMarket matrix coordinate real general\n900000000000 3 1\n800000000000 2 1.5\n";
     let failure = Solver::read(&folder.file("matrix", text)).map(|_| ()).unwrap_err();
-    failure.expect(status::MEMORY, &["7200000000008 bytes of row pointers"]);
+    failure.expect(status::MEMORY, &["7200000000008 bytes for row pointers"]);
 }

@@ -514,7 +514,7 @@ fn refused() {
     let skew = Entries::new(3, 3, &[(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (1, 2, 1.0)]);
     for solver in ["cg", "minres"] {
         let words =
-            &[&*format!("solver={solver} needs a symmetric matrix: a(1, 2) = 1e0"), "is 0e0; ", "take idr or bicgstab"];
+            &[&*format!("solver={solver} needs a symmetric matrix: a(1, 2) = 1e0"), "is 0e0; ", "use idr or bicgstab"];
         refused(&skew, &format!("solver={solver}"), status::MATRIX, words);
     }
     refused(&skew, "preconditioner=ic0 solver=idr", status::MATRIX, &["preconditioner=ic0 needs a symmetric", "ilu0"]);
@@ -522,14 +522,14 @@ fn refused() {
     refused(&skew, "solver=cg", status::MATRIX, words);
     let hole = Entries::new(3, 3, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (2, 2, 1.0)]);
     for solver in ["jacobi", "gauss_seidel", "sor"] {
-        let words = &["row 1 has no diagonal", &*format!("solver={solver}"), "use solver=minres"];
+        let words = &["row 1 has a missing or zero diagonal entry", &*format!("solver={solver}"), "use solver=minres"];
         refused(&hole, &format!("solver={solver}"), status::MATRIX, words);
     }
     for m in ["jacobi", "ssor", "neumann", "chebyshev", "ic0"] {
-        let words = &["row 1 has no diagonal", &*format!("preconditioner={m}"), "use preconditioner=none"];
+        let words = &["row 1 has a missing or zero diagonal entry", &*format!("preconditioner={m}"), "use preconditioner=none"];
         refused(&hole, &format!("solver=idr preconditioner={m}"), status::MATRIX, words);
     }
-    refused(&hole, "solver=idr preconditioner=ilu0", status::MATRIX, &["row 1 has no entry on the diagonal", "ilu0"]);
+    refused(&hole, "solver=idr preconditioner=ilu0", status::MATRIX, &["row 1 has no diagonal entry", "ilu0"]);
     let zero_pivot = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 1.0)]);
     refused(&zero_pivot, "solver=idr preconditioner=ilu0", status::MATRIX, &["ilu0: pivot 0 in row 1"]);
     let indefinite = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]);
@@ -537,10 +537,13 @@ fn refused() {
     refused(&indefinite, "solver=cg preconditioner=ic0 shift=0", status::MATRIX, words);
     let hopeless = Entries::new(2, 2, &[(0, 0, 1e-300), (0, 1, 1e300), (1, 0, 1e300), (1, 1, 1e-300)]);
     refused(&hopeless, "solver=cg preconditioner=ic0", status::MATRIX, &["ic0: pivot -", "use preconditioner=jacobi"]);
+    let negative = Entries::new(2, 2, &[(0, 0, -2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, -2.0)]);
+    let words = &["ic0 needs a positive diagonal, got -2 in row 0", "does the matrix hold -A?"];
+    refused(&negative, "solver=cg preconditioner=ic0", status::MATRIX, words);
     let row = Entries::new(3, 3, &[(0, 0, 1.0), (2, 2, 1.0), (1, 1, 0.0), (0, 1, 1.0)]);
-    refused(&row, "", status::MATRIX, &["row 1 has no entry but zeros: the matrix is singular"]);
+    refused(&row, "", status::MATRIX, &["row 1 has only zero entries: the matrix is singular"]);
     let column = Entries::new(2, 2, &[(0, 0, 1.0), (1, 0, 1.0)]);
-    refused(&column, "", status::MATRIX, &["column 1 has no entry but zeros"]);
+    refused(&column, "", status::MATRIX, &["column 1 has only zero entries"]);
     let poisson = named("poisson2d_3");
     let words = &["solver=idr with preconditioner=amg", "flexible cg", "use preconditioner=auto"];
     refused(&poisson, "solver=idr preconditioner=amg", status::UNSUPPORTED, words);
@@ -552,7 +555,7 @@ fn refused() {
         &named("convdiff2d_3_p2_q1"),
         "solver=bicg transpose=copy format_memory=10",
         status::MEMORY,
-        &["format_memory allows 10"],
+        &["more than format_memory = 10"],
     );
     let wide = Entries::new(2, 3, &[(0, 0, 1.0)]);
     refused(&wide, "", status::DIMENSION, &["a square matrix", "2 rows and 3 columns"]);
@@ -616,7 +619,7 @@ fn warnings_are_logged() {
         a
     };
     let (text, triangle) = log("verbosity=1", &with(|i, j| j >= i));
-    assert!(text.contains("only the upper triangle has entries: if it is half") && triangle == 2, "{text}");
+    assert!(text.contains("only the upper triangle has entries: if the matrix is symmetric") && triangle == 2, "{text}");
     assert!(text.contains("sparse: not symmetric, dominance strict, solver idr, preconditioner ilu0"), "{text}");
     let (text, triangle) = log("", &with(|i, j| j <= i));
     assert!(text.contains("only the lower triangle has entries") && triangle == 1, "{text}");

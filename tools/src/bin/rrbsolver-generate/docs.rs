@@ -328,7 +328,7 @@ impl Entry {
         let mut complain = |what: String| problems.push(format!("{}: {what}", self.name));
         let is_sentence = |block: &Block| matches!(block, Block::Paragraph(text) if text.ends_with('.'));
         if !self.doc.lead.first().is_some_and(is_sentence) {
-            complain("the comment does not begin with a sentence".to_owned());
+            complain("the first paragraph of the comment must end with a period".to_owned());
         }
         for title in SECTIONS.into_iter().filter(|&title| title != "Notes" && title != "Safety") {
             if self.doc.section(title).is_none_or(<[Block]>::is_empty) {

@@ -77,8 +77,8 @@ const BANNER: &str = "\
  * threads. The library uses threads of its own (option threads), never a global pool. Callbacks come on the calling
  * thread, between iterations, with no lock held; they must not use the handle that calls them.
  *
- * Statuses: every function that can fail returns an rrb_status, named below. A failing call leaves a sentence for its
- * thread, read by rrbsolver_last_error.
+ * Statuses: every function that can fail returns an rrb_status, named below. If it is not RRB_OK, the call also leaves
+ * a message for its thread, which rrbsolver_last_error returns.
  *
  * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
  * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
@@ -93,7 +93,7 @@ const BANNER: &str = "\
 pub fn raw(root: &Path) -> Result<String> {
     let version: Vec<&str> = env!("CARGO_PKG_VERSION").split('.').collect();
     let mut text = format!(
-        "/* Version of this header; rrbsolver_version() tells that of the library. */\n\
+        "/* Version of this header; rrbsolver_version() returns the version of the library. */\n\
          #define RRBSOLVER_VERSION_MAJOR {}\n#define RRBSOLVER_VERSION_MINOR {}\n#define RRBSOLVER_VERSION_PATCH {}\n",
         version[0], version[1], version[2]
     );

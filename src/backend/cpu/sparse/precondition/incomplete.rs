@@ -5,7 +5,7 @@
 
 use super::apply::WHAT;
 use super::split::{Part, Split};
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, zeroed};
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, written, zeroed};
 use crate::sparse::{Csr, Index};
 
 /// The first shift that is tried; each that follows is twice the one before.
@@ -88,15 +88,22 @@ impl<I> From<Split<I>> for Factors<I> {
 /// IC(0) with this shift; below 0: with none, or where a pivot is not positive the first of 1e-3, 2e-3, 4e-3, .. with
 /// which all are.
 pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
-    let mut entries = 0;
-    for i in 0..a.rows() {
+    let diagonal = |i: usize| {
         let (col, val) = a.slices(i);
         let below = below(col, i);
+        (below, if col.get(below).is_some_and(|j| j.at() == i) { val[below] } else { 0.0 })
+    };
+    let mut entries = 0;
+    for i in 0..a.rows() {
+        let (below, value) = diagonal(i);
         entries += below;
-        let diagonal = if col.get(below).is_some_and(|j| j.at() == i) { val[below] } else { 0.0 };
-        if diagonal <= 0.0 {
-            let before = format!("ic0 needs a positive diagonal, got {diagonal:e} in row ");
-            return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), "; use solver=minres"));
+        if value <= 0.0 {
+            let before = format!("ic0 needs a positive diagonal, got {} in row ", written(value));
+            let after = match (0..a.rows()).all(|i| diagonal(i).1 < 0.0) {
+                true => "; all diagonal entries are negative: does the matrix hold -A? If so, negate b too",
+                false => "; use solver=minres",
+            };
+            return Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(i), after));
         }
     }
     let (mut asked, mut first) = (shift.max(0.0), None);
