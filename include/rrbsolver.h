@@ -4,8 +4,8 @@
  * threads. The library uses threads of its own (option threads), never a global pool. Callbacks come on the calling
  * thread, between iterations, with no lock held; they must not use the handle that calls them.
  *
- * Statuses: every function that can fail returns an rrb_status, named below. A failing call leaves a sentence for its
- * thread, read by rrbsolver_last_error.
+ * Statuses: every function that can fail returns an rrb_status, named below. If it is not RRB_OK, the call also leaves
+ * a message for its thread, which rrbsolver_last_error returns.
  *
  * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
  * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
@@ -21,252 +21,266 @@
 
 #include <stdint.h>
 
-/* Version of this header; rrbsolver_version() tells that of the library. */
+/* Version of this header; rrbsolver_version() returns the version of the library. */
 #define RRBSOLVER_VERSION_MAJOR 0
 #define RRBSOLVER_VERSION_MINOR 1
 #define RRBSOLVER_VERSION_PATCH 0
 
 /* Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed. */
-#define RRB_OK                    0  /* done */
-#define RRB_NOT_CONVERGED         1  /* the tolerance was not reached; x is the last iterate, or a better one */
-#define RRB_STOPPED               2  /* a callback asked to stop; x (or u) is the iterate at the stop */
+#define RRB_OK                    0  /* success */
+#define RRB_NOT_CONVERGED         1  /* tolerance not reached; x is the last iterate or a better one (see
+                                        rrbsolver_last_error) */
+#define RRB_STOPPED               2  /* stopped by a callback; x (smoother_: u) is the current iterate */
 #define RRB_ERR_NULL           (-1)  /* a required pointer is NULL */
-#define RRB_ERR_ARGUMENT       (-2)  /* a value is out of range, or arrays overlap */
-#define RRB_ERR_DIMENSION      (-3)  /* an extent is too small, extents do not fit each other, or their product is
-                                        too large */
-#define RRB_ERR_OPTION         (-4)  /* unknown option key, option name or choice */
-#define RRB_ERR_STATE          (-5)  /* calls in the wrong order: factorize (smoother_: set_patches) must come
-                                        (again) first */
-#define RRB_ERR_UNSUPPORTED    (-6)  /* not offered by this build or this method */
-#define RRB_ERR_MATRIX        (-20)  /* zero or negative center or pivot, a singular block; not symmetric, an empty
-                                        row (sparse_) */
-#define RRB_ERR_NOT_FINITE    (-21)  /* NaN or infinity in an input array, or a result too large for a double */
-#define RRB_ERR_BREAKDOWN     (-22)  /* the matrix or the preconditioner is indefinite; x is as given */
-#define RRB_ERR_INCOMPATIBLE  (-23)  /* singular system whose right-hand side has a component in the null space */
-#define RRB_ERR_RANGE         (-24)  /* the result is too small for a double: its values would underflow */
-#define RRB_ERR_MEMORY        (-30)  /* out of memory, or above a memory limit */
+#define RRB_ERR_ARGUMENT       (-2)  /* an argument is out of range, or arrays overlap */
+#define RRB_ERR_DIMENSION      (-3)  /* an extent is too small, extents are inconsistent, or their product is too
+                                        large */
+#define RRB_ERR_OPTION         (-4)  /* unknown option or result key, option name, or choice */
+#define RRB_ERR_STATE          (-5)  /* calls in the wrong order; call factorize (smoother_: set_patches) first */
+#define RRB_ERR_UNSUPPORTED    (-6)  /* not supported by this build, backend or method */
+#define RRB_ERR_MATRIX        (-20)  /* nonpositive center or pivot, or singular block; sparse_: also not symmetric,
+                                        or empty row */
+#define RRB_ERR_NOT_FINITE    (-21)  /* NaN or infinity in an input array, or overflow of a result */
+#define RRB_ERR_BREAKDOWN     (-22)  /* the matrix or the preconditioner is indefinite; x is unchanged */
+#define RRB_ERR_INCOMPATIBLE  (-23)  /* the system is singular, and its right-hand side has a component in the null
+                                        space */
+#define RRB_ERR_RANGE         (-24)  /* underflow of a result */
+#define RRB_ERR_MEMORY        (-30)  /* out of memory, or a memory limit is exceeded */
 #define RRB_ERR_NO_DEVICE     (-40)  /* no CUDA driver or device */
 #define RRB_ERR_DEVICE        (-41)  /* the CUDA driver reported an error */
-#define RRB_ERR_IO            (-50)  /* a file could not be read or written */
-#define RRB_ERR_PARSE         (-51)  /* a file or text could not be understood */
-#define RRB_ERR_COMMUNICATION (-60)  /* a rank is missing or late; x is as given, and all that is left is destroy */
-#define RRB_ERR_INTERNAL      (-99)  /* a defect of this library */
+#define RRB_ERR_IO            (-50)  /* a file cannot be read or written */
+#define RRB_ERR_PARSE         (-51)  /* a file or text cannot be parsed */
+#define RRB_ERR_COMMUNICATION (-60)  /* a rank is missing or late; x is unchanged, and only destroy may follow */
+#define RRB_ERR_INTERNAL      (-99)  /* internal error: a bug in this library */
 
 /* Options: keys of set and get. */
-#define RRB_OPT_BACKEND               100  /* where the solver runs; auto: cuda where a device is and the problem is
-                                              large enough (smoother_: where memory = device), else cpu */
-#define RRB_OPT_DEVICE                101  /* CUDA ordinal (not sparse_) */
-#define RRB_OPT_THREADS               102  /* threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS,
-                                              SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order */
-#define RRB_OPT_MEMORY                103  /* where the caller's arrays are; auto asks the driver (not sparse_) */
-#define RRB_OPT_REL_TOL               104  /* stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_) */
-#define RRB_OPT_ABS_TOL               105  /* see rel_tol; unit of the tested norm (not smoother_) */
-#define RRB_OPT_MAX_ITER              106  /* iterations at most; 0 only evaluates the residual (not smoother_) */
-#define RRB_OPT_NORM                  107  /* true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r'
-                                              M^-1 r), as in the papers (not smoother_, sparse_) */
-#define RRB_OPT_REFERENCE             108  /* rhs: the same norm of b (projected where singular, reduced to S1 for
-                                              preconditioned); initial: of r0 (not smoother_) */
-#define RRB_OPT_NULL_SPACE            109  /* auto: a connected component is singular iff |row sum| <= 1e-12 * center
-                                              in all its rows; constant: iff <= 1e-6 * center (not smoother_,
-                                              sparse_) */
-#define RRB_OPT_CHECK_INPUT           110  /* 1: refuse NaN and infinity in input arrays, log couplings that point
-                                              out of the grid once a handle, at factorize; 2: refuse those too
-                                              (smoother_, sparse_: as 1; entries of a sparse matrix are finite
-                                              always) */
-#define RRB_OPT_CHECK_COMPATIBILITY   111  /* refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead
-                                              of projecting it (not smoother_, sparse_) */
-#define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve (smoother_: an apply; sparse_: and a
-                                              factorize); 2: a line an iteration (a sweep) */
-#define RRB_OPT_LOG                   113  /* where lines go: callback, stderr, or the path (without blanks and
-                                              commas) of a file to append to */
-#define RRB_OPT_LEVELS                200  /* number of red eliminations; 0: by size; more than the grid has: all it
-                                              has */
-#define RRB_OPT_COARSE_MEMORY         201  /* bytes the exact factor of the remainder may take */
-#define RRB_OPT_GRIDS                 202  /* number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max */
-#define RRB_OPT_COMPUTE_BLOCK         203  /* row padding and border of the r1/r2/b1/b2 arrays */
-#define RRB_OPT_LUMPING               204  /* nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m,
-                                              m2u, m2m set relaxation too (0 or 1) */
-#define RRB_OPT_RELAXATION            205  /* omega: the part of a dropped coupling that is added to the diagonal */
-#define RRB_OPT_FUSION                206  /* on: fused stages where the backend has them; off: the unfused textbook
-                                              steps (also dpcg_) */
-#define RRB_OPT_COMPENSATION          207  /* positive off-diagonals moved to the diagonals in M; auto: iff there are
-                                              any */
-#define RRB_OPT_PRECISION             208  /* of the stored preconditioner; mixed: of CG too, on a device: taken as
-                                              bf16 (also dpcg_, sparse_) */
-#define RRB_OPT_CYCLE                 209  /* v: the papers' RRB; amli, k: recursive; aggregation: multigrid by
-                                              aggregation in place of RRB */
-#define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
-#define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
-#define RRB_OPT_SWITCH_MEMORY         213  /* bytes that cycle=auto may take for aggregation, at factorize or in a
-                                              slow solve; -1: what it needs, 0: never */
-#define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
-                                              nx (also dpcg_) */
-#define RRB_OPT_DEVICES               220  /* up to eight CUDA ordinals, as 0+1+2: these devices share the rows of
-                                              large grids, in place of device; none: one device */
-#define RRB_OPT_REPRODUCIBLE          218  /* 1: the same bits for any number of ranks; 0: for the same number alone,
-                                              but a sum takes one value a rank */
-#define RRB_OPT_COMM_TIMEOUT          219  /* seconds that a rank waits for the others; 0: for ever */
-#define RRB_OPT_METHOD                300  /* which block waits for which */
-#define RRB_OPT_OMEGA                 301  /* relaxation; 0: the method's own, 1, or 0.8 for block_jacobi */
-#define RRB_OPT_STAGGER               302  /* 1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is
-                                              even); 2: on even ones */
-#define RRB_OPT_REVERSE               303  /* colours (chaotic: blocks) in reverse order, for post-smoothing */
-#define RRB_OPT_BLOCK_SOLVER          304  /* auto: fast_diagonalization where sine transforms diagonalize the blocks
-                                              without loss of digits, else dense; fast_diagonalization is refused
-                                              where it loses more than four digits */
-#define RRB_OPT_REMAINDER             305  /* blocks cut short by a patch's edge: solved as they are, or moved
-                                              inwards, where they overlap others */
-#define RRB_OPT_PARALLEL              306  /* what threads share: auto one list of all blocks of all patches;
-                                              chaotic_gauss_seidel with patch is lexicographic in each patch */
-#define RRB_OPT_PATCH_THREADS         307  /* groups of threads that share the patches of parallel = nested; 0:
-                                              chosen */
-#define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
+#define RRB_OPT_BACKEND               100  /* where the solver runs; auto: see the rules of auto */
+#define RRB_OPT_DEVICE                101  /* CUDA device ordinal (not sparse_) */
+#define RRB_OPT_THREADS               102  /* number of threads of the handle; 0: the first that is set of
+                                              RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS, else
+                                              the number of cores in the affinity mask */
+#define RRB_OPT_MEMORY                103  /* memory space of the caller's arrays; auto: queried from the CUDA driver
+                                              (not sparse_) */
+#define RRB_OPT_REL_TOL               104  /* relative tolerance; a solve has converged when norm(b - A x) <=
+                                              max(rel_tol * reference, abs_tol) (not smoother_) */
+#define RRB_OPT_ABS_TOL               105  /* absolute tolerance, in the unit of the tested norm; see rel_tol (not
+                                              smoother_) */
+#define RRB_OPT_MAX_ITER              106  /* iteration limit; 0: a solve only evaluates the residual (not smoother_) */
+#define RRB_OPT_NORM                  107  /* norm of the stopping test; true2: 2-norm of b - A x; preconditioned:
+                                              sqrt(r' M^-1 r) (not smoother_, sparse_) */
+#define RRB_OPT_REFERENCE             108  /* reference of relative residuals, in the tested norm; rhs: b, projected
+                                              where A is singular (with norm=preconditioned also reduced to the first
+                                              Schur complement S1); initial: the initial residual (not smoother_) */
+#define RRB_OPT_NULL_SPACE            109  /* which connected components are singular; auto: those with |row sum| <=
+                                              1e-12 * center in every row; none: none; constant: all, with row sums
+                                              checked against 1e-6 * center (not smoother_, sparse_) */
+#define RRB_OPT_CHECK_INPUT           110  /* 0: no checks; 1: rejects NaN and infinity in input arrays, and logs
+                                              couplings that leave the grid, once per handle; 2: rejects these
+                                              couplings too (smoother_, sparse_: same as 1; sparse_ always checks
+                                              matrix entries) */
+#define RRB_OPT_CHECK_COMPATIBILITY   111  /* for singular components; 0: projects b; 1: rejects b with |sum b| >
+                                              1e-10 ||b||_1 (not smoother_, sparse_) */
+#define RRB_OPT_VERBOSITY             112  /* log level; 0: warnings; 1: also one line per solve (smoother_: apply;
+                                              sparse_: also factorize); 2: also one line per iteration (smoother_:
+                                              sweep) */
+#define RRB_OPT_LOG                   113  /* destination of log lines: callback (see rrbsolver_set_log), stderr, or
+                                              the path of a file to append to, without blanks or commas */
+#define RRB_OPT_LEVELS                200  /* number of elimination levels; 0: chosen by grid size; larger than the
+                                              grid allows: all */
+#define RRB_OPT_COARSE_MEMORY         201  /* memory limit, in bytes, for the exact factor of the coarsest system */
+#define RRB_OPT_GRIDS                 202  /* number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: chosen
+                                              by grid size; larger than the maximum: the maximum */
+#define RRB_OPT_COMPUTE_BLOCK         203  /* row padding and border, in values, of the r1, r2, b1 and b2 arrays */
+#define RRB_OPT_LUMPING               204  /* lumped nodes; m1: red; m2: red and black; in text, m1u and m2u also set
+                                              relaxation=0, m1m and m2m relaxation=1 */
+#define RRB_OPT_RELAXATION            205  /* omega: fraction of each dropped coupling that is added to the diagonal */
+#define RRB_OPT_FUSION                206  /* on: fused stages where the backend has them; off: unfused reference
+                                              formulation (also dpcg_) */
+#define RRB_OPT_COMPENSATION          207  /* auto, always: moves positive off-diagonal entries to the diagonal of M;
+                                              never: keeps them */
+#define RRB_OPT_PRECISION             208  /* storage precision of the preconditioner; mixed: bf16 with CG in single
+                                              precision, on the CPU for regular 5-point systems, else as bf16; auto:
+                                              see the rules of auto (also dpcg_, sparse_) */
+#define RRB_OPT_CYCLE                 209  /* v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation:
+                                              multigrid by aggregation instead of RRB; auto: see the rules of auto */
+#define RRB_OPT_CYCLE_SPACING         210  /* levels between recursions of a recursive cycle, even; 0: 4 */
+#define RRB_OPT_CYCLE_STEPS           211  /* inner iterations per recursion */
+#define RRB_OPT_SWITCH_MEMORY         213  /* memory limit, in bytes, for aggregation selected by cycle=auto, at
+                                              factorize or in a slow solve; -1: no limit; 0: never selects it */
+#define RRB_OPT_LEADING_DIMENSION     212  /* distance, in values, between rows of the caller's arrays, at least nx;
+                                              0: nx (also dpcg_) */
+#define RRB_OPT_DEVICES               220  /* CUDA ordinals of up to eight devices that share the rows of large
+                                              grids, such as 0+1+2; none: one device, set by option device */
+#define RRB_OPT_REPRODUCIBLE          218  /* 1: results are bitwise identical for any number of ranks; 0: only for
+                                              the same number of ranks, with one value per rank in sums */
+#define RRB_OPT_COMM_TIMEOUT          219  /* seconds that a rank waits for other ranks; 0: no limit */
+#define RRB_OPT_METHOD                300  /* relaxation method: coloured block Gauss-Seidel, block Jacobi, or
+                                              chaotic block Gauss-Seidel */
+#define RRB_OPT_OMEGA                 301  /* relaxation factor; 0: the default of the method, 0.8 for block_jacobi,
+                                              else 1 */
+#define RRB_OPT_STAGGER               302  /* sweeps whose blocks are shifted by floor(b / 2) cells; 0: none; 1: the
+                                              second, fourth, ... of an apply; 2: the first, third, ... */
+#define RRB_OPT_REVERSE               303  /* 1: visits colours (chaotic_gauss_seidel: blocks) in reverse order, for
+                                              post-smoothing */
+#define RRB_OPT_BLOCK_SOLVER          304  /* solver of the diagonal blocks; fast_diagonalization: by sine
+                                              transforms, rejected if it loses more than four digits; dense: by dense
+                                              inverses; auto: see the rules of auto */
+#define RRB_OPT_REMAINDER             305  /* blocks that the edge of a patch cuts; exact: solved as smaller blocks;
+                                              overlap: moved inwards, where they overlap other blocks */
+#define RRB_OPT_PARALLEL              306  /* work distribution among threads; auto: all blocks of all patches;
+                                              patch: whole patches (chaotic_gauss_seidel is then lexicographic in
+                                              each patch); block: the blocks of one patch at a time; nested: patches
+                                              among thread groups, and blocks within a group */
+#define RRB_OPT_PATCH_THREADS         307  /* number of thread groups with parallel=nested; 0: automatic */
+#define RRB_OPT_TRANSFER              308  /* order of copies and kernels when patches reside on the host and a
                                               device relaxes them */
-#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid, or amg where multigrid misses bubbles (sparse_: of cg
-                                              ic0, or amg from 100,000 rows on where most off-diagonals are negative;
-                                              of minres jacobi, else ilu0, jacobi where that has no pivot, none where
-                                              a row has no diagonal); amg: multigrid by aggregation (sparse_: for
-                                              cg); neumann: a truncated Neumann series of order; ic0, ric (relaxed):
-                                              incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0:
-                                              incomplete LU without fill; chebyshev: a polynomial in D^-1 A of degree
-                                              (also sparse_) */
-#define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi (also
+#define RRB_OPT_PRECONDITIONER        400  /* jacobi; neumann: truncated Neumann series of `order`; ic0, ric:
+                                              incomplete Cholesky without fill, plain and relaxed (dpcg_: CPU only);
+                                              multigrid: geometric; amg: multigrid by aggregation (sparse_: for cg);
+                                              ssor: with sor_omega; ilu0: incomplete LU without fill; chebyshev:
+                                              polynomial of `degree` in D^-1 A; auto: see the rules of auto (also
                                               sparse_) */
-#define RRB_OPT_RIC_OMEGA             402  /* of ric: the part of dropped fill that is subtracted from the diagonal;
-                                              0: ic0, 1: modified */
-#define RRB_OPT_DEFLATION             403  /* regions with a deflation vector each: boxes of cells, the caller's
-                                              regions (else components of strong couplings), or the parts of these in
-                                              boxes; auto: by the matrix */
-#define RRB_OPT_SUBDOMAINS_X          404  /* boxes in x, at most nx; 0: chosen */
-#define RRB_OPT_SUBDOMAINS_Y          405  /* boxes in y, at most ny; 0: chosen */
-#define RRB_OPT_SUBDOMAINS_Z          406  /* boxes in z, at most nz; 0: chosen */
-#define RRB_OPT_KEEP_ALL              407  /* 1: where singular, all vectors with a shifted coarse matrix; 0: without
-                                              that of a region of weak couplings */
-#define RRB_OPT_COARSE_SOLVER         408  /* of the coarse matrix; auto: inverse up to 1024 vectors, on a device up
-                                              to 4096, else cholesky; cg: inner CG, on the CPU */
-#define RRB_OPT_COARSE_TOL            409  /* relative, of coarse_solver = cg */
-#define RRB_OPT_COARSENING            410  /* of multigrid; vertex: every second cell, operator-dependent transfer,
-                                              Galerkin; cell: pairs of cells, constant transfer, down to 64 cells at
-                                              most, as published; auto: cell where couplings of a direction are weak,
-                                              down to 1000 cells at most, else vertex */
-#define RRB_OPT_SWEEPS                411  /* of multigrid before and after a coarse grid; 0: chosen */
-#define RRB_OPT_DILATION              412  /* layers of cells by which regions of levelset grow; -1: 1 for the
-                                              caller's, 0 for those found */
-#define RRB_OPT_LEADING_PLANE         413  /* values from one plane of the caller's arrays to the next, at least ny *
-                                              leading_dimension; 0: that many */
-#define RRB_OPT_SOLVER                500  /* the method; auto: jacobi of a diagonal, cg where symmetric with a
-                                              positive diagonal (minres where that breaks down), minres where
-                                              symmetric, else idr; the text shorthands jcbi, gs, gssor are jacobi,
-                                              gauss_seidel, sor */
-#define RRB_OPT_FORMAT                502  /* how the matrix is stored for products; auto: the one of diagonal, dia,
-                                              bsr, sell and csr that moves the fewest bytes */
-#define RRB_OPT_ORDERING              503  /* of the rows in a sweep of gauss_seidel and sor: as they are, by colours
-                                              (of A + A', first fit), in blocks that take old values of the others,
-                                              or forward and back */
-#define RRB_OPT_SOR_OMEGA             504  /* relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1
-                                              (sor: 1.25) */
-#define RRB_OPT_BLOCKS                505  /* blocks of ordering = blocks; 0: 16 */
-#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take
-                                              the fewest bytes */
-#define RRB_OPT_SLICE                 507  /* rows of a slice of sell (C); 0: 8 */
-#define RRB_OPT_SIGMA                 508  /* rows of sell that are sorted by length together; 0: 256 where that
-                                              saves bytes, else 1, unsorted */
+#define RRB_OPT_ORDER                 401  /* terms of the Neumann series after the first; 0: same as jacobi (also
+                                              sparse_) */
+#define RRB_OPT_RIC_OMEGA             402  /* fraction of dropped fill that ric subtracts from the diagonal; 0: same
+                                              as ic0; 1: modified incomplete Cholesky */
+#define RRB_OPT_DEFLATION             403  /* deflation regions, with one vector each; subdomain: boxes of cells;
+                                              levelset: the caller's regions, else components of strong couplings;
+                                              levelset_subdomain: these regions split by boxes; auto: see the rules
+                                              of auto */
+#define RRB_OPT_SUBDOMAINS_X          404  /* number of deflation boxes in x, at most nx; 0: automatic */
+#define RRB_OPT_SUBDOMAINS_Y          405  /* number of deflation boxes in y, at most ny; 0: automatic */
+#define RRB_OPT_SUBDOMAINS_Z          406  /* number of deflation boxes in z, at most nz; 0: automatic */
+#define RRB_OPT_KEEP_ALL              407  /* for singular systems; 1: keeps all deflation vectors and shifts the
+                                              coarse matrix; 0: omits the vector of one region of weak couplings */
+#define RRB_OPT_COARSE_SOLVER         408  /* solver of systems with the coarse deflation matrix; inverse: explicit
+                                              inverse; cholesky: factorization; cg: inner CG, CPU only; auto: see the
+                                              rules of auto */
+#define RRB_OPT_COARSE_TOL            409  /* relative tolerance of coarse_solver=cg */
+#define RRB_OPT_COARSENING            410  /* coarsening of multigrid; vertex: every second cell, operator-dependent
+                                              transfer, Galerkin coarse grids; cell: pairs of cells, constant
+                                              transfer, coarsest grid of at most 64 cells; auto: see the rules of
+                                              auto */
+#define RRB_OPT_SWEEPS                411  /* multigrid sweeps before and after each coarse-grid correction; 0:
+                                              automatic */
+#define RRB_OPT_DILATION              412  /* layers of cells by which levelset regions grow; -1: 1 for the caller's
+                                              regions, 0 for components of strong couplings */
+#define RRB_OPT_LEADING_PLANE         413  /* distance, in values, between planes of the caller's arrays, at least
+                                              ny * leading_dimension; 0: this minimum */
+#define RRB_OPT_SOLVER                500  /* iterative method; auto: see the rules of auto; in text, jcbi, gs and
+                                              gssor are short for jacobi, gauss_seidel and sor */
+#define RRB_OPT_FORMAT                502  /* storage format for products; auto: see the rules of auto */
+#define RRB_OPT_ORDERING              503  /* row order of gauss_seidel and sor sweeps; natural: ascending;
+                                              multicolour: by colours of A + A', first fit; blocks: blocks that read
+                                              old values of each other; symmetric: ascending, then descending */
+#define RRB_OPT_SOR_OMEGA             504  /* relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor,
+                                              else 1 */
+#define RRB_OPT_BLOCKS                505  /* number of blocks with ordering=blocks; 0: 16 */
+#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns per block of format=bsr; 0: the size among 2 to 6 and
+                                              8 that needs the fewest bytes */
+#define RRB_OPT_SLICE                 507  /* rows per slice of format=sell (C); 0: 8 */
+#define RRB_OPT_SIGMA                 508  /* rows per sorting window of format=sell; 0: 256 if that saves bytes,
+                                              else 1 (unsorted) */
 #define RRB_OPT_RESTART               509  /* vectors of gmres between restarts */
 #define RRB_OPT_SHADOW                510  /* dimension s of the shadow space of idr */
-#define RRB_OPT_SHIFT                 511  /* s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot
-                                              is not positive the first of 1e-3, 2e-3, 4e-3, .. without one */
-#define RRB_OPT_DEGREE                513  /* of the polynomial of chebyshev */
-#define RRB_OPT_TRANSPOSE             514  /* how bicg multiplies with A': by a copy, or without one; auto: by a copy
-                                              unless that is above format_memory */
-#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a residual above this times its reference, or the first one where that
-                                              is larger, ends a solve; 0: 1e10, or 1e100 of jacobi, gauss_seidel and
-                                              sor */
-#define RRB_OPT_FORMAT_MEMORY         516  /* bytes that the arrays of a format other than csr may take */
+#define RRB_OPT_SHIFT                 511  /* shift s of ic0, which factorizes A + s diag(A); below 0: starts with 0,
+                                              and after a nonpositive pivot tries 1e-3, 2e-3, 4e-3, ... */
+#define RRB_OPT_DEGREE                513  /* degree of the polynomial of chebyshev */
+#define RRB_OPT_TRANSPOSE             514  /* product with A' in bicg; copy: with a stored transpose; none: with A;
+                                              auto: copy, unless its size is above format_memory */
+#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a solve has diverged when its residual exceeds this multiple of its
+                                              reference or of the initial residual, whichever is larger; 0: 1e100 for
+                                              jacobi, gauss_seidel and sor, else 1e10 */
+#define RRB_OPT_FORMAT_MEMORY         516  /* memory limit, in bytes, for the arrays of a format other than csr */
 
 /* Results: keys of get. */
 #define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply) */
-#define RRB_INFO_STOP_REASON            1001  /* why the last solve ended; smoother_: monitor where a callback
+#define RRB_INFO_STOP_REASON            1001  /* stop reason of the last solve; smoother_: monitor if a callback
                                                  stopped the last apply, else none */
-#define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative, in the tested norm, of the guess; smoother_: 1, known
-                                                 where the last apply had a monitor, else refused */
-#define RRB_INFO_FINAL_RESIDUAL         1003  /* relative, in the tested norm, of x; recomputed as b - A x when a
-                                                 solve ends, other than by a guess that stays; smoother_: as the
-                                                 monitor was told last, refused where the last apply had none */
-#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches; sparse_: or
-                                                 making of a format by a product) */
+#define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative residual of the initial guess, in the tested norm;
+                                                 smoother_: 1, available only after an apply with a monitor */
+#define RRB_INFO_FINAL_RESIDUAL         1003  /* relative residual of x, in the tested norm, computed from b - A x at
+                                                 the end of the solve; smoother_: last value passed to the monitor,
+                                                 available only after an apply with a monitor */
+#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches; sparse_:
+                                                 also of a format conversion by a product) */
 #define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) */
-#define RRB_INFO_SECONDS_TRANSFER       1006  /* of that, copies between host and device (not sparse_) */
-#define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle */
-#define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle (not sparse_) */
-#define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0
-                                                 before two iterations, and but for cg (not smoother_) */
-#define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A seen by the last solve; 0 before two
-                                                 iterations, and but for cg (not smoother_) */
-#define RRB_INFO_BACKEND                1011  /* the one in use */
-#define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use, -1: none (not sparse_) */
+#define RRB_INFO_SECONDS_TRANSFER       1006  /* part of seconds_solve for copies between host and device (not
+                                                 sparse_) */
+#define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle, in bytes */
+#define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle, in bytes (not sparse_) */
+#define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A, estimated in the last solve
+                                                 (Lanczos); 0 after fewer than two iterations, and for methods other
+                                                 than cg (not smoother_) */
+#define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A, estimated as lambda_min (not
+                                                 smoother_) */
+#define RRB_INFO_BACKEND                1011  /* backend in use */
+#define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use; -1: none (not sparse_) */
 #define RRB_INFO_THREADS                1013  /* threads in use */
-#define RRB_INFO_CUDA_KERNELS           1014  /* 1: this build of the library has CUDA kernels; 0: it was built with
+#define RRB_INFO_CUDA_KERNELS           1014  /* 1: the library was built with CUDA kernels; 0: with
                                                  RRBSOLVER_CUDA=off (not sparse_) */
-#define RRB_INFO_LEVELS                 1100  /* red eliminations in use; with cycle=aggregation its coarse levels */
-#define RRB_INFO_PRECISION              1101  /* the one in use (also dpcg_, sparse_) */
-#define RRB_INFO_CYCLE                  1102  /* the one in use; with k, and aggregation on the CPU, M changes with r */
-#define RRB_INFO_COMPONENTS             1103  /* connected components of two nodes or more (also dpcg_) */
-#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* of those, singular ones (also dpcg_) */
-#define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonals of M */
-#define RRB_INFO_GRIDS                  1106  /* r1/r2/b1/b2 grids in use */
-#define RRB_INFO_AGGREGATES_KEPT        1108  /* of cycle=aggregation or amg: aggregates of all levels that the last
-                                                 factorize kept; 0: they are new (also dpcg_, sparse_) */
-#define RRB_INFO_MESSAGES_SENT          1110  /* messages that this rank has sent in the last call, a collective one
-                                                 counted once */
+#define RRB_INFO_LEVELS                 1100  /* elimination levels in use (cycle=aggregation: coarse levels) */
+#define RRB_INFO_PRECISION              1101  /* precision in use (also dpcg_, sparse_) */
+#define RRB_INFO_CYCLE                  1102  /* cycle in use; with k, and with aggregation on the CPU, M changes
+                                                 with r */
+#define RRB_INFO_COMPONENTS             1103  /* connected components of at least two nodes (also dpcg_) */
+#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* singular components among these (also dpcg_) */
+#define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonal of M */
+#define RRB_INFO_GRIDS                  1106  /* grids stored by colour as r1, r2, b1 and b2 arrays */
+#define RRB_INFO_AGGREGATES_KEPT        1108  /* aggregates of all levels that the last factorize reused, with
+                                                 cycle=aggregation or preconditioner=amg; 0: all are new (also dpcg_,
+                                                 sparse_) */
+#define RRB_INFO_MESSAGES_SENT          1110  /* messages sent by this rank in the last call; a collective operation
+                                                 counts once */
 #define RRB_INFO_BYTES_SENT             1111  /* bytes of these messages */
-#define RRB_INFO_BLOCK_SOLVER           1200  /* the one in use */
-#define RRB_INFO_BLOCK_INVERSES         1201  /* different blocks whose inverses are held */
-#define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
+#define RRB_INFO_BLOCK_SOLVER           1200  /* block solver in use */
+#define RRB_INFO_BLOCK_INVERSES         1201  /* number of distinct blocks with stored inverses */
+#define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before each sweep */
 #define RRB_INFO_CELLS                  1203  /* cells of all patches */
-#define RRB_INFO_PRECONDITIONER         1300  /* the one in use (also sparse_) */
-#define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use, the first that holds; crowded: more
-                                                 components of strong couplings than multigrid sees and deflation
-                                                 takes, or some hidden by flat cells, amg; anisotropic: couplings of
-                                                 a direction are weak, coarsening is cell; labels: of the caller,
-                                                 deflated; contrast: couplings of one direction are too far apart;
-                                                 thin: a component of strong couplings is a few cells across; plain:
-                                                 nothing of these; asked: preconditioner, coarsening and deflation
-                                                 were given */
-#define RRB_INFO_DEFLATION              1302  /* the one in use */
-#define RRB_INFO_COARSENING             1303  /* the one in use; auto: no multigrid is */
-#define RRB_INFO_COARSE_SOLVER          1304  /* the one in use; auto: nothing is deflated */
+#define RRB_INFO_PRECONDITIONER         1300  /* preconditioner in use (also sparse_) */
+#define RRB_INFO_AUTO_REASON            1301  /* first reason that holds for what auto selected; crowded: more
+                                                 components of strong couplings than multigrid resolves and deflation
+                                                 handles, or components hidden by flat cells; anisotropic: weak
+                                                 couplings in one direction; labels: regions of the caller; contrast:
+                                                 a wide range of couplings in one direction; thin: a component of
+                                                 strong couplings is a few cells across; plain: none of these; asked:
+                                                 the caller set preconditioner, coarsening and deflation */
+#define RRB_INFO_DEFLATION              1302  /* deflation in use */
+#define RRB_INFO_COARSENING             1303  /* coarsening in use; auto: no multigrid */
+#define RRB_INFO_COARSE_SOLVER          1304  /* coarse solver in use; auto: no deflation */
 #define RRB_INFO_DEFLATION_VECTORS      1305  /* deflation vectors in use */
-#define RRB_INFO_REGIONS                1306  /* regions found, before those without a vector are left out */
-#define RRB_INFO_STRONG_COMPONENTS      1307  /* components of two cells or more that are joined by strong couplings */
-#define RRB_INFO_NEUMANN_ROW_SUM        1308  /* of neumann: largest row sum of |L D^-1|; below 1 the series
-                                                 converges whatever its order */
-#define RRB_INFO_SECONDS_DEFLATION      1309  /* of the last factorize: regions, coarse matrix and its factor */
-#define RRB_INFO_SECONDS_COARSE         1310  /* of the last solve: systems with the coarse matrix */
-#define RRB_INFO_SECONDS_ITERATIONS     1311  /* of the last solve: iterations of CG */
+#define RRB_INFO_REGIONS                1306  /* deflation regions found, including those without a vector */
+#define RRB_INFO_STRONG_COMPONENTS      1307  /* components of at least two cells that strong couplings join */
+#define RRB_INFO_NEUMANN_ROW_SUM        1308  /* largest row sum of |L D^-1|, with preconditioner=neumann; below 1:
+                                                 the series converges for any order */
+#define RRB_INFO_SECONDS_DEFLATION      1309  /* time of the last factorize for regions, coarse matrix and its factor */
+#define RRB_INFO_SECONDS_COARSE         1310  /* time of the last solve for systems with the coarse matrix */
+#define RRB_INFO_SECONDS_ITERATIONS     1311  /* time of the last solve for CG iterations */
 #define RRB_INFO_ROWS                   1400  /* rows of the matrix */
 #define RRB_INFO_COLS                   1401  /* columns of the matrix */
-#define RRB_INFO_NONZEROS               1402  /* entries of the matrix, given zeros too */
-#define RRB_INFO_STORED                 1403  /* values of the format in use, padding too; 0 before the first product */
-#define RRB_INFO_FORMAT                 1404  /* the one in use; auto: no product yet */
-#define RRB_INFO_SOLVER                 1405  /* the method in use, after a solve that of its end; auto: no factorize
-                                                 yet */
-#define RRB_INFO_SYMMETRIC              1407  /* 1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest
-                                                 of row i where that is 0; 0: not so */
-#define RRB_INFO_DOMINANCE              1408  /* of the diagonal over the other entries of a row */
-#define RRB_INFO_ZERO_DIAGONALS         1409  /* rows with a zero or no entry on the diagonal */
+#define RRB_INFO_NONZEROS               1402  /* entries of the matrix, including explicit zeros */
+#define RRB_INFO_STORED                 1403  /* values stored by the format in use, including padding; 0 before the
+                                                 first product */
+#define RRB_INFO_FORMAT                 1404  /* format in use; auto: no product yet */
+#define RRB_INFO_SOLVER                 1405  /* method in use, after a solve the one that ended it; auto: no
+                                                 factorize yet */
+#define RRB_INFO_SYMMETRIC              1407  /* 1: all entries satisfy |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or
+                                                 <= 1e-12 times the largest entry of row i where that is 0; 0: not
+                                                 symmetric */
+#define RRB_INFO_DOMINANCE              1408  /* diagonal dominance by rows */
+#define RRB_INFO_ZERO_DIAGONALS         1409  /* rows whose diagonal entry is zero or missing */
 #define RRB_INFO_EMPTY_ROWS             1410  /* rows without entries */
-#define RRB_INFO_DUPLICATES             1411  /* entries given at a place that had one, which were added */
-#define RRB_INFO_COLOURS                1412  /* colours of ordering = multicolour */
-#define RRB_INFO_SWEEP_LEVELS           1413  /* levels of pieces of rows that do not wait for each other, in a sweep
-                                                 or a triangular solve; 1 by one thread */
-#define RRB_INFO_SHIFT                  1414  /* of ic0 in use */
-#define RRB_INFO_BYTES_PER_NONZERO      1415  /* of the format in use, with x and y, which a product moves; 0 before
+#define RRB_INFO_DUPLICATES             1411  /* entries with the indices of an earlier entry, which were added to it */
+#define RRB_INFO_COLOURS                1412  /* colours of ordering=multicolour */
+#define RRB_INFO_SWEEP_LEVELS           1413  /* levels of independent row blocks in a sweep or a triangular solve; 1
+                                                 with one thread */
+#define RRB_INFO_SHIFT                  1414  /* shift of ic0 in use */
+#define RRB_INFO_BYTES_PER_NONZERO      1415  /* bytes that a product moves per entry, including x and y; 0 before
                                                  the first product */
 #define RRB_INFO_LONGEST_ROW            1416  /* entries of the longest row */
-#define RRB_INFO_FILE_RHS               1417  /* right-hand sides of the file that was read */
-#define RRB_INFO_TRIANGLE               1418  /* where the matrix has entries beside the diagonal: lower or upper
-                                                 alone may be half of a symmetric one, of which both halves are to be
-                                                 given */
+#define RRB_INFO_FILE_RHS               1417  /* right-hand sides in the file that was read */
+#define RRB_INFO_TRIANGLE               1418  /* triangles with off-diagonal entries; lower or upper: possibly one
+                                                 half of a symmetric matrix, which needs both halves */
 
 /* Choices: values of options and results. */
 #define RRB_BACKEND_AUTO                          0
@@ -428,7 +442,7 @@ typedef struct sparse_handle sparse_handle;
 typedef int32_t rrb_status;
 
 /**
- * Receives log lines; `level` is 0 for complaints, 1 for a line a solve, 2 for a line an iteration.
+ * Receives log lines; `level` is 0 for warnings, 1 for lines per solve, 2 for lines per iteration.
  */
 typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
 
@@ -858,21 +872,22 @@ const char *rrbsolver_version(void);
  * None.
  *
  * Notes:
- * `rrbsolver_last_error` has the details of a failed call: names, values and the allowed range.
+ * `rrbsolver_last_error` has the details of the last call: names, values and the allowed range, or the stop reason.
  */
 const char *rrbsolver_status_string(rrb_status status);
 
 /**
- * Copies the error message of the last failed call of this thread.
+ * Copies the message of the last call of this thread that did not return `RRB_OK`.
  *
- * The message names the argument, its value and the allowed range. Node indices in it count from 0.
+ * An error message names the argument, its value and the allowed range. Node indices in it count from 0. After
+ * `RRB_NOT_CONVERGED` or `RRB_STOPPED` the message holds the iterations, the residual, its target and the stop reason.
  *
  * Parameters:
  * - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
  * - `capacity` (in): bytes of `buffer`.
  *
  * Returns:
- * Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+ * Number of bytes that the whole message needs, NUL included; 1 if there is no message.
  *
  * Errors:
  * None.
@@ -886,7 +901,7 @@ const char *rrbsolver_status_string(rrb_status status);
 int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
 
 /**
- * Copies the error message of the last failed call of this thread, with node indices that count from `index_base`.
+ * Copies the message that `rrbsolver_last_error` copies, with node indices that count from `index_base`.
  *
  * Parameters:
  * - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
@@ -894,7 +909,7 @@ int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
  * - `capacity` (in): bytes of `buffer`.
  *
  * Returns:
- * Number of bytes that the whole message needs, NUL included; 1 if no call failed.
+ * Number of bytes that the whole message needs, NUL included; 1 if there is no message.
  *
  * Errors:
  * None.

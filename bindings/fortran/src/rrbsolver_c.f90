@@ -7,337 +7,347 @@ module rrbsolver_constants
    private
 
    ! Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.
-   ! done
+   ! success
    integer(c_int32_t), parameter, public :: RRB_OK                = 0_c_int32_t
-   ! the tolerance was not reached; x is the last iterate, or a better one
+   ! tolerance not reached; x is the last iterate or a better one (see rrbsolver_last_error)
    integer(c_int32_t), parameter, public :: RRB_NOT_CONVERGED     = 1_c_int32_t
-   ! a callback asked to stop; x (or u) is the iterate at the stop
+   ! stopped by a callback; x (smoother_: u) is the current iterate
    integer(c_int32_t), parameter, public :: RRB_STOPPED           = 2_c_int32_t
    ! a required pointer is NULL
    integer(c_int32_t), parameter, public :: RRB_ERR_NULL          = -1_c_int32_t
-   ! a value is out of range, or arrays overlap
+   ! an argument is out of range, or arrays overlap
    integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT      = -2_c_int32_t
-   ! an extent is too small, extents do not fit each other, or their product is too large
+   ! an extent is too small, extents are inconsistent, or their product is too large
    integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION     = -3_c_int32_t
-   ! unknown option key, option name or choice
+   ! unknown option or result key, option name, or choice
    integer(c_int32_t), parameter, public :: RRB_ERR_OPTION        = -4_c_int32_t
-   ! calls in the wrong order: factorize (smoother_: set_patches) must come (again) first
+   ! calls in the wrong order; call factorize (smoother_: set_patches) first
    integer(c_int32_t), parameter, public :: RRB_ERR_STATE         = -5_c_int32_t
-   ! not offered by this build or this method
+   ! not supported by this build, backend or method
    integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED   = -6_c_int32_t
-   ! zero or negative center or pivot, a singular block; not symmetric, an empty row (sparse_)
+   ! nonpositive center or pivot, or singular block; sparse_: also not symmetric, or empty row
    integer(c_int32_t), parameter, public :: RRB_ERR_MATRIX        = -20_c_int32_t
-   ! NaN or infinity in an input array, or a result too large for a double
+   ! NaN or infinity in an input array, or overflow of a result
    integer(c_int32_t), parameter, public :: RRB_ERR_NOT_FINITE    = -21_c_int32_t
-   ! the matrix or the preconditioner is indefinite; x is as given
+   ! the matrix or the preconditioner is indefinite; x is unchanged
    integer(c_int32_t), parameter, public :: RRB_ERR_BREAKDOWN     = -22_c_int32_t
-   ! singular system whose right-hand side has a component in the null space
+   ! the system is singular, and its right-hand side has a component in the null space
    integer(c_int32_t), parameter, public :: RRB_ERR_INCOMPATIBLE  = -23_c_int32_t
-   ! the result is too small for a double: its values would underflow
+   ! underflow of a result
    integer(c_int32_t), parameter, public :: RRB_ERR_RANGE         = -24_c_int32_t
-   ! out of memory, or above a memory limit
+   ! out of memory, or a memory limit is exceeded
    integer(c_int32_t), parameter, public :: RRB_ERR_MEMORY        = -30_c_int32_t
    ! no CUDA driver or device
    integer(c_int32_t), parameter, public :: RRB_ERR_NO_DEVICE     = -40_c_int32_t
    ! the CUDA driver reported an error
    integer(c_int32_t), parameter, public :: RRB_ERR_DEVICE        = -41_c_int32_t
-   ! a file could not be read or written
+   ! a file cannot be read or written
    integer(c_int32_t), parameter, public :: RRB_ERR_IO            = -50_c_int32_t
-   ! a file or text could not be understood
+   ! a file or text cannot be parsed
    integer(c_int32_t), parameter, public :: RRB_ERR_PARSE         = -51_c_int32_t
-   ! a rank is missing or late; x is as given, and all that is left is destroy
+   ! a rank is missing or late; x is unchanged, and only destroy may follow
    integer(c_int32_t), parameter, public :: RRB_ERR_COMMUNICATION = -60_c_int32_t
-   ! a defect of this library
+   ! internal error: a bug in this library
    integer(c_int32_t), parameter, public :: RRB_ERR_INTERNAL      = -99_c_int32_t
 
    ! Options: keys of set and get.
-   ! where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory =
-   ! device), else cpu
+   ! where the solver runs; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
-   ! CUDA ordinal (not sparse_)
+   ! CUDA device ordinal (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
-   ! threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in
-   ! that order
+   ! number of threads of the handle; 0: the first that is set of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and
+   ! OMP_NUM_THREADS, else the number of cores in the affinity mask
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
-   ! where the caller's arrays are; auto asks the driver (not sparse_)
+   ! memory space of the caller's arrays; auto: queried from the CUDA driver (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
-   ! stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_)
+   ! relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol) (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REL_TOL             = 104_c_int32_t
-   ! see rel_tol; unit of the tested norm (not smoother_)
+   ! absolute tolerance, in the unit of the tested norm; see rel_tol (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
-   ! iterations at most; 0 only evaluates the residual (not smoother_)
+   ! iteration limit; 0: a solve only evaluates the residual (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
-   ! true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers (not smoother_,
-   ! sparse_)
+   ! norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r) (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
-   ! rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0 (not
-   ! smoother_)
+   ! reference of relative residuals, in the tested norm; rhs: b, projected where A is singular (with
+   ! norm=preconditioned also reduced to the first Schur complement S1); initial: the initial residual (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REFERENCE           = 108_c_int32_t
-   ! auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 *
-   ! center (not smoother_, sparse_)
+   ! which connected components are singular; auto: those with |row sum| <= 1e-12 * center in every row; none: none;
+   ! constant: all, with row sums checked against 1e-6 * center (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NULL_SPACE          = 109_c_int32_t
-   ! 1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at factorize;
-   ! 2: refuse those too (smoother_, sparse_: as 1; entries of a sparse matrix are finite always)
+   ! 0: no checks; 1: rejects NaN and infinity in input arrays, and logs couplings that leave the grid, once per handle;
+   ! 2: rejects these couplings too (smoother_, sparse_: same as 1; sparse_ always checks matrix entries)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
-   ! refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it (not smoother_, sparse_)
+   ! for singular components; 0: projects b; 1: rejects b with |sum b| > 1e-10 ||b||_1 (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
-   ! 0: silent; 1: a line a solve (smoother_: an apply; sparse_: and a factorize); 2: a line an iteration (a sweep)
+   ! log level; 0: warnings; 1: also one line per solve (smoother_: apply; sparse_: also factorize); 2: also one line
+   ! per iteration (smoother_: sweep)
    integer(c_int32_t), parameter, public :: RRB_OPT_VERBOSITY           = 112_c_int32_t
-   ! where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to
+   ! destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to append to, without
+   ! blanks or commas
    integer(c_int32_t), parameter, public :: RRB_OPT_LOG                 = 113_c_int32_t
-   ! number of red eliminations; 0: by size; more than the grid has: all it has
+   ! number of elimination levels; 0: chosen by grid size; larger than the grid allows: all
    integer(c_int32_t), parameter, public :: RRB_OPT_LEVELS              = 200_c_int32_t
-   ! bytes the exact factor of the remainder may take
+   ! memory limit, in bytes, for the exact factor of the coarsest system
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_MEMORY       = 201_c_int32_t
-   ! number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max
+   ! number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: chosen by grid size; larger than the maximum: the
+   ! maximum
    integer(c_int32_t), parameter, public :: RRB_OPT_GRIDS               = 202_c_int32_t
-   ! row padding and border of the r1/r2/b1/b2 arrays
+   ! row padding and border, in values, of the r1, r2, b1 and b2 arrays
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPUTE_BLOCK       = 203_c_int32_t
-   ! nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)
+   ! lumped nodes; m1: red; m2: red and black; in text, m1u and m2u also set relaxation=0, m1m and m2m relaxation=1
    integer(c_int32_t), parameter, public :: RRB_OPT_LUMPING             = 204_c_int32_t
-   ! omega: the part of a dropped coupling that is added to the diagonal
+   ! omega: fraction of each dropped coupling that is added to the diagonal
    integer(c_int32_t), parameter, public :: RRB_OPT_RELAXATION          = 205_c_int32_t
-   ! on: fused stages where the backend has them; off: the unfused textbook steps (also dpcg_)
+   ! on: fused stages where the backend has them; off: unfused reference formulation (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_FUSION              = 206_c_int32_t
-   ! positive off-diagonals moved to the diagonals in M; auto: iff there are any
+   ! auto, always: moves positive off-diagonal entries to the diagonal of M; never: keeps them
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
-   ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16 (also dpcg_, sparse_)
+   ! storage precision of the preconditioner; mixed: bf16 with CG in single precision, on the CPU for regular 5-point
+   ! systems, else as bf16; auto: see the rules of auto (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
-   ! v: the papers' RRB; amli, k: recursive; aggregation: multigrid by aggregation in place of RRB
+   ! v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by aggregation instead of RRB; auto:
+   ! see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
-   ! recursion every so many levels; 0: chosen
+   ! levels between recursions of a recursive cycle, even; 0: 4
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
-   ! inner iterations of a recursion
+   ! inner iterations per recursion
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
-   ! bytes that cycle=auto may take for aggregation, at factorize or in a slow solve; -1: what it needs, 0: never
+   ! memory limit, in bytes, for aggregation selected by cycle=auto, at factorize or in a slow solve; -1: no limit; 0:
+   ! never selects it
    integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
-   ! values from one row of the caller's arrays to the next, at least nx; 0: nx (also dpcg_)
+   ! distance, in values, between rows of the caller's arrays, at least nx; 0: nx (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
-   ! up to eight CUDA ordinals, as 0+1+2: these devices share the rows of large grids, in place of device; none: one
-   ! device
+   ! CUDA ordinals of up to eight devices that share the rows of large grids, such as 0+1+2; none: one device, set by
+   ! option device
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICES             = 220_c_int32_t
-   ! 1: the same bits for any number of ranks; 0: for the same number alone, but a sum takes one value a rank
+   ! 1: results are bitwise identical for any number of ranks; 0: only for the same number of ranks, with one value per
+   ! rank in sums
    integer(c_int32_t), parameter, public :: RRB_OPT_REPRODUCIBLE        = 218_c_int32_t
-   ! seconds that a rank waits for the others; 0: for ever
+   ! seconds that a rank waits for other ranks; 0: no limit
    integer(c_int32_t), parameter, public :: RRB_OPT_COMM_TIMEOUT        = 219_c_int32_t
-   ! which block waits for which
+   ! relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel
    integer(c_int32_t), parameter, public :: RRB_OPT_METHOD              = 300_c_int32_t
-   ! relaxation; 0: the method's own, 1, or 0.8 for block_jacobi
+   ! relaxation factor; 0: the default of the method, 0.8 for block_jacobi, else 1
    integer(c_int32_t), parameter, public :: RRB_OPT_OMEGA               = 301_c_int32_t
-   ! 1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is even); 2: on even ones
+   ! sweeps whose blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ... of an apply; 2: the
+   ! first, third, ...
    integer(c_int32_t), parameter, public :: RRB_OPT_STAGGER             = 302_c_int32_t
-   ! colours (chaotic: blocks) in reverse order, for post-smoothing
+   ! 1: visits colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing
    integer(c_int32_t), parameter, public :: RRB_OPT_REVERSE             = 303_c_int32_t
-   ! auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense;
-   ! fast_diagonalization is refused where it loses more than four digits
+   ! solver of the diagonal blocks; fast_diagonalization: by sine transforms, rejected if it loses more than four
+   ! digits; dense: by dense inverses; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SOLVER        = 304_c_int32_t
-   ! blocks cut short by a patch's edge: solved as they are, or moved inwards, where they overlap others
+   ! blocks that the edge of a patch cuts; exact: solved as smaller blocks; overlap: moved inwards, where they overlap
+   ! other blocks
    integer(c_int32_t), parameter, public :: RRB_OPT_REMAINDER           = 305_c_int32_t
-   ! what threads share: auto one list of all blocks of all patches; chaotic_gauss_seidel with patch is lexicographic in
-   ! each patch
+   ! work distribution among threads; auto: all blocks of all patches; patch: whole patches (chaotic_gauss_seidel is
+   ! then lexicographic in each patch); block: the blocks of one patch at a time; nested: patches among thread groups,
+   ! and blocks within a group
    integer(c_int32_t), parameter, public :: RRB_OPT_PARALLEL            = 306_c_int32_t
-   ! groups of threads that share the patches of parallel = nested; 0: chosen
+   ! number of thread groups with parallel=nested; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
-   ! order of copies and kernels for patches that live on the host while a device relaxes them
+   ! order of copies and kernels when patches reside on the host and a device relaxes them
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! auto: multigrid, or amg where multigrid misses bubbles (sparse_: of cg ic0, or amg from 100,000 rows on where most
-   ! off-diagonals are negative; of minres jacobi, else ilu0, jacobi where that has no pivot, none where a row has no
-   ! diagonal); amg: multigrid by aggregation (sparse_: for cg); neumann: a truncated Neumann series of order; ic0, ric
-   ! (relaxed): incomplete Cholesky without fill, on the CPU; ssor: of sor_omega; ilu0: incomplete LU without fill;
-   ! chebyshev: a polynomial in D^-1 A of degree (also sparse_)
+   ! jacobi; neumann: truncated Neumann series of `order`; ic0, ric: incomplete Cholesky without fill, plain and relaxed
+   ! (dpcg_: CPU only); multigrid: geometric; amg: multigrid by aggregation (sparse_: for cg); ssor: with sor_omega;
+   ! ilu0: incomplete LU without fill; chebyshev: polynomial of `degree` in D^-1 A; auto: see the rules of auto (also
+   ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
-   ! terms of the Neumann series beside the first; 0: as jacobi (also sparse_)
+   ! terms of the Neumann series after the first; 0: same as jacobi (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
-   ! of ric: the part of dropped fill that is subtracted from the diagonal; 0: ic0, 1: modified
+   ! fraction of dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete Cholesky
    integer(c_int32_t), parameter, public :: RRB_OPT_RIC_OMEGA           = 402_c_int32_t
-   ! regions with a deflation vector each: boxes of cells, the caller's regions (else components of strong couplings),
-   ! or the parts of these in boxes; auto: by the matrix
+   ! deflation regions, with one vector each; subdomain: boxes of cells; levelset: the caller's regions, else components
+   ! of strong couplings; levelset_subdomain: these regions split by boxes; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_DEFLATION           = 403_c_int32_t
-   ! boxes in x, at most nx; 0: chosen
+   ! number of deflation boxes in x, at most nx; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_X        = 404_c_int32_t
-   ! boxes in y, at most ny; 0: chosen
+   ! number of deflation boxes in y, at most ny; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Y        = 405_c_int32_t
-   ! boxes in z, at most nz; 0: chosen
+   ! number of deflation boxes in z, at most nz; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Z        = 406_c_int32_t
-   ! 1: where singular, all vectors with a shifted coarse matrix; 0: without that of a region of weak couplings
+   ! for singular systems; 1: keeps all deflation vectors and shifts the coarse matrix; 0: omits the vector of one
+   ! region of weak couplings
    integer(c_int32_t), parameter, public :: RRB_OPT_KEEP_ALL            = 407_c_int32_t
-   ! of the coarse matrix; auto: inverse up to 1024 vectors, on a device up to 4096, else cholesky; cg: inner CG, on the
-   ! CPU
+   ! solver of systems with the coarse deflation matrix; inverse: explicit inverse; cholesky: factorization; cg: inner
+   ! CG, CPU only; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_SOLVER       = 408_c_int32_t
-   ! relative, of coarse_solver = cg
+   ! relative tolerance of coarse_solver=cg
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_TOL          = 409_c_int32_t
-   ! of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, constant
-   ! transfer, down to 64 cells at most, as published; auto: cell where couplings of a direction are weak, down to 1000
-   ! cells at most, else vertex
+   ! coarsening of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin coarse grids; cell: pairs
+   ! of cells, constant transfer, coarsest grid of at most 64 cells; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSENING          = 410_c_int32_t
-   ! of multigrid before and after a coarse grid; 0: chosen
+   ! multigrid sweeps before and after each coarse-grid correction; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SWEEPS              = 411_c_int32_t
-   ! layers of cells by which regions of levelset grow; -1: 1 for the caller's, 0 for those found
+   ! layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of strong
+   ! couplings
    integer(c_int32_t), parameter, public :: RRB_OPT_DILATION            = 412_c_int32_t
-   ! values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many
+   ! distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: this minimum
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_PLANE       = 413_c_int32_t
-   ! the method; auto: jacobi of a diagonal, cg where symmetric with a positive diagonal (minres where that breaks
-   ! down), minres where symmetric, else idr; the text shorthands jcbi, gs, gssor are jacobi, gauss_seidel, sor
+   ! iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor are short for jacobi, gauss_seidel and
+   ! sor
    integer(c_int32_t), parameter, public :: RRB_OPT_SOLVER              = 500_c_int32_t
-   ! how the matrix is stored for products; auto: the one of diagonal, dia, bsr, sell and csr that moves the fewest
-   ! bytes
+   ! storage format for products; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT              = 502_c_int32_t
-   ! of the rows in a sweep of gauss_seidel and sor: as they are, by colours (of A + A', first fit), in blocks that take
-   ! old values of the others, or forward and back
+   ! row order of gauss_seidel and sor sweeps; natural: ascending; multicolour: by colours of A + A', first fit; blocks:
+   ! blocks that read old values of each other; symmetric: ascending, then descending
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDERING            = 503_c_int32_t
-   ! relaxation of jacobi, sor and ssor, below 2; 0: the method's own, 1 (sor: 1.25)
+   ! relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor, else 1
    integer(c_int32_t), parameter, public :: RRB_OPT_SOR_OMEGA           = 504_c_int32_t
-   ! blocks of ordering = blocks; 0: 16
+   ! number of blocks with ordering=blocks; 0: 16
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCKS              = 505_c_int32_t
-   ! rows and columns of a block of bsr; 0: those of 2 to 6 and 8 that take the fewest bytes
+   ! rows and columns per block of format=bsr; 0: the size among 2 to 6 and 8 that needs the fewest bytes
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
-   ! rows of a slice of sell (C); 0: 8
+   ! rows per slice of format=sell (C); 0: 8
    integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
-   ! rows of sell that are sorted by length together; 0: 256 where that saves bytes, else 1, unsorted
+   ! rows per sorting window of format=sell; 0: 256 if that saves bytes, else 1 (unsorted)
    integer(c_int32_t), parameter, public :: RRB_OPT_SIGMA               = 508_c_int32_t
    ! vectors of gmres between restarts
    integer(c_int32_t), parameter, public :: RRB_OPT_RESTART             = 509_c_int32_t
    ! dimension s of the shadow space of idr
    integer(c_int32_t), parameter, public :: RRB_OPT_SHADOW              = 510_c_int32_t
-   ! s of ic0, which factorizes A + s diag(A); below 0: 0, or where a pivot is not positive the first of 1e-3, 2e-3,
-   ! 4e-3, .. without one
+   ! shift s of ic0, which factorizes A + s diag(A); below 0: starts with 0, and after a nonpositive pivot tries 1e-3,
+   ! 2e-3, 4e-3, ...
    integer(c_int32_t), parameter, public :: RRB_OPT_SHIFT               = 511_c_int32_t
-   ! of the polynomial of chebyshev
+   ! degree of the polynomial of chebyshev
    integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
-   ! how bicg multiplies with A': by a copy, or without one; auto: by a copy unless that is above format_memory
+   ! product with A' in bicg; copy: with a stored transpose; none: with A; auto: copy, unless its size is above
+   ! format_memory
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
-   ! a residual above this times its reference, or the first one where that is larger, ends a solve; 0: 1e10, or 1e100
-   ! of jacobi, gauss_seidel and sor
+   ! a solve has diverged when its residual exceeds this multiple of its reference or of the initial residual, whichever
+   ! is larger; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10
    integer(c_int32_t), parameter, public :: RRB_OPT_DIVERGENCE_LIMIT    = 515_c_int32_t
-   ! bytes that the arrays of a format other than csr may take
+   ! memory limit, in bytes, for the arrays of a format other than csr
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
 
    ! Results: keys of get.
    ! iterations of the last solve (smoother_: sweeps of the last apply)
    integer(c_int32_t), parameter, public :: RRB_INFO_ITERATIONS            = 1000_c_int32_t
-   ! why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none
+   ! stop reason of the last solve; smoother_: monitor if a callback stopped the last apply, else none
    integer(c_int32_t), parameter, public :: RRB_INFO_STOP_REASON           = 1001_c_int32_t
-   ! relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else refused
+   ! relative residual of the initial guess, in the tested norm; smoother_: 1, available only after an apply with a
+   ! monitor
    integer(c_int32_t), parameter, public :: RRB_INFO_INITIAL_RESIDUAL      = 1002_c_int32_t
-   ! relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that stays;
-   ! smoother_: as the monitor was told last, refused where the last apply had none
+   ! relative residual of x, in the tested norm, computed from b - A x at the end of the solve; smoother_: last value
+   ! passed to the monitor, available only after an apply with a monitor
    integer(c_int32_t), parameter, public :: RRB_INFO_FINAL_RESIDUAL        = 1003_c_int32_t
-   ! wall time of the last factorize (smoother_: set_patches; sparse_: or making of a format by a product)
+   ! wall time of the last factorize (smoother_: set_patches; sparse_: also of a format conversion by a product)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
    ! wall time of the last solve (smoother_: apply)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
-   ! of that, copies between host and device (not sparse_)
+   ! part of seconds_solve for copies between host and device (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
-   ! host memory of the handle
+   ! host memory of the handle, in bytes
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
-   ! device memory of the handle (not sparse_)
+   ! device memory of the handle, in bytes (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations, and but for cg (not
-   ! smoother_)
+   ! smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0 after fewer than two iterations, and for
+   ! methods other than cg (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
-   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations, and but for cg (not smoother_)
+   ! largest eigenvalue of M^-1 A, estimated as lambda_min (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
-   ! the one in use
+   ! backend in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
-   ! CUDA ordinal in use, -1: none (not sparse_)
+   ! CUDA ordinal in use; -1: none (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_DEVICE                = 1012_c_int32_t
    ! threads in use
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
-   ! 1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off (not sparse_)
+   ! 1: the library was built with CUDA kernels; 0: with RRBSOLVER_CUDA=off (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
-   ! red eliminations in use; with cycle=aggregation its coarse levels
+   ! elimination levels in use (cycle=aggregation: coarse levels)
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
-   ! the one in use (also dpcg_, sparse_)
+   ! precision in use (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
-   ! the one in use; with k, and aggregation on the CPU, M changes with r
+   ! cycle in use; with k, and with aggregation on the CPU, M changes with r
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
-   ! connected components of two nodes or more (also dpcg_)
+   ! connected components of at least two nodes (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
-   ! of those, singular ones (also dpcg_)
+   ! singular components among these (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SINGULAR_COMPONENTS   = 1104_c_int32_t
-   ! positive couplings moved to the diagonals of M
+   ! positive couplings moved to the diagonal of M
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
-   ! r1/r2/b1/b2 grids in use
+   ! grids stored by colour as r1, r2, b1 and b2 arrays
    integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
-   ! of cycle=aggregation or amg: aggregates of all levels that the last factorize kept; 0: they are new (also dpcg_,
-   ! sparse_)
+   ! aggregates of all levels that the last factorize reused, with cycle=aggregation or preconditioner=amg; 0: all are
+   ! new (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
-   ! messages that this rank has sent in the last call, a collective one counted once
+   ! messages sent by this rank in the last call; a collective operation counts once
    integer(c_int32_t), parameter, public :: RRB_INFO_MESSAGES_SENT         = 1110_c_int32_t
    ! bytes of these messages
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_SENT            = 1111_c_int32_t
-   ! the one in use
+   ! block solver in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t
-   ! different blocks whose inverses are held
+   ! number of distinct blocks with stored inverses
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_INVERSES        = 1201_c_int32_t
-   ! boxes of ghost cells copied between patches before a sweep
+   ! boxes of ghost cells copied between patches before each sweep
    integer(c_int32_t), parameter, public :: RRB_INFO_GHOST_COPIES          = 1202_c_int32_t
    ! cells of all patches
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
-   ! the one in use (also sparse_)
+   ! preconditioner in use (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
-   ! why auto took what is in use, the first that holds; crowded: more components of strong couplings than multigrid
-   ! sees and deflation takes, or some hidden by flat cells, amg; anisotropic: couplings of a direction are weak,
-   ! coarsening is cell; labels: of the caller, deflated; contrast: couplings of one direction are too far apart; thin:
-   ! a component of strong couplings is a few cells across; plain: nothing of these; asked: preconditioner, coarsening
-   ! and deflation were given
+   ! first reason that holds for what auto selected; crowded: more components of strong couplings than multigrid
+   ! resolves and deflation handles, or components hidden by flat cells; anisotropic: weak couplings in one direction;
+   ! labels: regions of the caller; contrast: a wide range of couplings in one direction; thin: a component of strong
+   ! couplings is a few cells across; plain: none of these; asked: the caller set preconditioner, coarsening and
+   ! deflation
    integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
-   ! the one in use
+   ! deflation in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t
-   ! the one in use; auto: no multigrid is
+   ! coarsening in use; auto: no multigrid
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSENING            = 1303_c_int32_t
-   ! the one in use; auto: nothing is deflated
+   ! coarse solver in use; auto: no deflation
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSE_SOLVER         = 1304_c_int32_t
    ! deflation vectors in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION_VECTORS     = 1305_c_int32_t
-   ! regions found, before those without a vector are left out
+   ! deflation regions found, including those without a vector
    integer(c_int32_t), parameter, public :: RRB_INFO_REGIONS               = 1306_c_int32_t
-   ! components of two cells or more that are joined by strong couplings
+   ! components of at least two cells that strong couplings join
    integer(c_int32_t), parameter, public :: RRB_INFO_STRONG_COMPONENTS     = 1307_c_int32_t
-   ! of neumann: largest row sum of |L D^-1|; below 1 the series converges whatever its order
+   ! largest row sum of |L D^-1|, with preconditioner=neumann; below 1: the series converges for any order
    integer(c_int32_t), parameter, public :: RRB_INFO_NEUMANN_ROW_SUM       = 1308_c_int32_t
-   ! of the last factorize: regions, coarse matrix and its factor
+   ! time of the last factorize for regions, coarse matrix and its factor
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_DEFLATION     = 1309_c_int32_t
-   ! of the last solve: systems with the coarse matrix
+   ! time of the last solve for systems with the coarse matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_COARSE        = 1310_c_int32_t
-   ! of the last solve: iterations of CG
+   ! time of the last solve for CG iterations
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_ITERATIONS    = 1311_c_int32_t
    ! rows of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_ROWS                  = 1400_c_int32_t
    ! columns of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_COLS                  = 1401_c_int32_t
-   ! entries of the matrix, given zeros too
+   ! entries of the matrix, including explicit zeros
    integer(c_int32_t), parameter, public :: RRB_INFO_NONZEROS              = 1402_c_int32_t
-   ! values of the format in use, padding too; 0 before the first product
+   ! values stored by the format in use, including padding; 0 before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_STORED                = 1403_c_int32_t
-   ! the one in use; auto: no product yet
+   ! format in use; auto: no product yet
    integer(c_int32_t), parameter, public :: RRB_INFO_FORMAT                = 1404_c_int32_t
-   ! the method in use, after a solve that of its end; auto: no factorize yet
+   ! method in use, after a solve the one that ended it; auto: no factorize yet
    integer(c_int32_t), parameter, public :: RRB_INFO_SOLVER                = 1405_c_int32_t
-   ! 1: |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of row i where that is 0; 0: not so
+   ! 1: all entries satisfy |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or <= 1e-12 times the largest entry of row i where
+   ! that is 0; 0: not symmetric
    integer(c_int32_t), parameter, public :: RRB_INFO_SYMMETRIC             = 1407_c_int32_t
-   ! of the diagonal over the other entries of a row
+   ! diagonal dominance by rows
    integer(c_int32_t), parameter, public :: RRB_INFO_DOMINANCE             = 1408_c_int32_t
-   ! rows with a zero or no entry on the diagonal
+   ! rows whose diagonal entry is zero or missing
    integer(c_int32_t), parameter, public :: RRB_INFO_ZERO_DIAGONALS        = 1409_c_int32_t
    ! rows without entries
    integer(c_int32_t), parameter, public :: RRB_INFO_EMPTY_ROWS            = 1410_c_int32_t
-   ! entries given at a place that had one, which were added
+   ! entries with the indices of an earlier entry, which were added to it
    integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
-   ! colours of ordering = multicolour
+   ! colours of ordering=multicolour
    integer(c_int32_t), parameter, public :: RRB_INFO_COLOURS               = 1412_c_int32_t
-   ! levels of pieces of rows that do not wait for each other, in a sweep or a triangular solve; 1 by one thread
+   ! levels of independent row blocks in a sweep or a triangular solve; 1 with one thread
    integer(c_int32_t), parameter, public :: RRB_INFO_SWEEP_LEVELS          = 1413_c_int32_t
-   ! of ic0 in use
+   ! shift of ic0 in use
    integer(c_int32_t), parameter, public :: RRB_INFO_SHIFT                 = 1414_c_int32_t
-   ! of the format in use, with x and y, which a product moves; 0 before the first product
+   ! bytes that a product moves per entry, including x and y; 0 before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_PER_NONZERO     = 1415_c_int32_t
    ! entries of the longest row
    integer(c_int32_t), parameter, public :: RRB_INFO_LONGEST_ROW           = 1416_c_int32_t
-   ! right-hand sides of the file that was read
+   ! right-hand sides in the file that was read
    integer(c_int32_t), parameter, public :: RRB_INFO_FILE_RHS              = 1417_c_int32_t
-   ! where the matrix has entries beside the diagonal: lower or upper alone may be half of a symmetric one, of which
-   ! both halves are to be given
+   ! triangles with off-diagonal entries; lower or upper: possibly one half of a symmetric matrix, which needs both
+   ! halves
    integer(c_int32_t), parameter, public :: RRB_INFO_TRIANGLE              = 1418_c_int32_t
 
    ! Choices: values of options and results.
