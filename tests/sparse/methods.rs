@@ -526,7 +526,8 @@ fn refused() {
         refused(&hole, &format!("solver={solver}"), status::MATRIX, words);
     }
     for m in ["jacobi", "ssor", "neumann", "chebyshev", "ic0"] {
-        let words = &["row 1 has a missing or zero diagonal entry", &*format!("preconditioner={m}"), "use preconditioner=none"];
+        let words =
+            &["row 1 has a missing or zero diagonal entry", &*format!("preconditioner={m}"), "use preconditioner=none"];
         refused(&hole, &format!("solver=idr preconditioner={m}"), status::MATRIX, words);
     }
     refused(&hole, "solver=idr preconditioner=ilu0", status::MATRIX, &["row 1 has no diagonal entry", "ilu0"]);
@@ -619,7 +620,10 @@ fn warnings_are_logged() {
         a
     };
     let (text, triangle) = log("verbosity=1", &with(|i, j| j >= i));
-    assert!(text.contains("only the upper triangle has entries: if the matrix is symmetric") && triangle == 2, "{text}");
+    assert!(
+        text.contains("only the upper triangle has entries: if the matrix is symmetric") && triangle == 2,
+        "{text}"
+    );
     assert!(text.contains("sparse: not symmetric, dominance strict, solver idr, preconditioner ilu0"), "{text}");
     let (text, triangle) = log("", &with(|i, j| j <= i));
     assert!(text.contains("only the lower triangle has entries") && triangle == 1, "{text}");
