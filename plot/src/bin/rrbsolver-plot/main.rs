@@ -2,6 +2,7 @@
 //! the benchmark measures (SVG).
 
 mod bench;
+mod pixmap;
 mod record;
 mod vti;
 mod waves;
@@ -31,6 +32,15 @@ enum Picture {
     Convergence(Convergence),
     /// The papers' figures, from records of rrbsolver-bench, as SVG.
     Bench(Bench),
+    /// Portable pixmaps (P6) of the example bubbles, each as PNG beside it.
+    Png(Png),
+}
+
+#[derive(Args)]
+struct Png {
+    /// Pixmaps; the picture of a.ppm is a.png.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
 }
 
 #[derive(Args)]
@@ -84,6 +94,7 @@ fn main() -> ExitCode {
         Picture::Waves(options) => draw_waves(options),
         Picture::Convergence(options) => draw_convergence(options),
         Picture::Bench(options) => draw_bench(options),
+        Picture::Png(options) => convert(options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -134,6 +145,15 @@ fn draw_bench(options: &Bench) -> Result<()> {
             write_whole(&path, svg.as_bytes())?;
             println!("{}", path.display());
         }
+    }
+    Ok(())
+}
+
+fn convert(options: &Png) -> Result<()> {
+    for file in &options.files {
+        let pixmap = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let png = pixmap::to_png(&pixmap).with_context(|| file.display().to_string())?;
+        write_whole(&file.with_extension("png"), &png)?;
     }
     Ok(())
 }
