@@ -696,7 +696,7 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  *
  * Returns:
  * - `RRB_OK`: the test is met.
- * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
+ * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the last iterate or a better one.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
  *
  * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
@@ -2174,8 +2174,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  *
  * Returns:
  * - `RRB_OK`: the test is met.
- * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: the iteration limit. stagnated: `x` is the best
- *   iterate known. diverged: `x` is the guess, if no better iterate is known.
+ * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: `x` is the last iterate or a better one.
+ *   stagnated: `x` is the best iterate known. diverged: `x` is the guess, if no better iterate is known.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
  *
  * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
@@ -2199,7 +2199,7 @@ rrb_status sparse_factorize(sparse_handle *h);
  * Notes:
  * - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
  * - The results are bitwise identical for any number of threads.
- * - The call allocates no memory and starts no thread.
+ * - The call allocates no workspace and starts no thread.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.

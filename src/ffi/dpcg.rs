@@ -236,7 +236,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///
 /// # Returns
 /// - `RRB_OK`: the test is met.
-/// - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the best iterate known.
+/// - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the last iterate or a better one.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
 ///
 /// After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.

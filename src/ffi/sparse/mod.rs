@@ -715,8 +715,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 ///
 /// # Returns
 /// - `RRB_OK`: the test is met.
-/// - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: the iteration limit. stagnated: `x` is the best
-///   iterate known. diverged: `x` is the guess, if no better iterate is known.
+/// - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: `x` is the last iterate or a better one.
+///   stagnated: `x` is the best iterate known. diverged: `x` is the guess, if no better iterate is known.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
 ///
 /// After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
@@ -740,7 +740,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// # Notes
 /// - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
 /// - The results are bitwise identical for any number of threads.
-/// - The call allocates no memory and starts no thread.
+/// - The call allocates no workspace and starts no thread.
 ///
 /// # Fortran
 /// `call solver%solve(b, x [, stat] [, errmsg])`
