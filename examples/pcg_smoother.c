@@ -15,9 +15,9 @@ typedef double *table[PATCHES];
 
 static void check(rrb_status status) {
     if (status < 0) {
-        char sentence[256];
-        rrbsolver_last_error(sentence, sizeof sentence);
-        fprintf(stderr, "%s\n", sentence);
+        char message[256];
+        rrbsolver_last_error(message, sizeof message);
+        fprintf(stderr, "%s\n", message);
         exit(1);
     }
 }

@@ -16,9 +16,9 @@ static double f(double x, double y) {
 /* Negative: failed, the message says why. Positive: usable, but incomplete. */
 static void check(rrb_status status) {
     if (status < 0) {
-        char sentence[512];
-        rrbsolver_last_error(sentence, sizeof sentence);
-        fprintf(stderr, "poisson: %s\n", sentence);
+        char message[512];
+        rrbsolver_last_error(message, sizeof message);
+        fprintf(stderr, "poisson: %s\n", message);
         exit(1);
     }
 }

@@ -17,11 +17,11 @@ static const double tolerance = 1e-8;
 
 /* Raises a PETSc error with the library's error message if the library fails. */
 static PetscErrorCode check(rrb_status status) {
-    char sentence[256];
+    char message[256];
     PetscFunctionBeginUser;
     if (status != RRB_OK) {
-        rrbsolver_last_error(sentence, sizeof sentence);
-        SETERRQ(PETSC_COMM_SELF, PETSC_ERR_LIB, "rrbsolver: %s", status < 0 ? sentence : "not converged");
+        rrbsolver_last_error(message, sizeof message);
+        SETERRQ(PETSC_COMM_SELF, PETSC_ERR_LIB, "rrbsolver: %s", status < 0 ? message : "not converged");
     }
     PetscFunctionReturn(0);
 }

@@ -152,10 +152,10 @@ contains
    end subroutine find_neighbours
 
    ! Ends the program on all ranks; those with water all make this call. Rank 0 alone speaks, and the others wait for it.
-   subroutine refuse(sentence)
-      character(*), intent(in) :: sentence
+   subroutine refuse(message)
+      character(*), intent(in) :: message
       if (rank == 0) then
-         write (error_unit, '(2a)') 'wave: ', sentence
+         write (error_unit, '(2a)') 'wave: ', message
          call MPI_Abort(MPI_COMM_WORLD, 1, ierror)
       end if
       call MPI_Finalize(ierror)
