@@ -193,6 +193,116 @@
                                               jacobi, gauss_seidel and sor, else 1e10 */
 #define RRB_OPT_FORMAT_MEMORY         516  /* memory limit, in bytes, for the arrays of a format other than csr */
 
+/* Rules of auto. The first condition that holds decides; docs/reference/auto.md has the notes.
+ *
+ * memory (all):
+ *   device: the CUDA driver reports that the array is on the handle's device
+ *   host: otherwise
+ *
+ * null_space (all):
+ *   singular component: |row sum| <= 1e-12 * center in all rows of the component
+ *   regular component: otherwise
+ *
+ * backend (rrb_):
+ *   cuda: a CUDA device is present, nx * ny >= 10,000, and cycle is not k
+ *   cpu: otherwise
+ *
+ * cycle (rrb_):
+ *   aggregation: aggregation is possible, nx * ny >= 16,384, none of the options of the levels is set, and the
+ *     estimated cost of a solve is lower than with levels
+ *   v: nx * ny < 16,384, or lumping or relaxation is not the default
+ *   amli: the estimated condition numbers of the recursions are in the range below
+ *   v: otherwise
+ *
+ * precision (rrb_):
+ *   f32: the cycle is aggregation
+ *   f64: nx * ny < 16,384; or lumping or relaxation is not the default; or the centers differ by more than a factor
+ *     of 1e6, or 1e4 with a singular component
+ *   mixed: on the CPU: 5 points, no positive coupling, no singular component, grids is not 1, norm=true2,
+ *     cycle=auto, and aggregation is possible or the handle is distributed
+ *   bf16: otherwise
+ *
+ * compensation (rrb_):
+ *   compensation: A has positive couplings, and the cycle is not aggregation
+ *   no compensation: otherwise
+ *
+ * backend (dpcg_):
+ *   cuda: a CUDA device is present, nx * ny * nz >= 20,000, preconditioner is not ic0 or ric, and coarse_solver is
+ *     not cg
+ *   cpu: otherwise
+ *
+ * preconditioner (dpcg_):
+ *   amg: at least 12 components of strong couplings are not resolved by coarse grids, and they are not deflated or
+ *     cells are flat (below); there are no labels, deflation is auto or none, coarsening and sweeps are the defaults,
+ *     and backend is not reference
+ *   multigrid: otherwise
+ *
+ * coarsening (dpcg_):
+ *   cell: cells are flat (see preconditioner)
+ *   vertex: otherwise
+ *
+ * deflation (dpcg_):
+ *   levelset: multigrid or amg, with labels of the caller
+ *   none: amg
+ *   levelset: multigrid with 2 to 1000 components of strong couplings, and: the contrast is at most 1e-4, or a
+ *     component is less than 4 cells across, or coarsening is cell
+ *   none: multigrid
+ *   levelset_subdomain: labels of the caller, or a component of strong couplings
+ *   subdomain: otherwise
+ *
+ * coarse_solver (dpcg_):
+ *   inverse: at most 1024 deflation vectors, on a device at most 4096
+ *   cholesky: otherwise
+ *
+ * precision (dpcg_):
+ *   f32: multigrid or amg
+ *   f64: otherwise
+ *
+ * backend (smoother_):
+ *   cuda: a CUDA device is present, and memory=device
+ *   cpu: otherwise
+ *
+ * block_solver (smoother_):
+ *   fast_diagonalization: a diagonal scaling makes the stencil symmetric in x, y and z, and its condition on a block
+ *     is below 300
+ *   dense: otherwise
+ *
+ * parallel (smoother_):
+ *   all blocks: always: threads share one list of all blocks of all patches
+ *
+ * transfer (smoother_):
+ *   depth_first: always
+ *
+ * backend (sparse_):
+ *   cpu: always
+ *
+ * solver (sparse_):
+ *   jacobi: the matrix is diagonal
+ *   idr: the matrix is not symmetric
+ *   cg: all diagonal entries are positive
+ *   minres: otherwise
+ *
+ * preconditioner (sparse_):
+ *   none: solver is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero
+ *   amg: cg with a positive diagonal, at least 100,000 rows, and more than half of the off-diagonal entries are
+ *     negative
+ *   ic0: cg with a positive diagonal
+ *   jacobi: cg or minres
+ *   ilu0: otherwise
+ *
+ * precision (sparse_):
+ *   f32: the preconditioner is amg
+ *   f64: otherwise
+ *
+ * format (sparse_):
+ *   diagonal: all entries are on the diagonal
+ *   csr, dia, sell or bsr: the format moves the fewest bytes in a product
+ *
+ * transpose (sparse_):
+ *   none: the format is dia, diagonal or skyline, or a copy needs more than format_memory
+ *   copy: otherwise
+ */
+
 /* Results: keys of get. */
 #define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply) */
 #define RRB_INFO_STOP_REASON            1001  /* stop reason of the last solve; smoother_: monitor if a callback

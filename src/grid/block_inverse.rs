@@ -67,13 +67,7 @@ const SINGULAR: f64 = 1e-13;
 /// what a dense inverse loses too.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-/// Largest condition of the scaling D for which `auto` takes the diagonalization: the error is about
-/// 2e-16 max(l/u, u/l)^((b-1)/2), and 300 keeps it below 1e-13.
-pub const MOST_SCALING: f64 = 300.0;
-
-/// Largest condition for which it is done at all: four digits of sixteen are lost. It also keeps every d^i and 1/d^i on
-/// a block finite.
-pub const INSISTED_SCALING: f64 = 1e4;
+pub use crate::options::limits::{INSISTED_SCALING, MOST_SCALING};
 
 /// The form of a stencil that sine transforms diagonalize.
 #[derive(Clone, Debug, PartialEq)]

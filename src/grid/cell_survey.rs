@@ -13,8 +13,7 @@ use std::ops::Range;
 /// For errors.
 const ROWS: &str = "the inspection of a matrix by rows";
 
-/// A direction is coarsened where its couplings are at least this part, 1 / SEMI, of the strongest direction's.
-pub const SEMI: f64 = 3.0;
+pub use crate::options::limits::{MANY_COMPONENTS as MANY, SEMI};
 
 /// Numbers that choices depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,9 +36,6 @@ pub struct Survey {
     /// Those that are [`Strong::hidden`], where [`asks_for_hidden`]; else 0.
     pub hidden: usize,
 }
-
-/// `auto` deflates so many groups of strong couplings at most: with more, E costs more than it saves.
-pub const MANY: usize = 1000;
 
 /// Points of the coarsest grid of multigrid at most.
 pub const COARSEST: usize = 1000;

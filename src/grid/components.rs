@@ -10,10 +10,7 @@ use crate::grid::stencil::StencilView;
 use crate::isa::for_each_isa;
 use std::ops::Range;
 
-/// Row sums below this part of the center count as zero (`null_space = auto`).
-pub const ZERO_ROW_SUM: f64 = 1e-12;
-/// The same where the caller asserts a constant null space (`null_space = constant`).
-pub const ASSERTED_ZERO_ROW_SUM: f64 = 1e-6;
+pub use crate::options::limits::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
 /// Components of at least two nodes. A lone node (land) has no couplings and belongs to none.
 #[derive(Clone, Debug, Default)]

@@ -5,11 +5,10 @@ use super::formats::{Kind, SLICE, Shape, is_diagonal, may_take, offsets};
 use super::index::Index;
 use super::stored::Size;
 use crate::error::{Error, Result};
+use crate::options::limits::MOST_DIAGONALS;
 use crate::options::{Choice, Format};
 use crate::runtime::workers::Workers;
 
-/// Diagonals of format dia at most, where it is chosen.
-const MOST_DIAGONALS: usize = 64;
 /// Rows and columns of a block, where they are chosen.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
 /// Rows of a window, where sorting saves bytes.

@@ -360,3 +360,45 @@ fn auto_remembers() {
     let (amli, deeper) = of(&easy);
     assert!(amli != v && deeper > levels);
 }
+
+/// The rules of `auto` that the reference states (docs/reference/auto.md), on either side of their limits.
+#[test]
+fn auto_follows_its_rules() {
+    use rrbsolver::options::limits::{SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID};
+    use rrbsolver::options::{Choice, Cycle, Precision};
+    let in_use = |a: &Stencil, options: &str| {
+        let solver = Solver::of(a, &format!("backend=cpu {options}"));
+        (Precision::of(solver.int(key::INFO_PRECISION)).unwrap(), Cycle::of(solver.int(key::INFO_CYCLE)).unwrap())
+    };
+    // Node (0, 0) becomes land, with a small center; the rows of its neighbours keep their sums.
+    let with_land = |mut a: Stencil, contrast: f64| {
+        let largest = a.center.iter().copied().fold(0.0, f64::max);
+        let nx = a.nx;
+        a.center[1] += std::mem::take(&mut a.east[0]);
+        a.center[nx] += std::mem::take(&mut a.north[0]);
+        a.center[0] = largest / contrast;
+        a
+    };
+    // Regular, 5 points: mixed and amli from SMALL_GRID nodes on; f64 and v below.
+    assert_eq!(127 * 129 + 1, SMALL_GRID);
+    assert_eq!(in_use(&poisson(128, 128), ""), (Precision::Mixed, Cycle::Amli));
+    assert_eq!(in_use(&poisson(127, 129), ""), (Precision::F64, Cycle::V));
+    // Singular: amli as well, and bf16, since mixed is for regular systems.
+    assert_eq!(in_use(&neumann_const(200, 200), ""), (Precision::Bf16, Cycle::Amli));
+    // mixed needs the 2-norm and a solve that may switch to aggregation.
+    for options in ["norm=preconditioned", "switch_memory=0", "grids=1"] {
+        assert_eq!(in_use(&poisson(200, 200), options).0, Precision::Bf16, "{options}");
+    }
+    assert_eq!(in_use(&poisson(200, 200), "relaxation=0.9"), (Precision::F64, Cycle::V));
+    assert_eq!(in_use(&poisson(200, 200), "cycle=aggregation"), (Precision::F32, Cycle::Aggregation));
+    // The contrast of the centers.
+    for (contrast, precision) in [(0.99 * SHORT_CONTRAST, Precision::Mixed), (1.01 * SHORT_CONTRAST, Precision::F64)] {
+        assert_eq!(in_use(&with_land(poisson(200, 200), contrast), "").0, precision, "{contrast:e}");
+    }
+    for (contrast, precision) in
+        [(0.99 * SHORT_CONTRAST_SINGULAR, Precision::Bf16), (1.01 * SHORT_CONTRAST_SINGULAR, Precision::F64)]
+    {
+        let a = with_land(neumann_const(200, 200), contrast);
+        assert_eq!(in_use(&a, "").0, precision, "{contrast:e}");
+    }
+}

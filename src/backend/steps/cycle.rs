@@ -20,6 +20,7 @@
 //! The bounds come from conjugate gradients on A_k at setup, deepest recursion first.
 
 use crate::grid::levels::Grid;
+use crate::options::limits::{AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_LEAST_CONDITION};
 use crate::spectrum::lanczos_extremes;
 use std::ops::Range;
 
@@ -307,27 +308,13 @@ fn bounds_of(low: f64, high: f64) -> Bounds {
     Bounds { low: f64::min(1.0, BELOW * low), high: ABOVE * high }
 }
 
-/// A recursion is worth it below this condition number of M_k^-1 A_k: above, two inner iterations do not contract
-/// enough for their price (strong anisotropy, coefficients that differ from node to node).
-const WORTH_RECURSION: f64 = 6.0;
-/// Below this one, what the levels leave is solved well enough by one application (strong diagonals).
-const NEAR_EXACT: f64 = 1.6;
-/// Up to this one AMLI is worth it, too, where the condition number hardly grows from the deeper grids to the first:
-/// then it is a few eigenvalues apart, of jumps (checkerboards, walls), that make it large, which CG finds; AMLI keeps
-/// their number, and the rest contracts. Iterations of V and of AMLI, 2047 x 2047, on a device: checkerboard 96 and 33,
-/// walls 190 and 67, a lognormal field 121 and 58. Where the number grows, each recursion loses: with anisotropy (100)
-/// 85 and 130, with white noise 81 and 118.
-const WORTH_JUMPS: f64 = 200.0;
-/// The condition number of the first grid over that of deeper ones, at most: anisotropy and white noise double it.
-const MOST_GROWTH: f64 = 1.25;
-
 /// V or AMLI, from the estimate on the first recursion grid and the worst of deeper ones: where a deeper section
 /// contracts little, its Chebyshev steps are next to nothing, and so is what finer ones get from it. Never the
 /// nonlinear K.
 pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
-    let contracts = first.max(deeper) <= WORTH_RECURSION
-        || jumps && first <= MOST_GROWTH * deeper && first.max(deeper) <= WORTH_JUMPS;
-    if first >= NEAR_EXACT && contracts { Kind::Amli } else { Kind::V }
+    let contracts = first.max(deeper) <= AMLI_CONDITION
+        || jumps && first <= AMLI_GROWTH * deeper && first.max(deeper) <= AMLI_JUMP_CONDITION;
+    if first >= AMLI_LEAST_CONDITION && contracts { Kind::Amli } else { Kind::V }
 }
 
 impl Recursion {
@@ -353,8 +340,8 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
     let mut recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
     let enough = match cycle.kind {
         Some(_) => f64::INFINITY,
-        None if cycle.jumps => WORTH_JUMPS,
-        None => WORTH_RECURSION,
+        None if cycle.jumps => AMLI_JUMP_CONDITION,
+        None => AMLI_CONDITION,
     };
     let first = recursions.start;
     let mut deeper = below;

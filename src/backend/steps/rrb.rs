@@ -11,6 +11,7 @@ use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
+use crate::options::limits::SWITCH_ITERATIONS;
 use crate::report::{Observer, Outcome};
 use std::ops::Range;
 
@@ -124,9 +125,6 @@ impl Prediction {
     }
 }
 
-/// Iterations that tell how a solve goes on.
-const TELLING: usize = 16;
-
 impl CostOfAggregation {
     /// Of a solve to this part of its first residual.
     pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
@@ -144,7 +142,8 @@ impl CostOfAggregation {
     /// Whether to make one pays, where an iteration costs `own` with what is there.
     pub fn pays(&self, course: &Course, own: f64) -> bool {
         let iterations = (course.norm / course.threshold).ln() / -self.contraction.ln();
-        course.iterations >= TELLING && own * course.iterations_left() > self.setup + self.iteration * iterations
+        course.iterations >= SWITCH_ITERATIONS
+            && own * course.iterations_left() > self.setup + self.iteration * iterations
     }
 }
 

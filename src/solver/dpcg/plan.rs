@@ -7,27 +7,13 @@ use crate::grid::cell_survey::{MANY, Survey, is_flat};
 use crate::grid::cells::Cells;
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::regions::{Choice, Kind};
+use crate::options::limits::{DPCG_DEVICE_CELLS, FAR_APART, INVERTED, INVERTED_ON_DEVICE, MANY_HIDDEN, THIN};
 use crate::options::{
     AutoReason, Backend, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner,
     opt,
 };
 use crate::solver::machine::Machine;
 use crate::solver::solve::check_all_singular;
-
-/// Up to so many vectors E is inverted: a product with the inverse reads k^2 numbers, 8 MB. On a device 134 MB, which
-/// take 0.05 ms, where a factor is the host's, and a solve with it 0.8 ms.
-const INVERTED: usize = 1024;
-const INVERTED_ON_DEVICE: usize = 4096;
-
-/// Multigrid alone takes more iterations where the phases are further apart than this, or where such a component is
-/// fewer cells across than `THIN`: a coarse grid may not see it.
-const FAR_APART: f64 = 1e-4;
-const THIN: usize = 4;
-
-/// Components of strong couplings that coarse grids do not see, so many that amg takes less time than multigrid, where
-/// these are not deflated or cells are flat (`tests/dpcg/golden.rs`, `crowds`). Multigrid takes an iteration more for
-/// each, or nearly; amg takes 14 to 22, as dear as two of them, and as much as 30 at factorize.
-const MANY_HIDDEN: usize = 12;
 
 /// Boxes in a direction at most, and cells of a box at least, where they are chosen: 8 boxes around each of nine
 /// bubbles (the slides of 2013).
@@ -37,13 +23,10 @@ const CELLS_OF_A_BOX: usize = 8;
 /// Where they are asked for.
 const BOXES_ASKED: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
 
-/// From so many cells on, `backend=auto` takes a device where there is one.
-const WORTH_A_DEVICE: usize = 20_000;
-
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
 /// the CPU.
 pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, cells.count() >= WORTH_A_DEVICE && refused_on_device(options).is_none())
+    Machine::new(options, threads, devices, cells.count() >= DPCG_DEVICE_CELLS && refused_on_device(options).is_none())
 }
 
 /// Why a device does not do what is asked for.

@@ -8,20 +8,16 @@ use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
+use crate::options::limits::{AMLI_JUMP_NODES, RRB_DEVICE_NODES, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID};
 use crate::options::{self, NullSpace, Options, Precision, opt};
 use crate::runtime::number::power_of_two_below;
 use crate::solver::machine::Machine;
 use crate::solver::solve::check_all_singular;
 
-/// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays
-/// on the host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64
-/// x 64 (docs/benchmarks/gpu.md).
-const WORTH_A_DEVICE: usize = 10_000;
-
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
 /// the CPU.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && wants_on_host(options).is_none())
+    Machine::new(options, threads, devices, grid.nodes() >= RRB_DEVICE_NODES && wants_on_host(options).is_none())
 }
 
 /// What is asked about a matrix.
@@ -105,7 +101,7 @@ impl<'a> Plan<'a> {
         let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
         let chooses =
             matches!(self.aggregation(), Aggregation::IfSlow(_)) && options.changed(&OF_LEVELS).next().is_none();
-        let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL)?;
+        let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID)?;
         let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
         let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
         let anisotropy = backend.anisotropy(self.a, self.look.questions.zero_row_sum);
@@ -245,15 +241,6 @@ fn check_offered(options: &Options, machine: Machine) -> Result<()> {
     refused.map_or(Ok(()), |sentence| Err(Error::Unsupported(sentence.to_owned())))
 }
 
-/// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by
-/// side take half as many iterations again (53 against 39 at 1e7, 16 x 16 nodes each), and at 1e12 f32 sweeps overflow.
-const CONTRAST_FOR_SHORT: f64 = 1e6;
-/// The same of singular systems, where rounding may leave M indefinite sooner.
-const CONTRAST_WHERE_SINGULAR: f64 = 1e4;
-/// On a grid of fewer nodes M in f64 fits a second-level cache, so that its size does not count, and recursion has too
-/// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
-const SMALL: usize = 16384;
-
 /// Format of M. `auto`: bf16 (mixed where `Plan::setup` can), which takes a quarter of the memory traffic of f64 for
 /// one or two iterations more, except on small grids, with contrasts that strain its range, and for the variants that
 /// only the papers' tables want. On singular systems, whose constants f32 sweeps do not keep out, it takes up to a
@@ -266,8 +253,8 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
         Precision::Auto => {
-            let plain = papers_default(options) && grid.nodes() >= SMALL;
-            let contrast = if singular { CONTRAST_WHERE_SINGULAR } else { CONTRAST_FOR_SHORT };
+            let plain = papers_default(options) && grid.nodes() >= SMALL_GRID;
+            let contrast = if singular { SHORT_CONTRAST_SINGULAR } else { SHORT_CONTRAST };
             if plain && high <= contrast * low { Storage::Bf16 } else { Storage::F64 }
         }
     }
@@ -290,9 +277,6 @@ struct Kinds {
     aggregates: bool,
 }
 
-/// On a grid of fewer nodes the V-cycle of the CPU leaves an exact remainder that sees jumps.
-const LARGE: usize = 1 << 19;
-
 /// The cycle, or none where estimates are to choose. Small grids and the papers' variants stay with V, which stands for
 /// none beside aggregation.
 fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
@@ -309,10 +293,10 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
         options::Cycle::Amli => Some(Kind::Amli),
         options::Cycle::K => Some(Kind::K),
         options::Cycle::Aggregation => Some(Kind::V),
-        options::Cycle::Auto if aggregates || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
+        options::Cycle::Auto if aggregates || grid.nodes() < SMALL_GRID || !papers_default(options) => Some(Kind::V),
         options::Cycle::Auto => None,
     };
-    let jumps = (on_device || grid.nodes() >= LARGE) && !singular;
+    let jumps = (on_device || grid.nodes() >= AMLI_JUMP_NODES) && !singular;
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
 }
 

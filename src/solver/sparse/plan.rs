@@ -2,6 +2,7 @@
 
 use crate::backend::steps::sparse::{Preconditioning, Relaxing};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::options::limits::AMG_ROWS;
 use crate::options::{Choice, Options, Precision, Preconditioner, Solver, Triangle, opt};
 use crate::sparse::{Asymmetry, Inspection};
 
@@ -166,17 +167,13 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
     }
 }
 
-/// Rows from which on auto takes aggregation: setup included it takes a third longer than ic0 in a cube of 47^3 nodes,
-/// as long at 100^3, less in a plane (320^2: a third) and on tetrahedra (docs/benchmarks/sparse.md).
-const WORTH_AGGREGATION: usize = 100_000;
-
 /// What auto takes.
 fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
     match solver {
         Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
         Solver::Minres if seen.zero_diagonal.is_some() => Preconditioner::None,
         Solver::Cg if seen.not_positive.is_none() => {
-            if seen.rows >= WORTH_AGGREGATION && seen.is_mostly_negative() {
+            if seen.rows >= AMG_ROWS && seen.is_mostly_negative() {
                 Preconditioner::Amg
             } else {
                 Preconditioner::Ic0

@@ -49,7 +49,7 @@ pub struct Run<'a> {
 }
 
 /// The first of them. A pause takes as long as one or two iterations.
-pub const PATIENCE: i64 = 32;
+pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 
 /// How much is done in bulk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

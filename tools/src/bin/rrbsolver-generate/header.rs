@@ -8,6 +8,7 @@ use cbindgen::{Builder, Config, DocumentationStyle, ItemType, Language, Style};
 use rrbsolver::error::STATUSES;
 use rrbsolver::options::{ARGUMENTS, ArgumentEntry, Kind, OPTIONS, RESULTS};
 
+use crate::tables::auto_comment;
 use crate::{read, wrap};
 
 /// Entry points of every family, as a macro.
@@ -21,6 +22,9 @@ pub struct Constant {
     pub value: i64,
     pub doc: String,
 }
+
+/// Title of a group.
+const OPTION_KEYS: &str = "Options: keys of set and get.";
 
 /// All constants, in groups with a title. Choices that an option and a result share appear once.
 pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
@@ -63,7 +67,7 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
             "Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.",
             statuses,
         ),
-        ("Options: keys of set and get.", options),
+        (OPTION_KEYS, options),
         ("Results: keys of get.", results),
         ("Choices: values of options and results.", choices),
         ("Choices of arguments.", arguments.collect()),
@@ -109,6 +113,9 @@ pub fn raw(root: &Path) -> Result<String> {
                 let _ = write!(line, "  /* {} */", wrap(&c.doc, 117 - indent).join(&continued));
             }
             let _ = writeln!(text, "{line}");
+        }
+        if title == OPTION_KEYS {
+            let _ = write!(text, "\n{}", auto_comment());
         }
     }
     let mut config = Config {

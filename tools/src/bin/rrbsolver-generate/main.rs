@@ -31,7 +31,8 @@ struct Arguments {
 const HEADER: &str = "include/rrbsolver.h";
 const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
 /// Files with generated tables, and the tables each of them must have.
-const PAGES: [(&str, &[Table]); 3] = [
+const PAGES: [(&str, &[Table]); 4] = [
+    ("docs/reference/auto.md", &Table::AUTO),
     ("docs/reference/options.md", &Table::OPTIONS),
     ("docs/reference/results.md", &Table::RESULTS),
     ("docs/reference/statuses.md", &[Table::Statuses]),

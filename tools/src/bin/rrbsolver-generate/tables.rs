@@ -4,7 +4,10 @@ use anyhow::{Context as _, Result, anyhow};
 use std::fmt::Write as _;
 
 use rrbsolver::error::STATUSES;
-use rrbsolver::options::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range};
+use rrbsolver::options::{AutoRule, Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, auto_rules};
+
+use crate::docs::{Block, blocks_text};
+use crate::wrap;
 
 /// A table of the documentation; its name stands in the marker. Those of no family hold what most have.
 #[derive(Clone, Copy, PartialEq)]
@@ -12,6 +15,7 @@ pub enum Table {
     Statuses,
     Options(Option<Family>),
     Results(Option<Family>),
+    Auto(Option<Family>),
 }
 
 impl Table {
@@ -30,8 +34,16 @@ impl Table {
         Self::Results(Some(Family::Sparse)),
     ];
 
+    pub const AUTO: [Self; 5] = [
+        Self::Auto(None),
+        Self::Auto(Some(Family::Rrb)),
+        Self::Auto(Some(Family::Dpcg)),
+        Self::Auto(Some(Family::Smoother)),
+        Self::Auto(Some(Family::Sparse)),
+    ];
+
     fn all() -> impl Iterator<Item = Self> {
-        Self::OPTIONS.into_iter().chain(Self::RESULTS).chain([Self::Statuses])
+        Self::OPTIONS.into_iter().chain(Self::RESULTS).chain(Self::AUTO).chain([Self::Statuses])
     }
 
     fn name(self) -> String {
@@ -40,6 +52,7 @@ impl Table {
             Self::Statuses => "statuses".to_owned(),
             Self::Options(f) => format!("options {}", family(f)),
             Self::Results(f) => format!("results {}", family(f)),
+            Self::Auto(f) => format!("auto {}", family(f)),
         }
     }
 
@@ -58,6 +71,11 @@ impl Table {
                     text += &option_row(o, family);
                 }
             }
+            Self::Auto(family) => {
+                for rule in auto_rules().iter().filter(|rule| rule.family == family) {
+                    text += &auto_rule(rule);
+                }
+            }
             Self::Results(family) => {
                 text += "| result | key | type | meaning |\n|---|---|---|---|\n";
                 for r in RESULTS.iter().filter(|r| Family::home(r.key) == family) {
@@ -72,6 +90,39 @@ impl Table {
         }
         text
     }
+}
+
+/// Name of the option of a rule.
+fn option_name(rule: &AutoRule) -> &'static str {
+    OPTIONS.iter().find(|option| option.key == rule.key).map_or("", |option| option.name)
+}
+
+/// A heading, a table and notes.
+fn auto_rule(rule: &AutoRule) -> String {
+    let mut text = format!("\n### `{}`\n\n| selected | if |\n|---|---|\n", option_name(rule));
+    for (choice, when) in &rule.choices {
+        let _ = writeln!(text, "| {choice} | {} |", cell(when));
+    }
+    if !rule.notes.is_empty() {
+        let notes: Vec<Block> = rule.notes.iter().map(|note| Block::Item(0, note.clone())).collect();
+        let _ = write!(text, "\n{}", blocks_text(&notes, 120));
+    }
+    text
+}
+
+/// All rules as a comment of the header.
+pub fn auto_comment() -> String {
+    let mut text =
+        "/* Rules of auto. The first condition that holds decides; docs/reference/auto.md has the notes.\n".to_owned();
+    for rule in auto_rules() {
+        let family = rule.family.map_or("all", Family::prefix);
+        let _ = writeln!(text, " *\n * {} ({family}):", option_name(&rule));
+        for (choice, when) in &rule.choices {
+            let line = format!("{choice}: {}", when.replace('`', ""));
+            let _ = writeln!(text, " *   {}", wrap(&line, 112).join("\n *     "));
+        }
+    }
+    text + " */\n"
 }
 
 /// Families that take other choices than the first have them after these.

@@ -1,0 +1,453 @@
+//! The rules of `auto`: the numbers that decide, and the text of the header and the documentation about them.
+
+use super::table::{Family, opt};
+
+/// Numbers that the choices of `auto` depend on. The code that decides uses these.
+pub mod limits {
+    /// `backend` of `rrb_`: nodes from which a device is used. On an H200 and 16 cores next to it, with host arrays, a
+    /// factorization and a solve take the same time on either at 80 x 80 to 100 x 100 nodes.
+    pub const RRB_DEVICE_NODES: usize = 10_000;
+    /// `backend` of `dpcg_`: cells from which a device is used.
+    pub const DPCG_DEVICE_CELLS: usize = 20_000;
+
+    /// `precision` and `cycle` of `rrb_`: on fewer nodes M in f64 fits into a second-level cache. The V-cycle then takes
+    /// 5 to 30 % less time than others, and half the setup, because nothing is estimated.
+    pub const SMALL_GRID: usize = 16_384;
+    /// `precision` of `rrb_`: the largest ratio of two centers for bf16. Above, fields of different coefficients take
+    /// more iterations (53 instead of 39 at 1e7); at 1e12 f32 sweeps overflow.
+    pub const SHORT_CONTRAST: f64 = 1e6;
+    /// The same for singular systems, where rounding makes M indefinite sooner.
+    pub const SHORT_CONTRAST_SINGULAR: f64 = 1e4;
+
+    /// `cycle` of `rrb_`: the largest condition number of M_k^-1 A_k for which a recursion is worth its cost. Above,
+    /// two inner iterations do not contract enough (strong anisotropy, coefficients that differ from node to node).
+    pub const AMLI_CONDITION: f64 = 6.0;
+    /// The smallest such number: below, one application solves what the levels leave well enough (strong diagonals).
+    pub const AMLI_LEAST_CONDITION: f64 = 1.6;
+    /// The largest one if the number hardly grows from the deeper grids to the first. Then a few isolated eigenvalues of
+    /// jumps (checkerboards, walls) make it large, and CG removes these. Iterations of V and AMLI, 2047 x 2047, on a
+    /// device: checkerboard 96 and 33, walls 190 and 67, a lognormal field 121 and 58.
+    pub const AMLI_JUMP_CONDITION: f64 = 200.0;
+    /// The largest ratio of the first number to the deeper ones. Anisotropy and white noise double it; there each
+    /// recursion costs iterations: with anisotropy (100) 85 with V and 130 with AMLI, with white noise 81 and 118.
+    pub const AMLI_GROWTH: f64 = 1.25;
+    /// On the CPU, nodes from which this holds: on smaller grids the coarsest system of the V-cycle resolves the jumps.
+    pub const AMLI_JUMP_NODES: usize = 1 << 19;
+    /// Iterations after which a solve on the CPU may switch to aggregation.
+    pub const SWITCH_ITERATIONS: usize = 16;
+    /// Iterations after which a solve on a device is examined first; then after twice as many, and so on.
+    pub const SWITCH_ITERATIONS_ON_DEVICE: i64 = 32;
+
+    /// `null_space=auto`: row sums within this part of the center count as zero.
+    pub const ZERO_ROW_SUM: f64 = 1e-12;
+    /// The same for `null_space=constant`.
+    pub const ASSERTED_ZERO_ROW_SUM: f64 = 1e-6;
+
+    /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least this part, 1 / SEMI, of the
+    /// strongest direction's.
+    pub const SEMI: f64 = 3.0;
+    /// `deflation` of `dpcg_`: the largest number of components of strong couplings that is deflated. With more, E costs
+    /// more than it saves.
+    pub const MANY_COMPONENTS: usize = 1000;
+    /// The largest contrast, smallest over largest coupling of a direction, for which components are deflated: multigrid
+    /// alone takes more iterations then.
+    pub const FAR_APART: f64 = 1e-4;
+    /// Cells across a component below which coarse grids may not resolve it.
+    pub const THIN: usize = 4;
+    /// `preconditioner` of `dpcg_`: unresolved components from which amg takes less time than multigrid. Multigrid takes
+    /// nearly one more iteration for each; amg takes 14 to 22, each as expensive as two, and 30 at factorize.
+    pub const MANY_HIDDEN: usize = 12;
+    /// `coarse_solver` of `dpcg_`: deflation vectors up to which E is inverted on the CPU. A product with the inverse
+    /// then reads at most 8 MB.
+    pub const INVERTED: usize = 1024;
+    /// The same on a device: 134 MB in 0.05 ms. A factor is applied on the host, in 0.8 ms.
+    pub const INVERTED_ON_DEVICE: usize = 4096;
+
+    /// `block_solver` of `smoother_`: the largest condition of the scaling D for which sine transforms are used. The
+    /// error is about 2e-16 max(l/u, u/l)^((b-1)/2); 300 keeps it below 1e-13.
+    pub const MOST_SCALING: f64 = 300.0;
+    /// The largest condition for which they are offered at all: four of sixteen digits are lost. It also keeps every d^i
+    /// and 1/d^i on a block finite.
+    pub const INSISTED_SCALING: f64 = 1e4;
+
+    /// `preconditioner` of `sparse_`: rows from which amg is used. With its setup, amg takes a third longer than ic0 in a
+    /// cube of 47^3 nodes and as long at 100^3; it takes a third of the time in a plane of 320^2.
+    pub const AMG_ROWS: usize = 100_000;
+    /// `format` of `sparse_`: the largest number of diagonals for dia.
+    pub const MOST_DIAGONALS: usize = 64;
+}
+
+use limits::{
+    AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION,
+    DPCG_DEVICE_CELLS, FAR_APART, INVERTED, INVERTED_ON_DEVICE, MANY_COMPONENTS, MANY_HIDDEN, MOST_DIAGONALS,
+    MOST_SCALING, RRB_DEVICE_NODES, SEMI, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID, SWITCH_ITERATIONS,
+    SWITCH_ITERATIONS_ON_DEVICE, THIN, ZERO_ROW_SUM,
+};
+
+/// What `auto` selects for an option of a family.
+pub struct AutoRule {
+    /// The option.
+    pub key: i32,
+    /// The family; none: all that have the option.
+    pub family: Option<Family>,
+    /// What is selected, and the condition. The first condition that holds decides.
+    pub choices: Vec<(&'static str, String)>,
+    /// What else a user must know.
+    pub notes: Vec<String>,
+}
+
+fn rule(key: i32, family: impl Into<Option<Family>>, choices: &[(&'static str, &str)], notes: &[&str]) -> AutoRule {
+    AutoRule {
+        key,
+        family: family.into(),
+        choices: choices.iter().map(|&(choice, when)| (choice, when.to_owned())).collect(),
+        notes: notes.iter().map(|&note| note.to_owned()).collect(),
+    }
+}
+
+const OTHERWISE: &str = "otherwise";
+
+/// All rules, in the order of the documentation.
+#[must_use]
+pub fn auto_rules() -> Vec<AutoRule> {
+    let mut rules = vec![
+        rule(
+            opt::MEMORY,
+            None,
+            &[("device", "the CUDA driver reports that the array is on the handle's device"), ("host", OTHERWISE)],
+            &["Each array of a call is examined on its own."],
+        ),
+        rule(
+            opt::NULL_SPACE,
+            None,
+            &[
+                ("singular component", &format!("|row sum| <= {ZERO_ROW_SUM:e} * center in all rows of the component")),
+                ("regular component", OTHERWISE),
+            ],
+            &[],
+        ),
+    ];
+    rules.extend(rrb());
+    rules.extend(dpcg());
+    rules.extend(smoother());
+    rules.extend(sparse());
+    rules
+}
+
+fn rrb() -> [AutoRule; 4] {
+    let family = Family::Rrb;
+    [
+        rule(
+            opt::BACKEND,
+            family,
+            &[
+                (
+                    "cuda",
+                    &format!(
+                        "a CUDA device is present, nx * ny >= {}, and `cycle` is not k",
+                        grouped(RRB_DEVICE_NODES)
+                    ),
+                ),
+                ("cpu", OTHERWISE),
+            ],
+            &["Handles of `rrb_create_distributed` use the CPU."],
+        ),
+        rule(
+            opt::CYCLE,
+            family,
+            &[
+                (
+                    "aggregation",
+                    &format!(
+                        "aggregation is possible, nx * ny >= {}, none of the options of the levels is set, and the \
+                         estimated cost of a solve is lower than with levels",
+                        grouped(SMALL_GRID)
+                    ),
+                ),
+                ("v", &format!("nx * ny < {}, or `lumping` or `relaxation` is not the default", grouped(SMALL_GRID))),
+                ("amli", "the estimated condition numbers of the recursions are in the range below"),
+                ("v", OTHERWISE),
+            ],
+            &[
+                "Aggregation is possible with `norm=true2`, default `lumping` and `relaxation`, and any `precision` but \
+                 bf16. It needs a handle of `rrb_create` on the CPU or on one device, and memory within `switch_memory`.",
+                "Options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, `compensation`, \
+                 `cycle_spacing` and `cycle_steps`.",
+                &format!(
+                    "amli is selected if the condition number of the first recursion is at least \
+                     {AMLI_LEAST_CONDITION} and the largest of all is at most {AMLI_CONDITION}. This holds for singular \
+                     systems too."
+                ),
+                &format!(
+                    "For regular systems on a device, or with nx * ny >= {}, a largest number of {AMLI_JUMP_CONDITION} \
+                     suffices if the first is at most {AMLI_GROWTH} times the largest deeper one.",
+                    grouped(AMLI_JUMP_NODES)
+                ),
+                "If CG finds the selected amli cycle indefinite, this solve and the following ones use v, until the next \
+                 `rrb_factorize`.",
+                &format!(
+                    "A slow solve switches to aggregation, where it is possible, if that costs less than the remaining \
+                     iterations. This is examined from iteration {SWITCH_ITERATIONS} on; on a device after \
+                     {SWITCH_ITERATIONS_ON_DEVICE} iterations, then after each doubling."
+                ),
+                "Choices made by trial (v after estimates, f64 after a lost pivot, aggregation after a slow solve) hold \
+                 for the following matrices. A change of `precision`, `switch_memory`, `cycle` or an option of the \
+                 levels except `compensation` ends that.",
+            ],
+        ),
+        rule(
+            opt::PRECISION,
+            family,
+            &[
+                ("f32", "the cycle is aggregation"),
+                (
+                    "f64",
+                    &format!(
+                        "nx * ny < {}; or `lumping` or `relaxation` is not the default; or the centers differ by more \
+                         than a factor of {SHORT_CONTRAST:e}, or {SHORT_CONTRAST_SINGULAR:e} with a singular component",
+                        grouped(SMALL_GRID)
+                    ),
+                ),
+                (
+                    "mixed",
+                    "on the CPU: 5 points, no positive coupling, no singular component, `grids` is not 1, \
+                     `norm=true2`, `cycle=auto`, and aggregation is possible or the handle is distributed",
+                ),
+                ("bf16", OTHERWISE),
+            ],
+            &[
+                "If a pivot is lost in a short format, f64 is used instead.",
+                "If a distributed solve with mixed stagnates, it factorizes again with bf16 and continues.",
+                "On a device, a slow solve with f64 that switches to aggregation keeps f64.",
+            ],
+        ),
+        rule(
+            opt::COMPENSATION,
+            family,
+            &[
+                ("compensation", "A has positive couplings, and the cycle is not aggregation"),
+                ("no compensation", OTHERWISE),
+            ],
+            &[],
+        ),
+    ]
+}
+
+fn dpcg() -> [AutoRule; 6] {
+    let family = Family::Dpcg;
+    [
+        rule(
+            opt::BACKEND,
+            family,
+            &[
+                (
+                    "cuda",
+                    &format!(
+                        "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is not ic0 or ric, and \
+                         `coarse_solver` is not cg",
+                        grouped(DPCG_DEVICE_CELLS)
+                    ),
+                ),
+                ("cpu", OTHERWISE),
+            ],
+            &[],
+        ),
+        rule(
+            opt::PRECONDITIONER,
+            family,
+            &[
+                (
+                    "amg",
+                    &format!(
+                        "at least {MANY_HIDDEN} components of strong couplings are not resolved by coarse grids, and \
+                         they are not deflated or cells are flat (below); there are no labels, `deflation` is auto or \
+                         none, `coarsening` and `sweeps` are the defaults, and `backend` is not reference"
+                    ),
+                ),
+                ("multigrid", OTHERWISE),
+            ],
+            &[
+                &format!(
+                    "Components are not deflated if there are more than {MANY_COMPONENTS} and the contrast is at most \
+                     {FAR_APART:e}. The contrast is the smallest over the largest coupling of a direction."
+                ),
+                &format!(
+                    "Cells are flat if the couplings of a direction are weaker than 1/{SEMI} of those of the strongest \
+                     direction."
+                ),
+                "If there is no memory for amg, multigrid is used.",
+                "`RRB_INFO_AUTO_REASON` reports which condition decided.",
+            ],
+        ),
+        rule(
+            opt::COARSENING,
+            family,
+            &[("cell", "cells are flat (see `preconditioner`)"), ("vertex", OTHERWISE)],
+            &["This applies to multigrid only."],
+        ),
+        rule(
+            opt::DEFLATION,
+            family,
+            &[
+                ("levelset", "multigrid or amg, with labels of the caller"),
+                ("none", "amg"),
+                (
+                    "levelset",
+                    &format!(
+                        "multigrid with 2 to {MANY_COMPONENTS} components of strong couplings, and: the contrast is at \
+                         most {FAR_APART:e}, or a component is less than {THIN} cells across, or `coarsening` is cell"
+                    ),
+                ),
+                ("none", "multigrid"),
+                ("levelset_subdomain", "labels of the caller, or a component of strong couplings"),
+                ("subdomain", OTHERWISE),
+            ],
+            &["The last two rows apply to preconditioners other than multigrid and amg."],
+        ),
+        rule(
+            opt::COARSE_SOLVER,
+            family,
+            &[
+                ("inverse", &format!("at most {INVERTED} deflation vectors, on a device at most {INVERTED_ON_DEVICE}")),
+                ("cholesky", OTHERWISE),
+            ],
+            &[],
+        ),
+        rule(opt::PRECISION, family, &[("f32", "multigrid or amg"), ("f64", OTHERWISE)], &[]),
+    ]
+}
+
+fn smoother() -> [AutoRule; 4] {
+    let family = Family::Smoother;
+    [
+        rule(
+            opt::BACKEND,
+            family,
+            &[("cuda", "a CUDA device is present, and `memory=device`"), ("cpu", OTHERWISE)],
+            &[],
+        ),
+        rule(
+            opt::BLOCK_SOLVER,
+            family,
+            &[
+                (
+                    "fast_diagonalization",
+                    &format!(
+                        "a diagonal scaling makes the stencil symmetric in x, y and z, and its condition on a block is \
+                         below {MOST_SCALING}"
+                    ),
+                ),
+                ("dense", OTHERWISE),
+            ],
+            &[],
+        ),
+        rule(
+            opt::PARALLEL,
+            family,
+            &[("all blocks", "always: threads share one list of all blocks of all patches")],
+            &[],
+        ),
+        rule(opt::TRANSFER, family, &[("depth_first", "always")], &[]),
+    ]
+}
+
+fn sparse() -> [AutoRule; 6] {
+    let family = Family::Sparse;
+    [
+        rule(opt::BACKEND, family, &[("cpu", "always")], &[]),
+        rule(
+            opt::SOLVER,
+            family,
+            &[
+                ("jacobi", "the matrix is diagonal"),
+                ("idr", "the matrix is not symmetric"),
+                ("cg", "all diagonal entries are positive"),
+                ("minres", OTHERWISE),
+            ],
+            &["If cg finds the matrix indefinite, the solve continues with minres."],
+        ),
+        rule(
+            opt::PRECONDITIONER,
+            family,
+            &[
+                (
+                    "none",
+                    "`solver` is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero",
+                ),
+                (
+                    "amg",
+                    &format!(
+                        "cg with a positive diagonal, at least {} rows, and more than half of the off-diagonal entries \
+                         are negative",
+                        grouped(AMG_ROWS)
+                    ),
+                ),
+                ("ic0", "cg with a positive diagonal"),
+                ("jacobi", "cg or minres"),
+                ("ilu0", OTHERWISE),
+            ],
+            &["If ic0 or ilu0 finds no usable pivot, jacobi is used instead, or none if a diagonal entry is zero or \
+                 missing."],
+        ),
+        rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
+        rule(
+            opt::FORMAT,
+            family,
+            &[
+                ("diagonal", "all entries are on the diagonal"),
+                ("csr, dia, sell or bsr", "the format moves the fewest bytes in a product"),
+            ],
+            &[&format!(
+                "dia is considered up to {MOST_DIAGONALS} diagonals. Formats above `format_memory` are excluded."
+            )],
+        ),
+        rule(
+            opt::TRANSPOSE,
+            family,
+            &[
+                ("none", "the format is dia, diagonal or skyline, or a copy needs more than `format_memory`"),
+                ("copy", OTHERWISE),
+            ],
+            &["This applies to bicg with a matrix that is not symmetric."],
+        ),
+    ]
+}
+
+/// A number with commas between groups of three digits.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{Kind, OPTIONS};
+    use super::*;
+
+    /// Every option with a choice `auto` has a rule for each family that has it.
+    #[test]
+    fn every_auto_has_a_rule() {
+        let rules = auto_rules();
+        for option in OPTIONS {
+            for (families, kind) in option.serves {
+                let Kind::Choice([("auto", _), ..]) = kind else { continue };
+                for family in *families {
+                    let found = rules.iter().any(|r| r.key == option.key && r.family.is_none_or(|f| f == *family));
+                    assert!(found, "{} of {}", option.name, family.prefix());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_in_groups() {
+        assert_eq!([0, 999, 16_384, 1 << 20].map(grouped), ["0", "999", "16,384", "1,048,576"]);
+    }
+}
