@@ -1,20 +1,22 @@
-/* rrbsolver.h: stencil solvers for simulators, and sparse matrices. C99 and C++.
+/* rrbsolver.h: solvers for stencil systems of simulation codes and for general sparse matrices. C99 and C++.
  *
- * Threads: different handles are independent; one handle is used by one thread at a time; handles may move between
- * threads. The library uses threads of its own (option threads), never a global pool. Callbacks come on the calling
- * thread, between iterations, with no lock held; they must not use the handle that calls them.
+ * Threads: different handles are independent. One thread at a time uses a handle; handles may move between threads.
+ * The library has its own threads (option threads). Callbacks run on the calling thread, between iterations, with no
+ * lock held. They must not use the handle that calls them.
  *
- * Statuses: every function that can fail returns an rrb_status, named below. If it is not RRB_OK, the call also leaves
- * a message for its thread, which rrbsolver_last_error returns.
+ * Statuses: every function that can fail returns an rrb_status, listed below. If it is not RRB_OK, the call also stores
+ * a message for its thread, which rrbsolver_last_error copies.
  *
- * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
- * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
- * must overlap no other of the call. Handles: X_create (sparse_create_csr, ..., sparse_read) makes one, X_destroy frees
- * it and sets the pointer to NULL.
+ * Arrays: a[j*ld + i] in 2D and a[k*lp + j*ld + i] in 3D; i = 0..nx-1 is contiguous. ld = nx and lp = ny*ld, unless the
+ * options leading_dimension and leading_plane are set. Pointers are used during the call only. An array that is written
+ * must not overlap any other array of the call.
  *
- * Numbers are append-only: a published one never changes its meaning.
+ * Handles: X_create (sparse_create_csr, ..., sparse_read) creates a handle. X_destroy frees it and sets the pointer to
+ * NULL.
  *
- * Generated from the library's sources; do not edit. */
+ * Numbers are append-only: a published number never changes its meaning.
+ *
+ * Generated from the sources of the library; do not edit. */
 
 #ifndef RRBSOLVER_H
 #define RRBSOLVER_H
@@ -26,7 +28,7 @@
 #define RRBSOLVER_VERSION_MINOR 1
 #define RRBSOLVER_VERSION_PATCH 0
 
-/* Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed. */
+/* Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure. */
 #define RRB_OK                    0  /* success */
 #define RRB_NOT_CONVERGED         1  /* tolerance not reached; x is the last iterate or a better one (see
                                         rrbsolver_last_error) */
@@ -530,7 +532,8 @@
 typedef struct dpcg_handle dpcg_handle;
 
 /**
- * One matrix with its factorization. One thread at a time; different handles are independent.
+ * A solver for 2D 5-point and 9-point systems: options, factorization and workspace. One thread uses a handle at a
+ * time; different handles are independent.
  */
 typedef struct rrb_handle rrb_handle;
 
@@ -547,17 +550,19 @@ typedef struct smoother_handle smoother_handle;
 typedef struct sparse_handle sparse_handle;
 
 /**
- * Status of a call: 0 done, positive finished with a caveat, negative failed.
+ * Status of a call: 0 for success, positive for success with a caveat, negative for failure.
  */
 typedef int32_t rrb_status;
 
 /**
- * Receives log lines; `level` is 0 for warnings, 1 for lines per solve, 2 for lines per iteration.
+ * Log callback: receives one line without a newline.
+ *
+ * `level` is 0 for warnings, 1 for lines per solve, and 2 for lines per iteration. `message` is valid during the call.
  */
 typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
 
 /**
- * A message that is sent to a rank and one that comes from it; either may be empty.
+ * A message to a rank and the message from it. Either may be empty.
  */
 typedef struct {
     /**
@@ -565,34 +570,39 @@ typedef struct {
      */
     int32_t peer;
     /**
-     * Both sides have the same; one message a peer and tag goes each way in an exchange.
+     * The same on both sides. An exchange has one message in each direction per peer and tag.
      */
     int32_t tag;
     /**
-     * 0: nothing is sent.
+     * Bytes to send; 0: none.
      */
     int64_t send_bytes;
     /**
-     * 0: nothing comes.
+     * Bytes to receive; 0: none.
      */
     int64_t receive_bytes;
     /**
-     * What is sent.
+     * Values to send.
      */
     const void *send;
     /**
-     * Where it comes to.
+     * Room for the received values.
      */
     void *receive;
 } rrbsolver_message;
 
 /**
- * Messages between the ranks of a domain. `exchange`, `allreduce` and `allgather` make plans of what `start` does
- * again and again on the same memory, `test` answers whether it is done, without waiting, and `release` frees a plan,
- * also one that is not done, without waiting. All ranks start the plans of the latter two in the same order; they may
- * be made at different times, so that making one waits for nobody. Functions answer 0, or another number where they
- * fail. One thread at a time calls them, that which called the library. The library keeps a copy; `context` stays
- * alive until all handles made with it are destroyed.
+ * Functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
+ *
+ * `exchange`, `allreduce` and `allgather` create a plan for a communication that is repeated on the same memory.
+ * `start` starts it, `test` checks whether it is complete, and `release` frees the plan. `test` and `release` must not
+ * wait; a plan may be released before it is complete.
+ *
+ * - All functions return 0, or another number if they fail.
+ * - All ranks start the plans of `allreduce` and `allgather` in the same order. They may create them at different
+ *   times, so creating one must not wait for other ranks.
+ * - The functions are called by one thread at a time, the thread that called the library.
+ * - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
  */
 typedef struct {
     /**
@@ -600,19 +610,19 @@ typedef struct {
      */
     int64_t struct_size;
     /**
-     * The first argument of all functions.
+     * First argument of all functions.
      */
     void *context;
     /**
-     * This rank, from 0.
+     * Number of this rank, from 0.
      */
     int32_t rank;
     /**
-     * Ranks.
+     * Number of ranks.
      */
     int32_t size;
     /**
-     * 0. Later: 1: takes device pointers, 2: `start` enqueues on the stream.
+     * 0. Reserved for later: 1: device pointers are accepted, 2: `start` enqueues on the stream.
      */
     int32_t flags;
     /**
@@ -620,23 +630,25 @@ typedef struct {
      */
     int32_t reserved;
     /**
-     * `count` messages; the list is read by this call, the memory by each start.
+     * Creates a plan for `count` messages. This call reads the list; each start reads the memory.
      */
     int32_t (*exchange)(void *context, int64_t count, const rrbsolver_message *messages, void **plan);
     /**
-     * `count` doubles of every rank in place; `operation`: 0 sum, 1 largest, 2 smallest; any order.
+     * Creates a plan that reduces `count` doubles of all ranks in place. `operation`: 0 sum, 1 maximum, 2 minimum; in any
+     * order.
      */
     int32_t (*allreduce)(void *context, int64_t count, double *values, int32_t operation, void **plan);
     /**
-     * `bytes[rank]` of every rank, one behind the other in `receive`; `bytes` is read by this call.
+     * Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This call
+     * reads `bytes`.
      */
     int32_t (*allgather)(void *context, const void *send, void *receive, const int64_t *bytes, void **plan);
     /**
-     * `cuda_stream`: NULL for memory of the host.
+     * Starts a plan. `cuda_stream` is NULL for host memory.
      */
     int32_t (*start)(void *context, void *plan, void *cuda_stream);
     /**
-     * `done`: 0 or 1.
+     * Sets `done` to 1 if the plan is complete, else to 0.
      */
     int32_t (*test)(void *context, void *plan, int32_t *done);
     /**
@@ -646,13 +658,18 @@ typedef struct {
 } rrbsolver_comm;
 
 /**
- * Called before each sweep with its number and the arrays of all patches: fills the ghost cells that no patch covers;
- * nonzero stops.
+ * Ghost function: fills the ghost cells that no patch covers, before each sweep.
+ *
+ * `sweep` is the number of the sweep from 0, or -1 before a residual is computed. `u` holds the arrays of all patches.
+ * A nonzero return value stops the call.
  */
 typedef int32_t (*smoother_ghost_fn)(void *user, int32_t sweep, double *const *u);
 
 /**
- * Called after every iteration with the tested relative residual, from iteration 0; nonzero stops.
+ * Monitor: called after each iteration, and before the first one with iteration 0.
+ *
+ * `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops
+ * the solve.
  */
 typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative_residual);
 

@@ -1,56 +1,62 @@
-//! What the host program gives for messages between ranks. bindings/mpi/ fills it in by MPI, `threads` by memory.
+//! The functions by which the host program sends messages between ranks. bindings/mpi/ implements them with MPI,
+//! `threads` with shared memory.
 
 use core::ffi::c_void;
 
-/// A message that is sent to a rank and one that comes from it; either may be empty.
+/// A message to a rank and the message from it. Either may be empty.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rrbsolver_message {
     /// The other rank.
     pub peer: i32,
-    /// Both sides have the same; one message a peer and tag goes each way in an exchange.
+    /// The same on both sides. An exchange has one message in each direction per peer and tag.
     pub tag: i32,
-    /// 0: nothing is sent.
+    /// Bytes to send; 0: none.
     pub send_bytes: i64,
-    /// 0: nothing comes.
+    /// Bytes to receive; 0: none.
     pub receive_bytes: i64,
-    /// What is sent.
+    /// Values to send.
     pub send: *const c_void,
-    /// Where it comes to.
+    /// Room for the received values.
     pub receive: *mut c_void,
 }
 
-/// Sums, in any order: what `operation` of `allreduce` is.
+/// Sum, in any order, as `operation` of `allreduce`.
 pub const SUM: i32 = 0;
-/// The largest.
+/// Maximum.
 pub const MAX: i32 = 1;
-/// The smallest.
+/// Minimum.
 pub const MIN: i32 = 2;
 
-/// Messages between the ranks of a domain. `exchange`, `allreduce` and `allgather` make plans of what `start` does
-/// again and again on the same memory, `test` answers whether it is done, without waiting, and `release` frees a plan,
-/// also one that is not done, without waiting. All ranks start the plans of the latter two in the same order; they may
-/// be made at different times, so that making one waits for nobody. Functions answer 0, or another number where they
-/// fail. One thread at a time calls them, that which called the library. The library keeps a copy; `context` stays
-/// alive until all handles made with it are destroyed.
+/// Functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
+///
+/// `exchange`, `allreduce` and `allgather` create a plan for a communication that is repeated on the same memory.
+/// `start` starts it, `test` checks whether it is complete, and `release` frees the plan. `test` and `release` must not
+/// wait; a plan may be released before it is complete.
+///
+/// - All functions return 0, or another number if they fail.
+/// - All ranks start the plans of `allreduce` and `allgather` in the same order. They may create them at different times,
+///   so creating one must not wait for other ranks.
+/// - The functions are called by one thread at a time, the thread that called the library.
+/// - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rrbsolver_comm {
     /// `sizeof(rrbsolver_comm)`.
     pub struct_size: i64,
-    /// The first argument of all functions.
+    /// First argument of all functions.
     pub context: *mut c_void,
-    /// This rank, from 0.
+    /// Number of this rank, from 0.
     pub rank: i32,
-    /// Ranks.
+    /// Number of ranks.
     pub size: i32,
-    /// 0. Later: 1: takes device pointers, 2: `start` enqueues on the stream.
+    /// 0. Reserved for later: 1: device pointers are accepted, 2: `start` enqueues on the stream.
     pub flags: i32,
     /// 0.
     pub reserved: i32,
-    /// `count` messages; the list is read by this call, the memory by each start.
+    /// Creates a plan for `count` messages. This call reads the list; each start reads the memory.
     pub exchange: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -59,7 +65,8 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// `count` doubles of every rank in place; `operation`: 0 sum, 1 largest, 2 smallest; any order.
+    /// Creates a plan that reduces `count` doubles of all ranks in place. `operation`: 0 sum, 1 maximum, 2 minimum; in any
+    /// order.
     pub allreduce: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -69,7 +76,8 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// `bytes[rank]` of every rank, one behind the other in `receive`; `bytes` is read by this call.
+    /// Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This call
+    /// reads `bytes`.
     pub allgather: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -79,9 +87,9 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// `cuda_stream`: NULL for memory of the host.
+    /// Starts a plan. `cuda_stream` is NULL for host memory.
     pub start: Option<unsafe extern "C" fn(context: *mut c_void, plan: *mut c_void, cuda_stream: *mut c_void) -> i32>,
-    /// `done`: 0 or 1.
+    /// Sets `done` to 1 if the plan is complete, else to 0.
     pub test: Option<unsafe extern "C" fn(context: *mut c_void, plan: *mut c_void, done: *mut i32) -> i32>,
     /// Frees a plan.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, plan: *mut c_void) -> i32>,

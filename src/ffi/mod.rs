@@ -1,6 +1,6 @@
 //! The C ABI: pointer checks, handles, panic guard, status numbers; nothing else.
 //!
-//! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
+//! Every function is `extern "C"`, never unwinds, and returns a status; see `docs/reference/conventions.md`.
 
 mod box_arrays;
 mod device_rows;
@@ -30,22 +30,29 @@ pub use crate::ffi::rrb::*;
 pub use crate::ffi::smoother::*;
 pub use crate::ffi::sparse::*;
 
-/// Status of a call: 0 done, positive finished with a caveat, negative failed.
+/// Status of a call: 0 for success, positive for success with a caveat, negative for failure.
 #[allow(non_camel_case_types)]
 pub type rrb_status = i32;
 
-/// Receives log lines; `level` is 0 for warnings, 1 for lines per solve, 2 for lines per iteration.
+/// Log callback: receives one line without a newline.
+///
+/// `level` is 0 for warnings, 1 for lines per solve, and 2 for lines per iteration. `message` is valid during the call.
 #[allow(non_camel_case_types)]
 pub type rrb_log_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, level: i32, message: *const libc::c_char)>;
 
-/// Called after every iteration with the tested relative residual, from iteration 0; nonzero stops.
+/// Monitor: called after each iteration, and before the first one with iteration 0.
+///
+/// `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops the
+/// solve.
 #[allow(non_camel_case_types)]
 pub type rrb_monitor_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, iteration: i64, relative_residual: f64) -> i32>;
 
-/// Called before each sweep with its number and the arrays of all patches: fills the ghost cells that no patch covers;
-/// nonzero stops.
+/// Ghost function: fills the ghost cells that no patch covers, before each sweep.
+///
+/// `sweep` is the number of the sweep from 0, or -1 before a residual is computed. `u` holds the arrays of all patches. A
+/// nonzero return value stops the call.
 #[allow(non_camel_case_types)]
 pub type smoother_ghost_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, sweep: i32, u: *const *mut f64) -> i32>;

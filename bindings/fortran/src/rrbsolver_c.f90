@@ -1,12 +1,13 @@
-! The constants and the C functions of rrbsolver.h, one module for each family, in which rrb_solve is c_solve.
-! Private to the binding: programs use module rrbsolver. Generated from the library's sources; do not edit.
+! Constants and C functions of rrbsolver.h. The functions of each family have a module of their own, in which rrb_solve
+! is named c_solve. These modules are private to the binding: programs use the module rrbsolver.
+! Generated from the sources of the library; do not edit.
 
 module rrbsolver_constants
    use, intrinsic :: iso_c_binding, only: c_int32_t
    implicit none
    private
 
-   ! Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.
+   ! Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure.
    ! success
    integer(c_int32_t), parameter, public :: RRB_OK                = 0_c_int32_t
    ! tolerance not reached; x is the last iterate or a better one (see rrbsolver_last_error)

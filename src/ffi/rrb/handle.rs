@@ -15,13 +15,14 @@ use crate::runtime::heap::boxed;
 use crate::solver::machine::Machine;
 use crate::solver::rrb::{MakeBackend, Rrb, idle_beside_aggregation, machine};
 
-/// One matrix with its factorization. One thread at a time; different handles are independent.
+/// A solver for 2D 5-point and 9-point systems: options, factorization and workspace. One thread uses a handle at a
+/// time; different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct rrb_handle {
     pub(super) system: System<Rrb>,
-    /// That an option has no effect was logged.
+    /// The log has reported options without effect.
     idle_told: bool,
-    /// Where the domain lies on several ranks.
+    /// The ranks that share the domain, if it is distributed.
     pub(super) ranks: Option<Box<Ranks>>,
 }
 
@@ -67,7 +68,7 @@ impl rrb_handle {
         self.factorize_view(&a, machine, &make_backend)
     }
 
-    /// Factorizes on this machine, and tells what is to be told.
+    /// Factorizes locally and logs the choices.
     pub(super) fn factorize_view(&mut self, a: &StencilView, machine: Machine, make: MakeBackend) -> Result<()> {
         let system = &mut self.system;
         let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make);
@@ -97,7 +98,7 @@ pub(super) fn threads(system: &System<Rrb>) -> usize {
     environment::threads(system.base.options.int(opt::THREADS) as usize)
 }
 
-/// What `cycle=auto` has chosen by, from `verbosity=1` on.
+/// Logs the estimates of `cycle=auto`, with `verbosity` 1 or more.
 fn log_prediction(system: &mut System<Rrb>) {
     let base = &mut system.base;
     let verbose = base.options.int(opt::VERBOSITY) >= 1;
@@ -163,7 +164,6 @@ impl SystemHandle for rrb_handle {
     }
 }
 
-/// For errors.
 const BACKEND: &str = "a backend";
 
 /// Concrete backends are named here and nowhere else.

@@ -305,6 +305,29 @@ pub fn entries(raw: &str) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
+/// A type of the header: its name, its declaration, and its comment.
+pub struct TypeEntry {
+    pub name: String,
+    pub declaration: String,
+    pub doc: Doc,
+}
+
+/// The types of the header.
+pub fn types(raw: &str) -> Vec<TypeEntry> {
+    let of = |(_, body, code): (&str, Option<&str>, &str)| {
+        let code = code.trim_start();
+        let end = if code.starts_with("typedef struct {") { code.find("\n} ")? } else { 0 };
+        let end = end + code[end..].find(';')? + 1;
+        let declaration = code.starts_with("typedef ").then(|| code[..end].to_owned())?;
+        let name = match declaration.split_once("(*") {
+            Some((_, rest)) if !declaration.contains('{') => rest.split(')').next()?.to_owned(),
+            _ => crate::fortran::split_name(declaration.trim_end_matches(';')).1.to_owned(),
+        };
+        Some(TypeEntry { name, declaration, doc: parse_comment(body?, code) })
+    };
+    comments(raw).filter_map(of).collect()
+}
+
 impl Entry {
     pub fn prefix(&self) -> &'static str {
         prefix_of(&self.name)

@@ -10,8 +10,9 @@ use crate::wrap;
 /// `c_solve`: what all families have has one name in all these modules.
 pub fn fortran(header: &str) -> Result<String> {
     let mut text = "\
-! The constants and the C functions of rrbsolver.h, one module for each family, in which rrb_solve is c_solve.
-! Private to the binding: programs use module rrbsolver. Generated from the library's sources; do not edit.
+! Constants and C functions of rrbsolver.h. The functions of each family have a module of their own, in which rrb_solve
+! is named c_solve. These modules are private to the binding: programs use the module rrbsolver.
+! Generated from the sources of the library; do not edit.
 
 module rrbsolver_constants
    use, intrinsic :: iso_c_binding, only: c_int32_t

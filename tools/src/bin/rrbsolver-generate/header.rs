@@ -64,7 +64,7 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
     let arguments = ARGUMENTS.iter().flat_map(of_argument);
     vec![
         (
-            "Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.",
+            "Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure.",
             statuses,
         ),
         (OPTION_KEYS, options),
@@ -75,23 +75,25 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
 }
 
 const BANNER: &str = "\
-/* rrbsolver.h: stencil solvers for simulators, and sparse matrices. C99 and C++.
+/* rrbsolver.h: solvers for stencil systems of simulation codes and for general sparse matrices. C99 and C++.
  *
- * Threads: different handles are independent; one handle is used by one thread at a time; handles may move between
- * threads. The library uses threads of its own (option threads), never a global pool. Callbacks come on the calling
- * thread, between iterations, with no lock held; they must not use the handle that calls them.
+ * Threads: different handles are independent. One thread at a time uses a handle; handles may move between threads.
+ * The library has its own threads (option threads). Callbacks run on the calling thread, between iterations, with no
+ * lock held. They must not use the handle that calls them.
  *
- * Statuses: every function that can fail returns an rrb_status, named below. If it is not RRB_OK, the call also leaves
- * a message for its thread, which rrbsolver_last_error returns.
+ * Statuses: every function that can fail returns an rrb_status, listed below. If it is not RRB_OK, the call also stores
+ * a message for its thread, which rrbsolver_last_error copies.
  *
- * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
- * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
- * must overlap no other of the call. Handles: X_create (sparse_create_csr, ..., sparse_read) makes one, X_destroy frees
- * it and sets the pointer to NULL.
+ * Arrays: a[j*ld + i] in 2D and a[k*lp + j*ld + i] in 3D; i = 0..nx-1 is contiguous. ld = nx and lp = ny*ld, unless the
+ * options leading_dimension and leading_plane are set. Pointers are used during the call only. An array that is written
+ * must not overlap any other array of the call.
  *
- * Numbers are append-only: a published one never changes its meaning.
+ * Handles: X_create (sparse_create_csr, ..., sparse_read) creates a handle. X_destroy frees it and sets the pointer to
+ * NULL.
  *
- * Generated from the library's sources; do not edit. */";
+ * Numbers are append-only: a published number never changes its meaning.
+ *
+ * Generated from the sources of the library; do not edit. */";
 
 /// The header as cbindgen writes it: comments as they stand in the sources.
 pub fn raw(root: &Path) -> Result<String> {

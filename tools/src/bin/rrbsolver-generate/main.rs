@@ -53,10 +53,11 @@ fn run(arguments: &Arguments) -> Result<()> {
     let root = &arguments.root;
     let raw = header::raw(root)?;
     let entries = docs::entries(&raw)?;
+    let types = docs::types(&raw);
     let header = docs::laid_out(&raw);
     let mut outputs = vec![(FORTRAN, fortran::fortran(&header)), (HEADER, Ok(header))];
     for page in &reference::PAGES {
-        outputs.push((page.path, page.markdown(&entries)));
+        outputs.push((page.path, page.markdown(&entries, &types)));
     }
     for (name, tables) in PAGES {
         outputs.push((name, read(&root.join(name)).and_then(|page| fill_page(name, &page, tables))));

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use std::fmt::Write as _;
 
-use crate::docs::{Block, Entry, blocks_text};
+use crate::docs::{Block, Entry, TypeEntry, blocks_text};
 
 /// A page, and the functions on it by their names without the prefix.
 pub struct Page {
@@ -16,6 +16,9 @@ pub struct Page {
 
 const OPTIONS: (&str, &[&str]) = ("Options", &["set_options", "set_int", "set_real", "set_stream"]);
 const RESULTS: (&str, &[&str]) = ("Results and monitoring", &["get_int", "get_real", "get_history", "set_monitor"]);
+
+/// Prefix of the functions that belong to no family.
+const LIBRARY: &str = "rrbsolver_";
 
 pub const PAGES: [Page; 5] = [
     Page {
@@ -76,8 +79,8 @@ pub const PAGES: [Page; 5] = [
     },
     Page {
         path: "docs/reference/library.md",
-        prefix: "rrbsolver_",
-        intro: "Functions of the whole library, which need no handle.",
+        prefix: LIBRARY,
+        intro: "Functions of the whole library, which need no handle, and the types of all functions.",
         groups: &[
             ("Version and statuses", &["version", "status_string"]),
             ("Errors", &["last_error", "last_error_based"]),
@@ -97,14 +100,14 @@ const SYNOPSIS: &str = "<!-- test: skip synopsis, not a program -->";
 
 impl Page {
     /// The page.
-    pub fn markdown(&self, entries: &[Entry]) -> Result<String> {
+    pub fn markdown(&self, entries: &[Entry], types: &[TypeEntry]) -> Result<String> {
         let own: Vec<&Entry> = entries.iter().filter(|entry| entry.prefix() == self.prefix).collect();
         let full = |name: &&str| format!("{}{name}", self.prefix);
         for entry in &own {
             let listed = self.groups.iter().any(|(_, names)| names.iter().any(|name| full(name) == entry.name));
             ensure!(listed, "{}: {} is in no group", self.path, entry.name);
         }
-        let title = if self.prefix == "rrbsolver_" {
+        let title = if self.prefix == LIBRARY {
             "Library functions".to_owned()
         } else {
             format!("`{}` functions", self.prefix)
@@ -126,6 +129,16 @@ impl Page {
                 };
                 let _ = writeln!(text, "| [`{name}`](#{name}) | {} |", first_sentence(&entry.doc.lead));
                 body += &section(entry);
+            }
+        }
+        if self.prefix == LIBRARY {
+            text += "| **Types** | |\n";
+            body += "\n## Types\n";
+            for entry in types {
+                let name = &entry.name;
+                let _ = writeln!(text, "| [`{name}`](#{name}) | {} |", first_sentence(&entry.doc.lead));
+                let lead = blocks_text(&entry.doc.lead, 120);
+                let _ = write!(body, "\n### `{name}`\n\n{lead}\n{SYNOPSIS}\n```c\n{}\n```\n", entry.declaration);
             }
         }
         Ok(text + &body)
@@ -234,7 +247,7 @@ mod tests {
                 }
             }
         }
-        let pages: Vec<String> = PAGES.iter().map(|page| page.markdown(&entries).unwrap()).collect();
+        let pages: Vec<String> = PAGES.iter().map(|page| page.markdown(&entries, &[]).unwrap()).collect();
         for (page, text) in PAGES.iter().zip(&pages) {
             let functions = entries.iter().filter(|entry| entry.prefix() == page.prefix).count();
             for title in ["C", "Fortran", "C++", "Parameters", "Returns", "Errors", "Example"] {
