@@ -213,7 +213,7 @@
  *   aggregation: aggregation is possible, nx * ny >= 16,384, none of the options of the levels is set, and the
  *     estimated cost of a solve is lower than with levels
  *   v: nx * ny < 16,384, or lumping or relaxation is not the default
- *   amli: the estimated condition numbers of the recursions are in the range below
+ *   amli: the estimated condition numbers of the recursions are small enough (see the notes)
  *   v: otherwise
  *
  * precision (rrb_):
@@ -235,8 +235,8 @@
  *
  * preconditioner (dpcg_):
  *   amg: at least 12 components of strong couplings are not resolved by coarse grids, and they are not deflated or
- *     cells are flat (below); there are no labels, deflation is auto or none, coarsening and sweeps are the defaults,
- *     and backend is not reference
+ *     cells are flat (see the notes); there are no labels, deflation is auto or none, coarsening and sweeps are the
+ *     defaults, and backend is not reference
  *   multigrid: otherwise
  *
  * coarsening (dpcg_):
@@ -246,7 +246,7 @@
  * deflation (dpcg_):
  *   levelset: multigrid or amg, with labels of the caller
  *   none: amg
- *   levelset: multigrid with 2 to 1000 components of strong couplings, and: the contrast is at most 1e-4, or a
+ *   levelset: multigrid with 2 to 1,000 components of strong couplings, and: the contrast is at most 1e-4, or a
  *     component is less than 4 cells across, or coarsening is cell
  *   none: multigrid
  *   levelset_subdomain: labels of the caller, or a component of strong couplings
@@ -1152,7 +1152,7 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  *   `backend=cuda` in a build without kernels; or the handle was created before a fork.
  * - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot is below the range of the `precision` that is
  *   set.
- * - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity.
+ * - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity (with `check_input`).
  * - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
  * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: no device, or the CUDA driver reported an error.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
@@ -1288,8 +1288,7 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
  *   promises.
  * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity, or y is too large for a double.
- * - `RRB_ERR_RANGE`: y is so small that it would underflow.
+ * - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity (with `check_input`), or y is too large for a double.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
  *

@@ -165,7 +165,7 @@ fn rrb() -> [AutoRule; 4] {
                     ),
                 ),
                 ("v", &format!("nx * ny < {}, or `lumping` or `relaxation` is not the default", grouped(SMALL_GRID))),
-                ("amli", "the estimated condition numbers of the recursions are in the range below"),
+                ("amli", "the estimated condition numbers of the recursions are small enough (see the notes)"),
                 ("v", OTHERWISE),
             ],
             &[
@@ -260,7 +260,7 @@ fn dpcg() -> [AutoRule; 6] {
                     "amg",
                     &format!(
                         "at least {MANY_HIDDEN} components of strong couplings are not resolved by coarse grids, and \
-                         they are not deflated or cells are flat (below); there are no labels, `deflation` is auto or \
+                         they are not deflated or cells are flat (see the notes); there are no labels, `deflation` is auto or \
                          none, `coarsening` and `sweeps` are the defaults, and `backend` is not reference"
                     ),
                 ),
@@ -268,8 +268,9 @@ fn dpcg() -> [AutoRule; 6] {
             ],
             &[
                 &format!(
-                    "Components are not deflated if there are more than {MANY_COMPONENTS} and the contrast is at most \
-                     {FAR_APART:e}. The contrast is the smallest over the largest coupling of a direction."
+                    "Components are not deflated if there are more than {} and the contrast is at most {FAR_APART:e}. \
+                     The contrast is the smallest over the largest coupling of a direction.",
+                    grouped(MANY_COMPONENTS)
                 ),
                 &format!(
                     "Cells are flat if the couplings of a direction are weaker than 1/{SEMI} of those of the strongest \
@@ -294,8 +295,9 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "levelset",
                     &format!(
-                        "multigrid with 2 to {MANY_COMPONENTS} components of strong couplings, and: the contrast is at \
-                         most {FAR_APART:e}, or a component is less than {THIN} cells across, or `coarsening` is cell"
+                        "multigrid with 2 to {} components of strong couplings, and: the contrast is at most \
+                         {FAR_APART:e}, or a component is less than {THIN} cells across, or `coarsening` is cell",
+                        grouped(MANY_COMPONENTS)
                     ),
                 ),
                 ("none", "multigrid"),

@@ -92,7 +92,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 ///   `backend=cuda` in a build without kernels; or the handle was created before a fork.
 /// - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot is below the range of the `precision` that is
 ///   set.
-/// - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity (with `check_input`).
 /// - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
 /// - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: no device, or the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
@@ -294,8 +294,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 ///   promises.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-/// - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity, or y is too large for a double.
-/// - `RRB_ERR_RANGE`: y is so small that it would underflow.
+/// - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity (with `check_input`), or y is too large for a double.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
 ///
