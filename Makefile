@@ -1,6 +1,8 @@
 # make demo: sets up what is missing, builds into ./build/demo, sails a ship through a harbour, names its pictures.
 # make bubbles: the same with rising bubbles in space, by dpcg_.
 # make docs: builds the documentation site into build/docs/html; `make install` installs it when it exists.
+# make dist: packs the source release with its crates, dist/rrbsolver-VERSION.tar.xz; scripts/test-dist builds it offline.
+# make setup: installs what building needs and is missing. make and make install only print it.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
 # make fuzz: the readers of matrix files on texts that coverage leads to, FUZZ_SECONDS each.
@@ -16,14 +18,17 @@ TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all build install demo bubbles paper performance test fuzz header docs setup clean
+.PHONY: all build install demo bubbles paper performance test fuzz header docs dist setup check-setup clean
 
 all: build
 
 setup:
 	@scripts/setup
 
-build: setup
+check-setup:
+	@scripts/setup --check
+
+build: check-setup
 	cmake -S . -B build -DCMAKE_BUILD_TYPE=Release
 	cmake --build build -j $(JOBS)
 
@@ -36,11 +41,11 @@ demo:
 bubbles:
 	@scripts/bubbles
 
-paper: setup
+paper: check-setup
 	$(BENCH) paper --size $(PAPER_SIZE) --output output/paper
 	$(PLOT) bench output/paper/*.json --output output/paper
 
-performance: setup
+performance: check-setup
 	$(BENCH) page docs/benchmarks/cpu-2d.md --measure
 
 test:
@@ -50,11 +55,14 @@ test:
 fuzz:
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-header: setup
+header: check-setup
 	$(TOOL) rrbsolver-generate
 
 docs:
 	@scripts/docs
 
+dist:
+	@scripts/dist
+
 clean:
-	rm -rf build install output fuzz/target
+	rm -rf build dist install output fuzz/target

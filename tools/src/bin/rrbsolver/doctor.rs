@@ -5,10 +5,10 @@ use std::fs;
 use anyhow::{Result, ensure};
 use rrbsolver::options::Format;
 use rrbsolver_benches::machine::Machine;
-use rrbsolver_benches::{device, stream};
+use rrbsolver_benches::stream;
 
 use crate::args::Doctor;
-use crate::library::{Matrix, Plane, Space, System, relative_residual, version};
+use crate::library::{Matrix, Plane, Space, System, device_count, relative_residual, version};
 use crate::raw::Stencil;
 use crate::{End, spinner};
 
@@ -37,7 +37,7 @@ pub fn run(options: &Doctor) -> Result<End> {
     if !options.quick {
         bandwidth(threads);
     }
-    let devices = device::count();
+    let devices = device_count();
     describe_devices(devices);
     let mut failed = false;
     for backend in ["reference", "cpu", "cuda"] {

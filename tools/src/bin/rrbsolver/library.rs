@@ -7,12 +7,11 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, anyhow};
-use rrbsolver::ffi;
-use rrbsolver::layers::check_there;
+use anyhow::{Context as _, Result, anyhow};
 use rrbsolver::options::{Family, Format, RESULTS, ResultEntry, Vector, info};
 use serde_json::{Value, json};
 
+use crate::ffi;
 use crate::raw::Stencil;
 
 /// Called with iteration and tested relative residual.
@@ -47,19 +46,28 @@ unsafe extern "C-unwind" fn logged(_: *mut c_void, level: i32, line: *const c_ch
 
 /// Warnings of the library go to the standard error, each once.
 pub fn show_warnings() {
-    ffi::rrbsolver_set_log(Some(logged), null_mut());
+    // SAFETY: `logged` uses no user pointer.
+    unsafe { ffi::rrbsolver_set_log(Some(logged), null_mut()) };
 }
 
-/// A list of one value, or the library's sentence where the machine has no room for it.
+/// Returns `len` copies of a value, or an error if there is no memory for them.
 pub fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
-    check_there(len as u128 * size_of::<T>() as u128, "an array with one value per row")?;
     let mut list = Vec::new();
-    list.try_reserve_exact(len)?;
+    let reserved = list.try_reserve_exact(len);
+    reserved.with_context(|| format!("failed to allocate a vector of {len} values"))?;
     list.resize(len, value);
     Ok(list)
 }
 
-/// As `rrbsolver_version` tells.
+/// Number of CUDA devices that the library can use.
+pub fn device_count() -> i32 {
+    let mut count = 0;
+    // SAFETY: an int that outlives the call.
+    let status = unsafe { ffi::rrbsolver_cuda_device_count(&mut count) };
+    if status == 0 { count } else { 0 }
+}
+
+/// The version that `rrbsolver_version` returns.
 pub fn version() -> String {
     // SAFETY: a text that lives as long as the program.
     unsafe { CStr::from_ptr(ffi::rrbsolver_version()) }.to_string_lossy().into_owned()

@@ -15,6 +15,7 @@ mod compare;
 mod convert;
 mod doctor;
 mod facts;
+mod ffi;
 mod info;
 mod input;
 mod library;
@@ -27,6 +28,7 @@ use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Result;
 use clap::Parser as _;
 use indicatif::ProgressBar;
 
@@ -42,21 +44,25 @@ pub enum End {
 }
 
 fn main() -> ExitCode {
-    library::show_warnings();
-    let result = match Cli::parse().command {
-        Command::Info(options) => info::run(&options),
-        Command::Solve(options) => solve::run(&options),
-        Command::Compare(options) => compare::run(&options),
-        Command::Convert(options) => convert::run(&options),
-        Command::Doctor(options) => doctor::run(&options),
-    };
-    match result {
+    match run(&Cli::parse().command) {
         Ok(End::Well) => ExitCode::SUCCESS,
         Ok(End::Short) => ExitCode::from(1),
         Err(sentence) => {
             eprintln!("rrbsolver: {sentence:#}");
             ExitCode::from(2)
         }
+    }
+}
+
+fn run(command: &Command) -> Result<End> {
+    ffi::load()?;
+    library::show_warnings();
+    match command {
+        Command::Info(options) => info::run(options),
+        Command::Solve(options) => solve::run(options),
+        Command::Compare(options) => compare::run(options),
+        Command::Convert(options) => convert::run(options),
+        Command::Doctor(options) => doctor::run(options),
     }
 }
 

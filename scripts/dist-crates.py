@@ -1,0 +1,76 @@
+"""dist-crates.py TREE: empties the crates in TREE/vendor that no Linux build uses, and writes TREE/THIRD-PARTY-LICENCES."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+TARGETS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
+PREFIXES = ("licen", "copying", "notice", "unlicense", "ofl", "ufl")
+HEAD = """\
+Licences of the crates in vendor/
+
+rrbsolver itself: see LICENSE-MIT and LICENSE-APACHE. The programs and the library contain code of these crates, under
+the licences that the crates state. The texts follow the list; a text that several crates share appears once.
+"""
+
+
+def packages(tree):
+    """All packages that Linux builds use, without those of the workspace."""
+    found = {}
+    for target in TARGETS:
+        command = ["cargo", "metadata", "--format-version=1", "--locked", "--offline", f"--filter-platform={target}"]
+        data = json.loads(subprocess.run(command, cwd=tree, check=True, stdout=subprocess.PIPE).stdout)
+        used = {node["id"] for node in data["resolve"]["nodes"]}
+        for package in data["packages"]:
+            if package["id"] in used and package["source"]:
+                found[package["name"], package["version"]] = package
+    return [found[key] for key in sorted(found)]
+
+
+def empty(folder):
+    """Keeps the manifest, which the resolver reads, and an empty library."""
+    checksum = json.loads((folder / ".cargo-checksum.json").read_text())
+    manifest = (folder / "Cargo.toml").read_text()
+    shutil.rmtree(folder)
+    (folder / "src").mkdir(parents=True)
+    (folder / "src/lib.rs").touch()
+    # Targets may name files that are gone.
+    kept, skipping = [], False
+    for line in manifest.splitlines(keepends=True):
+        if line.startswith("["):
+            skipping = line.startswith(("[lib]", "[[", "[lints"))
+        if not skipping:
+            kept.append(line)
+    lines = [line for line in kept if not line.startswith(("build = ", "readme = ", "license-file = "))]
+    (folder / "Cargo.toml").write_text("".join(lines))
+    (folder / ".cargo-checksum.json").write_text(json.dumps({"files": {}, "package": checksum["package"]}))
+
+
+def licences(tree, used):
+    texts = {}
+    lines = []
+    for package in used:
+        name = f"{package['name']} {package['version']}"
+        licence = package["license"] or f"see {package['license_file']}"
+        lines.append(f"{name:36} {licence:48} {package['repository'] or ''}".rstrip())
+        folder = tree / "vendor" / f"{package['name']}-{package['version']}"
+        files = [path for path in sorted(folder.rglob("*")) if path.name.lower().startswith(PREFIXES) and path.is_file()]
+        for path in files:
+            if path.suffix.lower() in ("", ".md", ".txt", ".apache", ".mit") or path.name.lower().startswith("licen"):
+                text = "\n".join(line.rstrip() for line in path.read_text(errors="replace").splitlines()).strip()
+                texts.setdefault(text, []).append(f"{name}: {path.relative_to(folder)}")
+    parts = [HEAD, "\n".join(lines) + "\n"]
+    for text, owners in sorted(texts.items(), key=lambda item: item[1]):
+        parts.append("=" * 100 + "\n" + "\n".join(owners) + "\n" + "=" * 100 + f"\n\n{text}\n")
+    (tree / "THIRD-PARTY-LICENCES").write_text("\n".join(parts))
+
+
+tree = pathlib.Path(sys.argv[1])
+used = packages(tree)
+kept = {f"{package['name']}-{package['version']}" for package in used}
+for folder in (tree / "vendor").iterdir():
+    if folder.name not in kept:
+        empty(folder)
+licences(tree, used)
