@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,8 @@ HEAD = """\
 Licences of the crates in vendor/
 
 rrbsolver itself: see LICENSE-MIT and LICENSE-APACHE. The programs and the library contain code of these crates, under
-the licences that the crates state. The texts follow the list; a text that several crates share appears once.
+the licences that the crates state, and of the Rust standard library (MIT OR Apache-2.0). The texts follow the list; a
+text that several crates share appears once.
 """
 
 
@@ -36,15 +38,14 @@ def empty(folder):
     shutil.rmtree(folder)
     (folder / "src").mkdir(parents=True)
     (folder / "src/lib.rs").touch()
-    # Targets may name files that are gone.
-    kept, skipping = [], False
+    # Of the rest, targets name files that are gone.
+    kept, keep = [], True
     for line in manifest.splitlines(keepends=True):
-        if line.startswith("["):
-            skipping = line.startswith(("[lib]", "[[", "[lints"))
-        if not skipping:
+        if re.fullmatch(r"\[.*\]", line.strip()) and line.startswith("["):
+            keep = line.startswith(("[package]", "[dependencies", "[build-dependencies", "[target.", "[features]"))
+        if keep and not line.startswith(("build = ", "readme = ", "license-file = ")):
             kept.append(line)
-    lines = [line for line in kept if not line.startswith(("build = ", "readme = ", "license-file = "))]
-    (folder / "Cargo.toml").write_text("".join(lines))
+    (folder / "Cargo.toml").write_text("".join(kept) + '\n[lib]\npath = "src/lib.rs"\n')
     (folder / ".cargo-checksum.json").write_text(json.dumps({"files": {}, "package": checksum["package"]}))
 
 
