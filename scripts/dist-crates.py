@@ -9,6 +9,8 @@ import sys
 
 TARGETS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
 PREFIXES = ("licen", "copying", "notice", "unlicense", "ofl", "ufl")
+# Sections of a manifest that the resolver reads.
+KEPT = ("[package]", "[dependencies", "[dev-dependencies", "[build-dependencies", "[target.", "[features]")
 HEAD = """\
 Licences of the crates in vendor/
 
@@ -42,8 +44,8 @@ def empty(folder):
     kept, keep = [], True
     for line in manifest.splitlines(keepends=True):
         if re.fullmatch(r"\[.*\]", line.strip()) and line.startswith("["):
-            keep = line.startswith(("[package]", "[dependencies", "[build-dependencies", "[target.", "[features]"))
-        if keep and not line.startswith(("build = ", "readme = ", "license-file = ")):
+            keep = line.startswith(KEPT)
+        if keep and not line.startswith(("build = ", "links = ", "readme = ", "license-file = ")):
             kept.append(line)
     (folder / "Cargo.toml").write_text("".join(kept) + '\n[lib]\npath = "src/lib.rs"\n')
     (folder / ".cargo-checksum.json").write_text(json.dumps({"files": {}, "package": checksum["package"]}))
