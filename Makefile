@@ -1,8 +1,8 @@
 # make demo: sets up what is missing, builds into ./build/demo, sails a ship through a harbour, names its pictures.
 # make bubbles: the same with rising bubbles in space, by dpcg_.
 # make docs: builds the documentation site into build/docs/html; `make install` installs it when it exists.
-# make dist: packs the source release with its crates, dist/rrbsolver-VERSION.tar.xz; scripts/test-dist builds it offline.
-# make setup: installs what building needs and is missing. make and make install only print it.
+# make dist: packs the sources with all crates as dist/rrbsolver-VERSION.tar.xz; scripts/test-dist builds it offline.
+# make setup: installs missing compilers and nvcc; make and make install only print what is missing.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
 # make fuzz: the readers of matrix files on texts that coverage leads to, FUZZ_SECONDS each.
@@ -23,7 +23,7 @@ MAKEFLAGS += --no-print-directory
 all: build
 
 setup:
-	@scripts/setup
+	@scripts/setup demo
 
 check-setup:
 	@scripts/setup --check

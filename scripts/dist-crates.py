@@ -1,4 +1,4 @@
-"""dist-crates.py TREE: empties the crates in TREE/vendor that no Linux build uses, and writes TREE/THIRD-PARTY-LICENCES."""
+"""dist-crates.py TREE: empties the crates in TREE/vendor that no Linux build uses, writes TREE/THIRD-PARTY-LICENCES."""
 
 import json
 import pathlib
@@ -59,8 +59,9 @@ def licences(tree, used):
         licence = package["license"] or f"see {package['license_file']}"
         lines.append(f"{name:36} {licence:48} {package['repository'] or ''}".rstrip())
         folder = tree / "vendor" / f"{package['name']}-{package['version']}"
-        files = [path for path in sorted(folder.rglob("*")) if path.name.lower().startswith(PREFIXES) and path.is_file()]
-        for path in files:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            if not path.name.lower().startswith(PREFIXES):
+                continue
             if path.suffix.lower() in ("", ".md", ".txt", ".apache", ".mit") or path.name.lower().startswith("licen"):
                 text = "\n".join(line.rstrip() for line in path.read_text(errors="replace").splitlines()).strip()
                 texts.setdefault(text, []).append(f"{name}: {path.relative_to(folder)}")
