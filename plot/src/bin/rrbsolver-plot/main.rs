@@ -10,10 +10,8 @@ mod waves;
 use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use indicatif::ProgressBar;
 use rrbsolver_plot::{convergence, fonts, write_whole};
 
 /// Pictures of what the rrbsolver examples write and of what its benchmark measures.
@@ -112,12 +110,7 @@ fn parse_window(text: &str) -> Result<[f64; 4]> {
 }
 
 fn draw_waves(options: &Waves) -> Result<()> {
-    // Shown on a terminal only.
-    let progress = ProgressBar::new_spinner();
-    progress.enable_steady_tick(Duration::from_millis(100));
-    progress.set_message(format!("reading {}", options.file.display()));
     let field = vti::read(&options.file)?;
-    progress.set_message("drawing");
     let png = waves::draw(
         &field,
         &waves::Style {
@@ -127,7 +120,6 @@ fn draw_waves(options: &Waves) -> Result<()> {
             title: options.title.clone(),
         },
     )?;
-    progress.finish_and_clear();
     write_whole(&options.output, &png)
 }
 
