@@ -1,6 +1,7 @@
 //! `rrb_create_distributed` and the calls on boxes: one domain over many ranks.
 //!
-//! Every rank brings the values of its boxes and takes those of its solution; which rank has which box changes no bit.
+//! Each rank passes the values of its boxes and receives its part of the solution. Results are bitwise identical for any
+//! distribution of the boxes.
 
 use crate::backend::steps::solve::Arrays;
 use crate::comm::vtable::rrbsolver_comm;
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn rrb_create_distributed(
     out: *mut *mut rrb_handle,
 ) -> rrb_status {
     let make = || {
-        // What this rank refuses the others are told, once there is a table to do that with.
+        // An error of this rank is sent to the others, as soon as there is a table for that.
         let own = if out.is_null() { Err(Error::Null("out".into())) } else { rrb_handle::new(nx, ny) };
         let given = own.as_ref().map(|h| (h.system.grid(), h.base().options.real(opt::COMM_TIMEOUT)));
         // SAFETY: as our caller promised.
@@ -143,8 +144,8 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
 ///
 /// # Fortran
-/// No procedure: a rank has at most one box in Fortran, and `factorize` takes its arrays. Other distributions can call
-/// the C function.
+/// No procedure: `factorize` takes the arrays of a rank with one box. With several boxes, call the C function with
+/// `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -219,8 +220,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
 ///
 /// # Fortran
-/// No procedure: a rank has at most one box in Fortran, and `solve` takes its arrays. Other distributions can call the
-/// C function.
+/// No procedure: `solve` takes the arrays of a rank with one box. With several boxes, call the C function with
+/// `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -277,8 +278,8 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
 ///
 /// # Fortran
-/// No procedure: a rank has at most one box in Fortran, and `apply` takes its arrays. Other distributions can call the
-/// C function.
+/// No procedure: `apply` takes the arrays of a rank with one box. With several boxes, call the C function with
+/// `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -335,8 +336,8 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
 ///
 /// # Fortran
-/// No procedure: a rank has at most one box in Fortran, and `multiply` takes its arrays. Other distributions can call
-/// the C function.
+/// No procedure: `multiply` takes the arrays of a rank with one box. With several boxes, call the C function with
+/// `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -399,7 +400,7 @@ unsafe fn call_boxes(
     unsafe { with(h, call) }
 }
 
-/// A plain call of a distributed handle, on the arrays of its one box, or of none.
+/// A call without `_boxes` on a distributed handle: the arrays of its one box, or of none.
 ///
 /// # Safety
 /// `h` must be a live handle with ranks; the arrays must be NULL or hold the values of its box.
@@ -428,7 +429,7 @@ impl rrb_handle {
         self.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(|| Error::State(NO_BOXES.to_owned()))
     }
 
-    /// One box, or none, and the leading dimension that the options say.
+    /// One box, or none, and the leading dimension of the options.
     fn one_box(&self) -> Result<(usize, [i64; 1])> {
         let count = self.boxes()?.len();
         if count > 1 {
@@ -468,7 +469,7 @@ impl rrb_handle {
             Ok((ld, arrays))
         });
         let refused = checked.as_ref().err().cloned();
-        // A rank without boxes has no array to say so.
+        // A rank without boxes has no array to tell 5 from 9 points by.
         let corners = (!ranks.own().is_empty()).then_some(corners);
         let corners = ranks.open(Function::Factorize, &base.options, corners, false, refused)?;
         let (ld, list) = checked?;
@@ -483,7 +484,7 @@ impl rrb_handle {
         let arrays = if corners { 5 } else { 3 };
         let prepared = ranks.prepare(arrays, sharing);
         let prepared = ranks.close(prepared);
-        // Where it failed on one rank, no other may go on from what it had.
+        // If it failed on one rank, no other rank may keep its previous factorization.
         if !matches!(prepared, Ok(false)) {
             self.system.base.core = None;
         }
@@ -504,9 +505,9 @@ impl rrb_handle {
             let of = |(array, staged): (&BoxArrays<_>, _)| unsafe { given(ranks.own(), &ld, &array.arrays, staged) };
             let values = staged.as_ref().map_err(Clone::clone);
             let values = values.and_then(|staged| list.iter().zip(staged).map(of).collect::<Result<Vec<_>>>());
-            // Memory may be refused on one rank alone.
+            // Allocation may fail on one rank only.
             let mut values = ranks.close(values)?;
-            // A rank without boxes has as many arrays as the others.
+            // A rank without boxes has the same number of arrays as the others.
             values.resize_with(arrays, Vec::new);
             let alone = ranks.is_alone();
             if !alone {
@@ -518,7 +519,7 @@ impl rrb_handle {
         let result = ranks.close(result);
         let result = result.and_then(|()| ranks.tell_factorized(self.system.base.core.as_ref().filter(|_| !follows)));
         if result.is_err() {
-            // Also where this rank has nothing against it: what it has learned others have not.
+            // Also without an error on this rank: the others do not know what it found.
             self.system.base.core = None;
             self.system.base.begin_setup();
         }
@@ -528,7 +529,7 @@ impl rrb_handle {
         }
     }
 
-    /// Factorizes what the first rank can read on devices.
+    /// Factorizes arrays on devices that rank 0 can read.
     fn factorize_device_rows(&mut self, arrays: usize) -> Result<()> {
         let grid = self.system.grid();
         let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
@@ -544,12 +545,12 @@ impl rrb_handle {
         self.factorize_view(&a, machine, &make_backend)
     }
 
-    /// Factorizes the rows that ranks have brought here, or the arrays of the one rank.
+    /// Factorizes the rows that the ranks have sent here, or the arrays of the only rank.
     fn factorize_rows(&mut self, values: &[Vec<Given>], alone: bool) -> Result<()> {
         let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let grid = self.system.grid();
         let machine = machine(&self.system.base.options, grid, threads(&self.system), 0);
-        // The rows are lent for the call.
+        // The rows are borrowed for the call.
         let (rows, first, domain) = (ranks.take_matrix(), ranks.first_row(), ranks.domain());
         let view = |k: usize| match values.get(k).and_then(|boxes| boxes.first()).filter(|_| alone) {
             Some(given) => View::new(NAMES[k], given.values, grid, given.ld),
@@ -595,7 +596,7 @@ impl rrb_handle {
             let of = |arrays, read| Staged::new(ranks.own(), &ld, arrays, &places, read);
             of(&input, true).and_then(|input| Ok((input, of(&written, guess)?)))
         };
-        // A stream that the first rank cannot work on is refused before its work, which others follow.
+        // A stream that rank 0 cannot use is refused before the computation, in which the other ranks wait.
         let mut staged = staged.and_then(|staged| self.system.base.check_stream().map(|()| staged));
         let lists = staged.as_mut().map_err(|error| error.clone()).and_then(|(from, to)| {
             // SAFETY: as above.
@@ -629,7 +630,7 @@ impl rrb_handle {
         };
         let matrix = ranks.take_matrix();
         let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, arrays.first_row);
-        // Whoever is alone has its matrix in its factorization; that of 9 points nobody asks for.
+        // A single rank has the matrix in its factorization; a matrix with 9 points is not needed.
         let a = (!alone && !ranks.follows()).then(|| StencilView {
             grid,
             center: view(0),
@@ -650,7 +651,7 @@ impl rrb_handle {
         Ok(result)
     }
 
-    /// The same on arrays that the first rank can read and write on devices.
+    /// The same on device arrays that rank 0 can read and write.
     fn call_on_device_rows(&mut self, function: Function, input_name: &'static str) -> Result<i32> {
         let Some(ranks) = &mut self.ranks else { return Err(Error::State(NO_BOXES.to_owned())) };
         let (follows, grid) = (ranks.follows(), self.system.grid());
@@ -659,7 +660,7 @@ impl rrb_handle {
         let brought = if follows { Ok(()) } else { rows.bring(device_rows::VECTORS, if guess { 2 } else { 1 }) };
         let address = |array| if follows { 0 } else { rows.address(device_rows::VECTORS, array) };
         let (device_input, device_output) = (address(0), address(1));
-        // As where arrays go through the host.
+        // As for arrays that are transferred through the host.
         let ready = brought.and_then(|()| self.system.base.check_stream());
         let result = ranks.close(ready).and_then(|()| {
             let arrays = Arrays {
@@ -675,7 +676,7 @@ impl rrb_handle {
             };
             Self::work(&mut self.system, ranks, function, arrays, None)
         });
-        // x is written where all agree that it is to be.
+        // x is written if the solve succeeded on all ranks.
         let result = ranks.close(result);
         let rows = ranks.device_rows()?;
         let back = if follows || result.is_err() { Ok(()) } else { rows.bring_back(device_rows::VECTORS, 1) };
@@ -684,7 +685,7 @@ impl rrb_handle {
         ranks.close(back).map(|()| result)
     }
 
-    /// What a call does with the rows of this rank, whose matrix is `a`.
+    /// The computation of a call on the rows of this rank, whose matrix is `a`.
     fn work(
         system: &mut System<Rrb>,
         ranks: &mut Ranks,
@@ -716,13 +717,13 @@ impl rrb_handle {
     }
 }
 
-/// Arrays of ranks lie on the host, or where the first one solves on devices, on these, too.
+/// Arrays of ranks reside on the host, or also on devices if rank 0 solves on devices.
 fn places(base: &Base<Rrb>) -> Places {
     let on_devices = base.options.is(opt::BACKEND, Backend::Cuda);
     Places { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
 }
 
-/// Ordinal of the first device that options name.
+/// Ordinal of the first device in the options.
 fn first_device(base: &Base<Rrb>) -> i64 {
     base.options.devices().ordinals().next().unwrap_or_else(|| base.options.int(opt::DEVICE))
 }
