@@ -14,9 +14,7 @@ release = re.search(r'^version = "(.*)"', (HERE.parent / "Cargo.toml").read_text
 version = release
 
 extensions = ["myst_parser", "sphinx_design", "sphinx.ext.mathjax", "repository_links"]
-# Pages that are being rewritten and have not moved yet.
-old_pages = [p.name for p in HERE.glob("*.md") if p.name not in ("index.md", "gallery.md")]
-exclude_patterns = ["_*", "requirements.txt", *old_pages]
+exclude_patterns = ["_*", "requirements.txt"]
 nitpicky = True
 highlight_language = "text"
 
