@@ -98,7 +98,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
 ///
 /// # Notes
-/// - `precision=auto` and `cycle=auto` choose by the matrix; [auto](auto.md) has the rules. `RRB_INFO_PRECISION` and
+/// - `precision=auto` and `cycle=auto` choose by the matrix; see the [rules of auto](auto.md). `RRB_INFO_PRECISION` and
 ///   `RRB_INFO_CYCLE` report the choice.
 /// - Choices that `auto` made by trial hold for the following matrices, until an option that affects them changes.
 /// - The cost is about 40 flops per node. `amli` adds 6 to 16 applications of M on coarse grids, which have at most one
@@ -156,7 +156,8 @@ pub unsafe extern "C" fn rrb_factorize(
 ///
 /// # Returns
 /// - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess meets the test, after 0 iterations.
-/// - `RRB_NOT_CONVERGED`: the iteration limit, stagnation or divergence; `RRB_INFO_STOP_REASON` has the reason.
+/// - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated; x is the last iterate or a better
+///   one. `RRB_INFO_STOP_REASON` has the reason.
 /// - `RRB_STOPPED`: the monitor stopped the solve; x is the iterate at the stop.
 ///
 /// # Errors
@@ -174,14 +175,15 @@ pub unsafe extern "C" fn rrb_factorize(
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
 ///
-/// x is unchanged after an error.
+/// x is unchanged after an error. After `RRB_ERR_DEVICE` it may have changed.
 ///
 /// # Notes
 /// - On singular components b is projected, and x keeps the mean of the guess.
 /// - With `precision` f32, bf16 or mixed, a guess with max |x| > 1e15 max |b| / max center counts as zero.
 /// - If the cycle that `cycle=auto` selected is indefinite, this solve and the following ones use v. That holds until
 ///   the next `rrb_factorize`.
-/// - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see [auto](auto.md).
+/// - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see the
+///   [rules of auto](auto.md).
 ///   `switch_memory` limits that memory, and `switch_memory=0` forbids it.
 /// - With an explicit `cycle` or `switch_memory=0` a solve on the CPU allocates no memory and starts no thread. Over
 ///   ranks, with `precision=auto`, a solve that stagnates in single precision factorizes again for double precision.
