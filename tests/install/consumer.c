@@ -148,6 +148,8 @@ static void solves(problem *p) {
     CHECK(rrb_set_int(h, RRB_OPT_MAX_ITER, 2) == RRB_OK);
     memset(p->x, 0, sizeof p->x);
     CHECK(rrb_solve(h, p->b, p->x) == RRB_NOT_CONVERGED);
+    CHECK(contains("not converged: 2 iterations, relative residual "));
+    CHECK(contains("(iteration limit reached; raise max_iter"));
     CHECK(rrb_get_real(h, RRB_INFO_FINAL_RESIDUAL, &real) == RRB_OK && real > REL_TOL && real < 1.0);
     CHECK(rrb_set_int(h, RRB_OPT_MAX_ITER, 1000) == RRB_OK);
 

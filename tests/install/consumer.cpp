@@ -127,6 +127,7 @@ int main() {
     CHECK(caught && other.get_int(RRB_INFO_ITERATIONS) == 2);
     other.set_monitor([](std::int64_t iteration, double) { return iteration == 1; });
     CHECK(other.solve(b, x) == RRB_STOPPED);
+    CHECK(rrbsolver::last_error().rfind("stopped by the monitor: 1 iteration, relative residual ", 0) == 0);
     other.set_monitor(nullptr);
     CHECK(other.solve(b, x) == RRB_OK);
     check_solution();

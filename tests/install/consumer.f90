@@ -173,6 +173,7 @@ contains
    subroutine one_call()
       real(c_double) :: center(nx, ny), coupling(nx, ny), b(nx, ny), x(nx, ny)
       integer :: iterations, status
+      character(200) :: message
       center = 4
       coupling = -1
       b = a_times(4.0_c_double, -1.0_c_double, 0.0_c_double, wanted())
@@ -188,8 +189,9 @@ contains
       center = 8/3.0_c_double
       coupling = -1/3.0_c_double
       b = a_times(8/3.0_c_double, -1/3.0_c_double, -1/3.0_c_double, wanted())
-      call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 1, iterations, coupling, coupling, status)
+      call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 1, iterations, coupling, coupling, status, message)
       call check(status == RRB_NOT_CONVERGED .and. iterations == 1, "solve once, one iteration")
+      call check(index(message, "not converged: 1 iteration, relative residual") == 1, message)
    end subroutine one_call
 
    ! Large and small values: no trap on overflow, and none on denormals.

@@ -193,7 +193,7 @@ fn arrays() {
         refused(smoother_apply(h, [u[0], u[0].add(999)].as_ptr(), f.as_ptr(), 1), status::ARGUMENT, overlap);
         refused(smoother_apply(h, u.as_ptr(), [u[1].cast_const(), f[1]].as_ptr(), 1), status::ARGUMENT, overlap);
         let astray = [u[0], u[1].byte_add(4)];
-        let sentence: &[&str] = &["u of patch 1", "multiple of 8 bytes"];
+        let sentence: &[&str] = &["u of patch 1", "8-byte aligned"];
         refused(smoother_apply(h, astray.as_ptr(), f.as_ptr(), 1), status::ARGUMENT, sentence);
         // Tables, and the arrays of other calls.
         let unaligned = |status: i32, name: &str| {

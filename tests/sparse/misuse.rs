@@ -225,7 +225,7 @@ fn options() {
     refused("block_size=33", status::ARGUMENT, &["block_size must lie in [0, 32]"]);
     refused("norm=true2", status::OPTION, &["sparse_ has no option norm", "tests the 2-norm"]);
     refused("backend=cuda", status::OPTION, &["backend must be one of auto, cpu, got 'cuda'"]);
-    refused("levels=3", status::OPTION, &["sparse_ has no option levels", "one of rrb_"]);
+    refused("levels=3", status::OPTION, &["sparse_ has no option levels", "belongs to rrb_"]);
     let mut value = 5;
     // SAFETY: a live handle; the value outlives the calls.
     unsafe {
@@ -265,7 +265,7 @@ fn arrays_of_a_solve() {
             }
             outcome(call(s.handle, at, at.add(1))).unwrap_err().expect(status::ARGUMENT, &["overlap"]);
             let astray = at.cast::<u8>().add(4).cast::<f64>();
-            outcome(call(s.handle, astray, at.add(2))).unwrap_err().expect(status::ARGUMENT, &["multiple of 8 bytes"]);
+            outcome(call(s.handle, astray, at.add(2))).unwrap_err().expect(status::ARGUMENT, &["8-byte aligned"]);
         }
     }
     assert_eq!(all, [1.0, 2.0, 3.0, 4.0]);

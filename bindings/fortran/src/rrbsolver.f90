@@ -7,7 +7,7 @@
 !    call solver%solve(b, x)                         ! x: initial guess in, solution out
 !
 !    type               for                                             source with all procedures and arguments
-!    rrb_solver         A x = b on a 2D grid, 5 or 9 points             rrbsolver_rrb.f90; many ranks: rrbsolver_comm.f90
+!    rrb_solver         A x = b on a 2D grid, 5 or 9 points             rrbsolver_rrb.f90; ranks: rrbsolver_comm.f90
 !    dpcg_solver        A x = b on a 3D grid, 7 points                  rrbsolver_dpcg.f90
 !    smoother           block relaxation on 3D patches                  rrbsolver_smoother.f90
 !    sparse_solver      general sparse matrices, formats, files         rrbsolver_sparse.f90

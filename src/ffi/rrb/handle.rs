@@ -74,9 +74,8 @@ impl rrb_handle {
         let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make);
         system.set_up(make, |core| core.outward(a))?;
         if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
-            let sentence = "rrb: not enough memory for aggregation, the choice of cycle=auto: uses levels until an option \
-                 changes";
-            system.base.log.line(0, format_args!("{sentence}"));
+            let what = "not enough memory for aggregation, the choice of cycle=auto";
+            system.base.log.line(0, format_args!("rrb: {what}: uses levels until an option changes"));
         }
         log_prediction(system);
         let idle = idle_beside_aggregation(&system.base.options);

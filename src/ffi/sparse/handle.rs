@@ -283,12 +283,13 @@ impl sparse_handle {
         // SAFETY: as our caller promised.
         let arrays = unsafe { self.call_arrays(("b", b), ("x", x))? };
         let Self { base, matrix, ending, .. } = self;
-        let rows = format!("{} rows", arrays.len);
+        let rows = arrays.len;
         let in_use = |core: &Sparse| {
             let done = core.done();
             [core.product().map_or("csr", |product| product.format().name()), done.solver.name()]
         };
-        ending.solve(base, |core, options, watch| core.solve(&**matrix, arrays, options, watch), rows, in_use)
+        let of = format_args!("{rows} rows");
+        ending.solve(base, |core, options, watch| core.solve(&**matrix, arrays, options, watch), of, in_use)
     }
 
     /// # Safety
