@@ -9,8 +9,8 @@ module output
    private
    public :: output_file, prepare_folder, write_vti, write_system
 
-   ! start, put piece by piece, finish. A failure is reported once, at the end, and leaves no file. The length is checked
-   ! against what was written, because not every compiler's library reports a full disk.
+   ! start, put piece by piece, finish. A failure is reported once, at the end, and leaves no file. Its length is
+   ! checked against what was written, because not every compiler's library reports a full disk.
    type :: output_file
       private
       integer :: unit = -1, status = 0

@@ -8,7 +8,7 @@ module output
    private
    public :: prepare_folder, write_vti, write_history, text_file
 
-   ! start, put line by line, finish. A failure is reported once, at the end, and leaves no file. The length is checked
+   ! start, put line by line, finish. A failure is reported once, at the end, and leaves no file. Its length is checked
    ! against what was written, because not every compiler's library reports a full disk.
    type :: text_file
       private
