@@ -634,8 +634,8 @@ typedef struct {
      */
     int32_t (*exchange)(void *context, int64_t count, const rrbsolver_message *messages, void **plan);
     /**
-     * Creates a plan that reduces `count` doubles of all ranks in place. `operation`: 0 sum, 1 maximum, 2 minimum; in any
-     * order.
+     * Creates a plan that reduces `count` doubles of all ranks in place, in any order. `operation`: 0 sum, 1 maximum,
+     * 2 minimum.
      */
     int32_t (*allreduce)(void *context, int64_t count, double *values, int32_t operation, void **plan);
     /**

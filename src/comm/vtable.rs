@@ -65,8 +65,8 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// Creates a plan that reduces `count` doubles of all ranks in place. `operation`: 0 sum, 1 maximum, 2 minimum; in any
-    /// order.
+    /// Creates a plan that reduces `count` doubles of all ranks in place, in any order. `operation`: 0 sum, 1 maximum,
+    /// 2 minimum.
     pub allreduce: Option<
         unsafe extern "C" fn(
             context: *mut c_void,

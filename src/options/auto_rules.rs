@@ -10,8 +10,8 @@ pub mod limits {
     /// `backend` of `dpcg_`: cells from which a device is used.
     pub const DPCG_DEVICE_CELLS: usize = 20_000;
 
-    /// `precision` and `cycle` of `rrb_`: on fewer nodes M in f64 fits into a second-level cache. The V-cycle then takes
-    /// 5 to 30 % less time than others, and half the setup, because nothing is estimated.
+    /// `precision` and `cycle` of `rrb_`: on fewer nodes M in f64 fits into a second-level cache. The V-cycle then needs
+    /// 5 to 30 % less time than other cycles, and half the setup time, because nothing is estimated.
     pub const SMALL_GRID: usize = 16_384;
     /// `precision` of `rrb_`: the largest ratio of two centers for bf16. Above, fields of different coefficients take
     /// more iterations (53 instead of 39 at 1e7); at 1e12 f32 sweeps overflow.
@@ -24,8 +24,8 @@ pub mod limits {
     pub const AMLI_CONDITION: f64 = 6.0;
     /// The smallest such number: below, one application solves what the levels leave well enough (strong diagonals).
     pub const AMLI_LEAST_CONDITION: f64 = 1.6;
-    /// The largest one if the number hardly grows from the deeper grids to the first. Then a few isolated eigenvalues of
-    /// jumps (checkerboards, walls) make it large, and CG removes these. Iterations of V and AMLI, 2047 x 2047, on a
+    /// The largest one if the number hardly grows from the deeper grids to the first. Then a few isolated eigenvalues
+    /// of jumps (checkerboards, walls) make it large, and CG removes these. Iterations of V and AMLI, 2047 x 2047, on a
     /// device: checkerboard 96 and 33, walls 190 and 67, a lognormal field 121 and 58.
     pub const AMLI_JUMP_CONDITION: f64 = 200.0;
     /// The largest ratio of the first number to the deeper ones. Anisotropy and white noise double it; there each

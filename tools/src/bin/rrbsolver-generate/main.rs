@@ -1,5 +1,5 @@
-//! Writes everything that is made from the functions in `src/ffi` and the table in `src/options/table.rs`: the C header,
-//! the Fortran modules of constants and C functions, and the reference. `--check` compares instead.
+//! Writes what is generated from the functions in `src/ffi` and the tables in `src/options`: the C header, the Fortran
+//! modules of constants and C functions, and the reference. `--check` compares instead.
 
 mod docs;
 mod fortran;
@@ -15,7 +15,7 @@ use clap::Parser;
 
 use tables::{Table, fill_page};
 
-/// Writes the C header, the Fortran modules below the binding and the tables of the documentation.
+/// Writes the C header, the Fortran modules of constants and C functions, and the reference.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

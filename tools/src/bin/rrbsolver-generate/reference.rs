@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use std::fmt::Write as _;
 
 use crate::docs::{Block, Entry, TypeEntry, blocks_text};
+use crate::wrap;
 
 /// A page, and the functions on it by their names without the prefix.
 pub struct Page {
@@ -114,10 +115,10 @@ impl Page {
         };
         let mut text = format!(
             "<!-- Generated from the doc comments in src/ffi by `make header`; do not edit. -->\n\n# {title}\n\n{}\n\n",
-            crate::wrap(self.intro, 120).join("\n")
+            wrap(self.intro, 120).join("\n")
         );
-        text += "The [conventions](conventions.md) for arrays, handles, threads and errors hold for all functions. Tables \
-                 list the\n[options](options.md), [results](results.md) and [statuses](statuses.md).\n\n";
+        text += "The [conventions](conventions.md) for arrays, handles, threads and errors hold for all functions. \
+                 Tables list the\n[options](options.md), [results](results.md) and [statuses](statuses.md).\n\n";
         text += "| function | purpose |\n|---|---|\n";
         let mut body = String::new();
         for (title, names) in self.groups {
@@ -190,7 +191,8 @@ fn synopsis(block: &Block, language: &str) -> Block {
         Block::Paragraph(text) if text.len() > 2 && text.starts_with('`') && text.ends_with('`') => {
             let lines = text.trim_matches('`').replace("` `", "\n");
             let lines = if lines.contains('`') { return block.clone() } else { lines };
-            Block::Code(language.to_owned(), format!("{lines}\n"), skip)
+            let lines: Vec<String> = lines.lines().flat_map(|line| wrap(line, 112)).collect();
+            Block::Code(language.to_owned(), format!("{}\n", lines.join("\n    ")), skip)
         }
         Block::Code(_, code, None) => Block::Code(language.to_owned(), code.clone(), skip),
         other => other.clone(),
