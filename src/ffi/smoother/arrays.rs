@@ -83,8 +83,8 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     Ok(Patch { lower, size: size.map(|n| n as usize) })
 }
 
-/// Checks that no pointer is NULL or misaligned, and that no array that is written overlaps another. r is written, and u
-/// if `writes_u`.
+/// Checks that no pointer is NULL or misaligned, and that no array that is written overlaps another. r is written, and
+/// u if `writes_u`.
 pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, extents: &mut Vec<Extent>) -> Result<()> {
     extents.clear();
     for (p, patch) in patches.iter().enumerate() {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! and each coarser grid once on the way down and once up. How many words that is in which format: the table in
-//! docs/benchmarks/cpu-2d.md, counted in benches/src/cost.rs. In f64 the diagonal couplings of the level are those of S1
-//! and are read once for both; short formats have their own beside those of S1.
+//! docs/benchmarks/cpu-2d.md, counted in benches/src/cost.rs. In f64 the diagonal couplings of the level are those of
+//! S1 and are read once for both; short formats have their own beside those of S1.
 //!
 //! Stages sweep over rows, so that what neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on
 //! the way down, so that red rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
