@@ -1,8 +1,8 @@
 //! The entry points that every family has, written once.
 //!
 //! cbindgen does not expand macros. `rrbsolver-generate` therefore substitutes the names of each `entries!` below, in
-//! the comments too. It also replaces `$family` by the name of the family. A paragraph or list item that begins with a list
-//! such as `(rrb_, dpcg_)`, and a code block with the language `c,rrb_,dpcg_`, are for these families only.
+//! the comments too. It also replaces `$family` by the name of the family. A paragraph or list item that begins with a
+//! list such as `(rrb_, dpcg_)`, and a code block with the language `c,rrb_,dpcg_`, are for these families only.
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::entry_ok;
