@@ -559,7 +559,7 @@ fn out_of_memory() {
                 match result {
                     Ok(_) => done += 1,
                     Err(failure) => {
-                        failure.expect(status::MEMORY, &["memory"]);
+                        failure.expect(status::MEMORY, &["failed to "]);
                         refused += 1;
                     }
                 }

@@ -68,7 +68,7 @@ static int watched(rrb_status status)
         last_status = status;
         if (status != RRB_OK && status != RRB_ERR_MEMORY)
             complain("status %d: %s", status, sentence);
-        if (status == RRB_ERR_MEMORY && !strstr(sentence, "memory"))
+        if (status == RRB_ERR_MEMORY && !strstr(sentence, "memory") && !strstr(sentence, "failed to allocate"))
             complain("no sentence about memory, but '%s'", sentence);
     } else if (status != RRB_OK) {
         char sentence[400] = "";
