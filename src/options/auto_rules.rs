@@ -179,8 +179,8 @@ fn rrb() -> [AutoRule; 4] {
                      systems too."
                 ),
                 &format!(
-                    "For regular systems on a device, or with nx * ny >= {}, a largest number of {AMLI_JUMP_CONDITION} \
-                     suffices if the first is at most {AMLI_GROWTH} times the largest deeper one.",
+                    "For regular systems on a device, or with nx * ny >= {}, the largest number may be up to \
+                     {AMLI_JUMP_CONDITION}. The first must then be at most {AMLI_GROWTH} times the largest deeper one.",
                     grouped(AMLI_JUMP_NODES)
                 ),
                 "If CG finds the selected amli cycle indefinite, this solve and the following ones use v, until the next \
