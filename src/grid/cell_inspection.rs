@@ -104,10 +104,10 @@ mod tests {
         for (bad, finite, expected) in [
             (vec![], true, Ok(6.0)),
             (vec![(0, 20, nan), (2, 14, nan), (0, 7, -1.0)], true, Err("north holds NaN at (2, 0, 2)")),
-            (vec![(0, 20, nan), (2, 14, nan), (0, 7, -1.0)], false, Err("center -1e0 is not positive at (1, 0, 1)")),
-            (vec![(1, 3, 1e3), (0, 22, 0.0)], true, Err("center 0e0 is not positive at (1, 1, 3)")),
-            ((0..n).map(|c| (0, c, -6.0)).collect(), true, Err("center must be positive, got -6 at (0, 0, 0)")),
-            ((1..n).map(|c| (0, c, -6.0)).collect(), true, Err("center -6e0 is not positive at (1, 0, 0)")),
+            (vec![(0, 20, nan), (2, 14, nan), (0, 7, -1.0)], false, Err("center(1, 0, 1) = -1 is not positive")),
+            (vec![(1, 3, 1e3), (0, 22, 0.0)], true, Err("center(1, 1, 3) = 0 is not positive")),
+            ((0..n).map(|c| (0, c, -6.0)).collect(), true, Err("center(0, 0, 0) = -6 is not positive; all centers")),
+            ((1..n).map(|c| (0, c, -6.0)).collect(), true, Err("center(1, 0, 0) = -6 is not positive")),
         ] {
             let mut arrays = [6.0, -1.0, -1.0, -1.0].map(|value| vec![value; n]);
             bad.iter().for_each(|&(array, cell, value): &(usize, usize, f64)| arrays[array][cell] = value);

@@ -314,7 +314,7 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(left().is_some_and(|bytes| bytes > 1 << 20));
             let error = check_there(1 << 60, "a test").unwrap_err().to_string();
-            assert_eq!(error, "no memory for 1152921504606846976 bytes of a test");
+            assert_eq!(error, "failed to allocate 1152921504606846976 bytes for a test");
         }
         assert!(Memory::zeroed(1 << 62).is_err());
         assert!(Memory::zeroed(u128::MAX).is_err());

@@ -225,7 +225,7 @@ proptest! {
             if all_negative {
                 return of_all_centers(&a, 0..a.grid.ny).map(|e| e.to_string());
             }
-            let reason = format!("center {:e} is not positive", a.center.row(j)[i]);
+            let reason = format!("center@ = {} is not positive", written(a.center.row(j)[i]));
             Some(Error::matrix(reason, 0, i, j).to_string())
         });
         for finite in [true, false] {

@@ -166,7 +166,7 @@ fn a_row_without_diagonal_is_named() {
     let a: Vec<_> = (0..9).map(|i| (i, i, if i == 7 { 0.0 } else { 1.0 })).collect();
     let error = made(&*matrix(9, &a), Wanted::Jacobi, true, 1).err().unwrap();
     assert_eq!(error.status(), RRB_ERR_MATRIX);
-    assert!(error.to_string().starts_with("row 7 has no diagonal"), "{error}");
+    assert!(error.to_string().starts_with("row 7 has a missing or zero diagonal"), "{error}");
 }
 
 /// M z = r with the factors of the definition; those of ic0 are the same where A is symmetric.

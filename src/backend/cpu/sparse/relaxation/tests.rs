@@ -252,8 +252,8 @@ fn what_has_no_sweeps_is_refused() {
     rows[9].iter_mut().filter(|entry| entry.0 == 9).for_each(|entry| entry.1 = -0.0);
     let error = refused(&rows, 16);
     assert_eq!(error.status(), RRB_ERR_MATRIX);
-    assert!(error.to_string().starts_with("row 9 has no diagonal"), "{error}");
+    assert!(error.to_string().starts_with("row 9 has a missing or zero diagonal"), "{error}");
     rows[9] = vec![(9, 1.0)];
-    assert!(refused(&rows, 16).to_string().starts_with("row 11 has no diagonal"));
+    assert!(refused(&rows, 16).to_string().starts_with("row 11 has a missing or zero diagonal"));
     assert!(matches!(refused(&grid(2), 5), Error::Dimension(_)));
 }
