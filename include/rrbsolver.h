@@ -2084,13 +2084,17 @@ rrb_status sparse_create_from(int32_t format,
  * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
  *   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
  * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
- * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_MEMORY`: an allocation failed. The next call can succeed; no memory is leaked.
  *
  * Notes:
  * - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
  * - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
+ * - If the header of a Harwell-Boeing file announces a wrong number of right-hand-side cards, the file is read and the
+ *   log warns.
  * - Right-hand sides in a Rutherford-Boeing file of their own give a matrix with one column per right-hand side.
- * - Several threads read a file above 1 MB, as many as `threads=0` means.
+ * - A gz file may have several members.
+ * - Several threads read a file above 1 MB, as many as `threads=0` means. Only the start of these threads allocates
+ *   memory whose failure ends the process; `RRBSOLVER_NUM_THREADS=1` starts none.
  * - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
  *
  * Required:
@@ -2117,8 +2121,14 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  * - `RRB_ERR_NULL`: `h` or `path` is NULL.
  * - `RRB_ERR_ARGUMENT`: `file_format` is none of these.
  * - `RRB_ERR_IO`: the file cannot be created or written.
- * - `RRB_ERR_MEMORY`: allocation failed.
+ * - `RRB_ERR_MEMORY`: an allocation failed. The handle is unchanged, and no incomplete file remains.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *
+ * Notes:
+ * - The data is written to a new file in the same folder, which is then renamed; the file keeps its permissions. A
+ *   symbolic link remains a link, and its target is replaced. A pipe or device is written directly.
+ * - Memory: 0.1 MB for buffers, 0.5 MB more for gzip; nothing per entry. If the matrix is not symmetric,
+ *   `RRB_FILE_HB` and `RRB_FILE_RB` need a copy of the matrix by columns.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.

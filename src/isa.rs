@@ -3,6 +3,7 @@
 //! Every loop does the same operations in the same order whatever the instruction set (no fused
 //! multiply-add, sums in a fixed number of lanes), so that results do not depend on it.
 
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 /// An instruction set that loops are compiled for.
@@ -17,7 +18,7 @@ pub enum Isa {
 }
 
 /// Names an instruction set for the whole process.
-pub const ISA_VARIABLE: &str = "RRBSOLVER_ISA";
+pub const ISA_VARIABLE: &CStr = c"RRBSOLVER_ISA";
 
 /// Names, and what they mean, from the least.
 const NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
@@ -26,7 +27,7 @@ const NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2
 /// machine has it.
 pub fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
-    *ISA.get_or_init(|| choose(std::env::var(ISA_VARIABLE).ok().as_deref()))
+    *ISA.get_or_init(|| choose(std::env::var(ISA_VARIABLE.to_str().unwrap_or_default()).ok().as_deref()))
 }
 
 fn choose(wanted: Option<&str>) -> Isa {

@@ -1,21 +1,32 @@
 //! What is read from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and what is wrong in it.
 
+use crate::error::{Result, copied};
 use crate::isa::{ISA_VARIABLE, complaint};
 use crate::runtime::team::cores_now;
-use std::env::VarError;
+use std::ffi::CStr;
 
 /// Variables that say how many threads to use, first found wins (`threads = 0`).
-const THREAD_VARIABLES: [&str; 3] = ["RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"];
+const THREAD_VARIABLES: [&CStr; 3] = [c"RRBSOLVER_NUM_THREADS", c"SLURM_CPUS_PER_TASK", c"OMP_NUM_THREADS"];
+
+/// Passes the value of a variable to `read`. Unlike `std::env::var` this copies nothing, which would take memory.
+fn with<T>(name: &CStr, read: impl FnOnce(&CStr) -> T) -> Option<T> {
+    // SAFETY: the name ends with NUL. As for all of C, a host must not change its environment while others read it.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: not NULL, so a text that ends with NUL.
+    if value.is_null() { None } else { Some(read(unsafe { CStr::from_ptr(value) })) }
+}
+
+/// The same of a value in UTF-8.
+fn with_text<T>(name: &CStr, read: impl FnOnce(&str) -> T) -> Option<T> {
+    with(name, |value| value.to_str().ok().map(read)).flatten()
+}
 
 /// Threads for `threads = requested`.
 pub fn threads(requested: usize) -> usize {
     if requested > 0 {
         return requested;
     }
-    THREAD_VARIABLES
-        .iter()
-        .find_map(|name| std::env::var(name).ok().and_then(|text| count(&text)))
-        .unwrap_or_else(cores_now)
+    THREAD_VARIABLES.iter().find_map(|name| with_text(name, count).flatten()).unwrap_or_else(cores_now)
 }
 
 /// A positive count; of a list (OMP_NUM_THREADS=4,2) the outermost level.
@@ -25,33 +36,39 @@ fn count(text: &str) -> Option<usize> {
 }
 
 /// Options for every handle of the process.
-const OPTIONS_VARIABLE: &str = "RRBSOLVER_OPTIONS";
+const OPTIONS_VARIABLE: &CStr = c"RRBSOLVER_OPTIONS";
 
 /// Its value.
-pub fn options() -> Option<String> {
-    std::env::var(OPTIONS_VARIABLE).ok()
+pub fn options() -> Result<Option<String>> {
+    with_text(OPTIONS_VARIABLE, |text| copied(text, "the value of RRBSOLVER_OPTIONS")).transpose()
 }
 
 /// Sentences about values that are passed over, beside those about entries of `RRBSOLVER_OPTIONS`.
 pub fn complaints() -> Vec<String> {
     // An empty value is none.
-    let value = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-    let instruction_set = value(ISA_VARIABLE).and_then(|name| complaint(&name));
-    let threads = value(THREAD_VARIABLES[0]).filter(|text| count(text).is_none());
-    let threads = threads.map(|text| format!("{} must be a positive integer, got '{text}'", THREAD_VARIABLES[0]));
+    let of_isa = |text: &str| if text.trim().is_empty() { None } else { complaint(text) };
+    let instruction_set = with_text(ISA_VARIABLE, of_isa).flatten();
+    let instruction_set = instruction_set.map(|sentence| format!("{}: {sentence}", shown(ISA_VARIABLE)));
+    let of_threads = |text: &str| {
+        let wrong = !text.trim().is_empty() && count(text).is_none();
+        wrong.then(|| format!("{} must be a positive integer, got '{text}'", shown(THREAD_VARIABLES[0])))
+    };
+    let threads = with_text(THREAD_VARIABLES[0], of_threads).flatten();
     let unreadable = [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]].into_iter().filter_map(unreadable);
-    let readable = instruction_set.map(|sentence| format!("{ISA_VARIABLE}: {sentence}")).into_iter().chain(threads);
-    unreadable.chain(readable).collect()
+    unreadable.chain(instruction_set).chain(threads).collect()
+}
+
+fn shown(name: &CStr) -> &str {
+    name.to_str().unwrap_or_default()
 }
 
 /// Why no character of a variable is read.
-fn unreadable(name: &str) -> Option<String> {
-    match std::env::var(name) {
-        Err(VarError::NotUnicode(text)) => {
-            Some(format!("{name} is not UTF-8 and is ignored, got '{}'", text.to_string_lossy()))
-        }
-        _ => None,
-    }
+fn unreadable(name: &CStr) -> Option<String> {
+    let of_value = |value: &CStr| {
+        let sentence = || format!("{} is not UTF-8 and is ignored, got '{}'", shown(name), value.to_string_lossy());
+        value.to_str().is_err().then(sentence)
+    };
+    with(name, of_value).flatten()
 }
 
 #[cfg(test)]

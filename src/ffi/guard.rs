@@ -6,8 +6,8 @@ use crate::report::Unfinished;
 use crate::runtime::traps::{Own, as_the_host};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::{Once, OnceLock};
 
 /// A message that allocates no memory when it is stored or formatted.
 #[derive(Clone, Copy)]
@@ -112,14 +112,16 @@ pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
 /// hook that was there; in a shared library the hook is that of the library's own copy of std, which the host
 /// never sees.
 fn install_hook() {
+    static PREVIOUS: OnceLock<Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>> = OnceLock::new();
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        let previous = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |information| {
+        let _ = PREVIOUS.set(std::panic::take_hook());
+        // The closure captures nothing, so that its box takes no memory, which could not be refused.
+        std::panic::set_hook(Box::new(|information| {
             // A panic of one of our worker threads carries the mark of its team.
             if INSIDE.get() || crate::runtime::team::is_team_thread() {
                 PANIC_PLACE.with(|p| *p.borrow_mut() = information.location().map(ToString::to_string));
-            } else {
+            } else if let Some(previous) = PREVIOUS.get() {
                 previous(information);
             }
         }));

@@ -83,9 +83,13 @@ impl<C: Core> Base<C> {
         check(&next)?;
         let mut log = self.open_log(&next)?;
         let mut complaints = environment::complaints();
-        if let Some(text) = environment::options() {
+        if let Some(text) = environment::options()? {
             let own = next.clone();
-            let mut complain = |e: &Error| complaints.push(format!("RRBSOLVER_OPTIONS: {e}"));
+            let mut refused = None;
+            let mut complain = |e: &Error| match e {
+                Error::NoMemory(memory) => refused = Some(*memory),
+                e => complaints.push(format!("RRBSOLVER_OPTIONS: {e}")),
+            };
             next.set_text_leniently(&text, &mut complain);
             if next.log() != own.log() {
                 match self.open_log(&next) {
@@ -95,6 +99,9 @@ impl<C: Core> Base<C> {
                         next.take_log(&own);
                     }
                 }
+            }
+            if let Some(memory) = refused {
+                return Err(Error::NoMemory(memory));
             }
         }
         Ok(Changed { options: next, log, complaints })

@@ -2,6 +2,8 @@
 
 use super::pages::prefer_large_mapped;
 use crate::error::{Error, Refused, Result};
+use std::fs::File;
+use std::io::Read as _;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -146,15 +148,22 @@ pub fn check_there(bytes: u128, what: &'static str) -> Result<()> {
 
 /// Bytes that this process can have, as far as the system tells: those of the machine, and those of its control group.
 fn left() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let number = |text: String| text.trim().parse::<u64>().ok();
-    let of_machine = read("/proc/meminfo").and_then(|text| {
+    let mut buffer = [0; 512];
+    // The third line of some fifty.
+    let of_machine = start_of("/proc/meminfo", &mut buffer).and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
     });
-    let group = |name: &str| read(&format!("/sys/fs/cgroup/memory.{name}")).and_then(number);
-    let of_group = group("max").zip(group("current")).map(|(max, current)| max.saturating_sub(current));
+    let mut number = |path: &str| start_of(path, &mut buffer)?.trim().parse::<u64>().ok();
+    let (max, current) = (number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current"));
+    let of_group = max.zip(current).map(|(max, current)| max.saturating_sub(current));
     of_machine.into_iter().chain(of_group).min()
+}
+
+/// The first bytes of a file, without memory from the heap.
+fn start_of<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let count = File::open(path).and_then(|mut file| file.read(buffer)).ok()?;
+    std::str::from_utf8(&buffer[..count]).ok()
 }
 
 /// Whether whole lines are written from the first value on. They go past the caches: a line that is not fetched first.

@@ -1,6 +1,7 @@
 //! What all families run on, without mathematics: threads, memory, sums of fixed shape, loops over lanes, the
 //! floating-point mode.
 
+pub mod file;
 pub mod heap;
 pub mod lanes;
 pub mod memory;

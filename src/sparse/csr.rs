@@ -9,6 +9,7 @@ use std::ops::Range;
 
 /// For errors.
 pub const ROW_POINTERS: &str = "row pointers";
+const COLUMN_POINTERS: &str = "column pointers";
 const TRANSPOSED: &str = "a transposed matrix";
 
 /// Entries by rows, with ascending columns in a row and each place once.
@@ -62,8 +63,8 @@ impl<I: Index> Csr<I> {
 
     /// A', by rows.
     pub fn transposed(&self, workers: &mut Workers) -> Result<Self> {
-        check_there((self.cols as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
-        let mut ptr = zeroed(self.cols + 1, ROW_POINTERS)?;
+        check_there((self.cols as u128 + 1) * size_of::<usize>() as u128, COLUMN_POINTERS)?;
+        let mut ptr = zeroed(self.cols + 1, COLUMN_POINTERS)?;
         for j in &self.col {
             ptr[j.at() + 1] += 1;
         }

@@ -108,6 +108,15 @@ void *aligned_alloc(size_t alignment, size_t bytes)
     return __libc_memalign(alignment, bytes);
 }
 
+void *memalign(size_t alignment, size_t bytes)
+{
+    if (is_refused(bytes, __builtin_return_address(0))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __libc_memalign(alignment, bytes);
+}
+
 void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
 {
     if (is_refused(bytes, __builtin_return_address(0))) {

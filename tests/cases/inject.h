@@ -28,6 +28,9 @@ static int refuse_onwards;
 static int wrong;
 static char place[256];
 
+/* No call of the library comes before those of a case. */
+static int first_call_is_watched;
+
 enum { ALIVE = 0, WRONG = 1, REFUSED = 2 };
 
 static void complain(const char *format, ...)
@@ -97,7 +100,8 @@ static int in_a_child(void (*body)(void), int phase, long at, int onwards)
         alarm(60);
         /* Starts the driver where there is one, which takes memory of its own. */
         int32_t devices;
-        rrbsolver_cuda_device_count(&devices);
+        if (!first_call_is_watched)
+            rrbsolver_cuda_device_count(&devices);
         phase_wanted = phase;
         refuse_at = at;
         refuse_onwards = onwards;

@@ -1,6 +1,6 @@
 //! Memory that is refused: each larger request of each call once, in a process of its own. The programs that do it, with
-//! an allocator that refuses, are in C, since a caller's is (`cases/inject.c` and `inject_sparse.c`, which say what is
-//! checked).
+//! an allocator that refuses, are in C, since a caller's is (`cases/inject.c`, `inject_sparse.c` and
+//! `inject_files.c`, which say what is checked).
 #![cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
 
 use std::path::Path;
@@ -31,6 +31,12 @@ fn every_call_answers_a_refusal_and_its_handle_works_on() {
 fn calls_for_general_matrices_answer_refusals() {
     let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| SITES.to_owned());
     assert!(answered("inject_sparse", "inject_sparse.c", &[AT_LEAST, &sites]) > 100);
+}
+
+/// The same of files: requests of any size, since those of `sparse_read` and `sparse_write` can all be refused.
+#[test]
+fn calls_for_files_answer_every_refusal() {
+    assert!(answered("inject_files", "inject_files.c", &["1", "0"]) > 300);
 }
 
 /// The same for handles on a device, where `RRBSOLVER_TEST_DEVICE` asks for it: an emulated one takes minutes.

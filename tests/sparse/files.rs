@@ -5,11 +5,13 @@
 mod common;
 
 use common::sparse::*;
-use common::{Failure, status};
+use common::{Failure, rrbsolver_set_log, status};
+use std::ffi::{CStr, c_char, c_void};
 use std::fs::Permissions;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// The matrix of a text.
 fn of_text(folder: &Folder, text: impl AsRef<[u8]>) -> Result<Solver, Failure> {
@@ -377,9 +379,56 @@ fn right_hand_sides() {
         of_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
     };
     refused(text("Q", 1, 0, 1, &[" 1.0 2.0"]), &["line 5", "F or M"]);
-    refused(text("F", 1, 0, 2, &[" 1.0 2.0"]), &["line 2", "2 cards", "take 1"]);
+    // Cards of which more are announced are there, but are none of right-hand sides.
+    refused(text("F", 1, 0, 2, &[" 1.0 2.0", " 3.0 4.0"]), &["line 2", "2 cards", "take 1"]);
+    refused(text("F", 1, 0, 1, &[" 1.0 2.0", " 3.0 4.0"]), &["line 10", "more cards"]);
     refused(text("F", 1_000_000_000, 0, 1, &[" 1.0 2.0"]), &["line 5", "1000000000", "too few"]);
     refused(text("F", 1, 0, 1, &[" 1.0 2.x"]), &["line 9", "2.x"]);
+}
+
+/// Lines that the library has logged.
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+unsafe extern "C-unwind" fn logged(_: *mut c_void, level: i32, line: *const c_char) {
+    // SAFETY: the library passes a text that ends with NUL.
+    let line = unsafe { CStr::from_ptr(line) }.to_str().unwrap().to_owned();
+    if level == 0 {
+        LINES.lock().unwrap().push(line);
+    }
+}
+
+/// A header that announces another number of cards of right-hand sides than there are, as that of SuiteSparse's lp_afiro
+/// does (17, and 9 are there): the right-hand sides are read, and the log warns.
+#[test]
+fn wrong_numbers_of_cards() {
+    let folder = Folder::new("announced");
+    rrbsolver_set_log(Some(logged), std::ptr::null_mut());
+    let rows = 27;
+    let numbers = |k: usize| format!("{:>20}", format!("{k}.5E+00"));
+    let cards_of =
+        |all: &[String], per_card: usize| -> Vec<String> { all.chunks(per_card).map(<[_]>::concat).collect() };
+    let pointers = cards_of(&(1..=rows + 1).map(|k| format!("{k:5}")).collect::<Vec<_>>(), 16);
+    let places = cards_of(&(1..=rows).map(|k| format!("{k:5}")).collect::<Vec<_>>(), 16);
+    let values = cards_of(&(1..=rows).map(numbers).collect::<Vec<_>>(), 3);
+    let rhs = cards_of(&(100..100 + rows).map(numbers).collect::<Vec<_>>(), 3);
+    assert_eq!(rhs.len(), 9);
+    let fifth = format!("{:<14}{:14}{:14}", "F", 1, 0);
+    for (announced, warns) in [(17, true), (9, false), (8, true)] {
+        let rest = [&[fifth.clone()][..], &pointers, &places, &values, &rhs].concat();
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let counts = [13 + announced, 2, 2, 9, announced];
+        let text = cards("RUA", counts, [rows, rows, rows], ["(16I5)", "(16I5)", "(3E20.12)", "(3E20.12)"], &rest);
+        let name = format!("announced{announced}.rua");
+        let path = folder.file(&name, text);
+        let s = Solver::read(&path).unwrap();
+        assert_eq!(s.int(key::FILE_RHS), 1);
+        let expected: Vec<f64> = (100..100 + rows).map(|k| k as f64 + 0.5).collect();
+        assert_eq!(s.vector(0, 0).unwrap(), expected);
+        assert_eq!(entries(&s)[26], (26, 26, 27.5));
+        let lines: Vec<String> = LINES.lock().unwrap().drain(..).filter(|line| line.contains(&name)).collect();
+        let sentence = format!("line 2: the header announces {announced} cards of right-hand sides, the file has 9");
+        assert_eq!(lines, if warns { vec![format!("{}: {sentence}", path.display())] } else { Vec::new() });
+    }
 }
 
 /// Right-hand sides in a file of their own are a matrix with a column for each.

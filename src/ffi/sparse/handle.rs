@@ -17,8 +17,13 @@ use crate::report::Nobody;
 use crate::runtime::heap::boxed;
 use crate::runtime::workers::Workers;
 use crate::solver::sparse::{Product, Sparse, is_relaxation, wanted};
-use crate::sparse::{Arrays, Entries, Given, Kind, Loaded, Matrix, Order, Places, Size, Vectors, check_values, import};
+use crate::sparse::{
+    Arrays, Entries, Given, Kind, Loaded, Matrix, Order, Places, Size, Vectors, check_values, import, load,
+};
 use libc::c_void;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Instant;
 
 /// A sparse matrix with its options, storage format, factorization and workspace. One thread uses a handle at a time;
@@ -75,7 +80,7 @@ impl Matter {
 }
 
 /// The threads of `threads = 0`, for calls that create a handle.
-pub(super) fn workers() -> Workers {
+fn workers() -> Workers {
     Workers::asked(|| environment::threads(0))
 }
 
@@ -116,9 +121,25 @@ impl sparse_handle {
         Self::new(Loaded::of(matrix))
     }
 
-    pub(super) fn new(Loaded { matrix, vectors }: Loaded) -> Result<Self> {
+    fn new(Loaded { matrix, vectors, .. }: Loaded) -> Result<Self> {
         let mut h = Self { base: Base::new(&WORDS), matrix, vectors, ending: Ending::default(), threads: None };
         h.set(|_| Ok(()))?;
+        Ok(h)
+    }
+
+    /// A handle with the matrix and the vectors of a file. A warning about the file is logged.
+    pub(super) fn of_file(path: &CStr) -> Result<Self> {
+        let loaded = load(path, &mut workers())?;
+        let warning = loaded.warning;
+        let mut h = Self::new(loaded)?;
+        if let Some(warning) = warning {
+            // The end of a long path: a log line holds 511 bytes.
+            const SHOWN: usize = 300;
+            let path = path.to_bytes();
+            let cut = path.len().saturating_sub(SHOWN);
+            let (dots, end) = (if cut > 0 { "..." } else { "" }, Path::new(OsStr::from_bytes(&path[cut..])).display());
+            h.base.log.line(0, format_args!("{dots}{end}: {warning}"));
+        }
         Ok(h)
     }
 

@@ -11,12 +11,10 @@ use crate::error::{Error, Result};
 use crate::ffi::handle::{create, with, with_ok, with_ref};
 use crate::ffi::rrb_status;
 use crate::options::{Choice, FileFormat};
-use crate::sparse::{Order, load, save};
-use handle::{Matter, from_arrays, workers};
+use crate::sparse::{Order, save};
+use handle::{Matter, from_arrays};
 use libc::{c_char, c_void};
-use std::ffi::{CStr, OsStr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::CStr;
 
 /// Creates a handle with a matrix in compressed sparse row (CSR) form.
 ///
@@ -350,13 +348,17 @@ pub unsafe extern "C" fn sparse_create_from(
 /// - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
 ///   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
-/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_MEMORY`: an allocation failed. The next call can succeed; no memory is leaked.
 ///
 /// # Notes
 /// - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
 /// - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
+/// - If the header of a Harwell-Boeing file announces a wrong number of right-hand-side cards, the file is read and the
+///   log warns.
 /// - Right-hand sides in a Rutherford-Boeing file of their own give a matrix with one column per right-hand side.
-/// - Several threads read a file above 1 MB, as many as `threads=0` means.
+/// - A gz file may have several members.
+/// - Several threads read a file above 1 MB, as many as `threads=0` means. Only the start of these threads allocates
+///   memory whose failure ends the process; `RRBSOLVER_NUM_THREADS=1` starts none.
 /// - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
 ///
 /// # Fortran
@@ -380,7 +382,7 @@ pub unsafe extern "C" fn sparse_create_from(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::new(load(path_of(&path)?, &mut workers())?)) }
+    unsafe { create(out, || sparse_handle::of_file(path_of(&path)?)) }
 }
 
 /// Writes the matrix to a file, compressed with gzip if the name ends with .gz.
@@ -401,8 +403,14 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// - `RRB_ERR_NULL`: `h` or `path` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `file_format` is none of these.
 /// - `RRB_ERR_IO`: the file cannot be created or written.
-/// - `RRB_ERR_MEMORY`: allocation failed.
+/// - `RRB_ERR_MEMORY`: an allocation failed. The handle is unchanged, and no incomplete file remains.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+///
+/// # Notes
+/// - The data is written to a new file in the same folder, which is then renamed; the file keeps its permissions. A
+///   symbolic link remains a link, and its target is replaced. A pipe or device is written directly.
+/// - Memory: 0.1 MB for buffers, 0.5 MB more for gzip; nothing per entry. If the matrix is not symmetric,
+///   `RRB_FILE_HB` and `RRB_FILE_RB` need a copy of the matrix by columns.
 ///
 /// # Fortran
 /// `call solver%write(path, file_format [, stat] [, errmsg])`
@@ -434,12 +442,12 @@ pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_ch
 ///
 /// # Safety
 /// It must be NULL or end with NUL.
-unsafe fn path_of(path: &*const c_char) -> Result<&Path> {
+unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
     if path.is_null() {
         return Err(Error::Null("path".into()));
     }
     // SAFETY: not NULL, and as our caller promised.
-    Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(*path) }.to_bytes())))
+    Ok(unsafe { CStr::from_ptr(*path) })
 }
 
 /// Copies a right-hand side, initial guess or solution that came with the matrix in a Harwell-Boeing file.

@@ -1,6 +1,7 @@
 //! What is wrong with a file.
 
-use crate::error::{Error, RRB_ERR_PARSE};
+use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused};
+use crate::runtime::file::LONGEST_PATH;
 
 /// What is wrong, and where.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,19 @@ pub fn status_at(status: i32, line: usize, reason: impl Into<String>) -> Fault {
 /// The whole file.
 pub fn whole(status: i32, reason: impl Into<String>) -> Fault {
     Fault::Whole { status, reason: reason.into() }
+}
+
+/// A file that cannot be read.
+pub fn read_fault(error: std::io::Error) -> Fault {
+    io_fault("read", error)
+}
+
+/// A file that cannot be read or written. Memory that the system lacks is an error of memory.
+pub fn io_fault(what: &str, error: std::io::Error) -> Fault {
+    if error.kind() == std::io::ErrorKind::OutOfMemory {
+        return Fault::Library(Error::NoMemory(Refused { bytes: LONGEST_PATH as u128, what: "a path" }));
+    }
+    whole(RRB_ERR_IO, format!("cannot be {what}: {error}"))
 }
 
 /// Where complex numbers come.

@@ -1,6 +1,7 @@
 //! Fortran formats of cards of numbers, such as (16I5), (1P,4E20.12) and (3(1PE25.16)).
 
 use super::number::{field_number, whole_number};
+use crate::error::{Error, Result, push};
 
 /// A field of a card.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub struct Field {
 const MOST_FIELDS: usize = 1000;
 const MOST_COLUMNS: usize = 10_000;
 const DEEPEST: usize = 8;
+/// Characters of a format, whose cards leave it 20 columns.
+const LONGEST: usize = 80;
 
 impl Field {
     /// What it holds of a card; a short card goes on with blanks.
@@ -37,14 +40,22 @@ impl Field {
 }
 
 /// The fields of a card; none: the text is no format that is understood. `whole`: all must be I fields.
-pub fn fields(text: &[u8], whole: bool) -> Option<Vec<Field>> {
-    let text: Vec<u8> = text.iter().filter(|c| !c.is_ascii_whitespace()).map(u8::to_ascii_uppercase).collect();
-    let inner = text.strip_prefix(b"(")?.strip_suffix(b")")?;
-    let mut reader = Reader { text: inner, column: 0, scale: 0, fields: Vec::new() };
-    reader.list(0)?;
-    let fits = reader.text.is_empty() && !reader.fields.is_empty();
+pub fn fields(text: &[u8], whole: bool) -> Result<Option<Vec<Field>>> {
+    let (mut buffer, mut len) = ([0; LONGEST], 0);
+    for c in text.iter().filter(|c| !c.is_ascii_whitespace()) {
+        let Some(to) = buffer.get_mut(len) else { return Ok(None) };
+        (*to, len) = (c.to_ascii_uppercase(), len + 1);
+    }
+    let inner = buffer[..len].strip_prefix(b"(").and_then(|text| text.strip_suffix(b")"));
+    let Some(inner) = inner else { return Ok(None) };
+    let mut reader = Reader { text: inner, column: 0, scale: 0, fields: Vec::new(), refused: None };
+    let read = reader.list(0);
+    if let Some(error) = reader.refused {
+        return Err(error);
+    }
+    let fits = read.is_some() && reader.text.is_empty() && !reader.fields.is_empty();
     let fits = fits && reader.fields.iter().all(|field| field.whole || !whole);
-    fits.then_some(reader.fields)
+    Ok(fits.then_some(reader.fields))
 }
 
 struct Reader<'a> {
@@ -52,6 +63,8 @@ struct Reader<'a> {
     column: usize,
     scale: i32,
     fields: Vec<Field>,
+    /// Memory that a field did not get, which ends the reading.
+    refused: Option<Error>,
 }
 
 impl<'a> Reader<'a> {
@@ -136,7 +149,11 @@ impl<'a> Reader<'a> {
                 return None;
             }
             let (decimals, scale) = if whole { (0, 0) } else { (decimals, self.scale) };
-            self.fields.push(Field { start: self.column, width, whole, decimals, scale });
+            let field = Field { start: self.column, width, whole, decimals, scale };
+            self.refused = push(&mut self.fields, field, "fields of a card").err();
+            if self.refused.is_some() {
+                return None;
+            }
             self.column += width;
         }
         Some(())
@@ -149,12 +166,12 @@ mod tests {
 
     fn layout(text: &str) -> Option<Vec<(usize, usize, i32, i32)>> {
         let of = |f: &Field| (f.start, f.width, f.decimals, f.scale);
-        fields(text.as_bytes(), false).map(|all| all.iter().map(of).collect())
+        fields(text.as_bytes(), false).unwrap().map(|all| all.iter().map(of).collect())
     }
 
     #[test]
     fn formats_of_the_collections() {
-        assert_eq!(fields(b"(16I5)", true).unwrap().len(), 16);
+        assert_eq!(fields(b"(16I5)", true).unwrap().unwrap().len(), 16);
         assert_eq!(layout("(1P3D24.15)"), Some(vec![(0, 24, 15, 1), (24, 24, 15, 1), (48, 24, 15, 1)]));
         assert_eq!(layout(" (1p, 2e20.12) "), Some(vec![(0, 20, 12, 1), (20, 20, 12, 1)]));
         assert_eq!(layout("(2(1PE25.16))"), Some(vec![(0, 25, 16, 1), (25, 25, 16, 1)]));
@@ -164,12 +181,12 @@ mod tests {
         {
             assert_eq!(layout(text), None, "{text}");
         }
-        assert_eq!(fields(b"(4E20.12)", true), None);
+        assert_eq!(fields(b"(4E20.12)", true).unwrap(), None);
     }
 
     #[test]
     fn short_cards_and_touching_numbers() {
-        let all = fields(b"(4I3)", true).unwrap();
+        let all = fields(b"(4I3)", true).unwrap().unwrap();
         let read = |card: &[u8]| all.iter().map(|f| f.whole(card).unwrap()).collect::<Vec<_>>();
         assert_eq!(read(b"100200  3"), [100, 200, 3, 0]);
         assert_eq!(all[0].whole(b" 1x"), None);

@@ -2,6 +2,7 @@
 
 use crate::options::Vector;
 use crate::sparse::matrix::Matrix;
+use std::fmt;
 
 /// What a file holds.
 pub struct Loaded {
@@ -9,12 +10,30 @@ pub struct Loaded {
     pub matrix: Box<dyn Matrix>,
     /// What comes with it.
     pub vectors: Vectors,
+    /// What is wrong with the file, although it is read.
+    pub warning: Option<Warning>,
+}
+
+/// A header that announces another number of cards of right-hand sides than the file has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Warning {
+    /// As the header says.
+    pub announced: usize,
+    /// As the numbers of the right-hand sides take.
+    pub read: usize,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { announced, read } = self;
+        write!(f, "line 2: the header announces {announced} cards of right-hand sides, the file has {read}")
+    }
 }
 
 impl Loaded {
     /// A matrix and no more.
     pub fn of(matrix: Box<dyn Matrix>) -> Self {
-        Self { matrix, vectors: Vectors::default() }
+        Self { matrix, vectors: Vectors::default(), warning: None }
     }
 }
 

@@ -61,33 +61,33 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
 
 impl Banner {
     fn of(line: &[u8]) -> Parsed<Self> {
-        let line = line.to_ascii_lowercase();
-        let mut words = words(&line);
+        let mut words = words(line);
         let mut next = || words.next().unwrap_or_default();
         let [mark, object, layout, field, symmetry, rest] = std::array::from_fn(|_| next());
         let one_of =
             |what: &str, all: &str, word: &[u8]| Err(at(1, format!("{what} must be {all}, got {}", shown(word))));
-        if mark != b"%%matrixmarket" || object != b"matrix" || !rest.is_empty() {
+        let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if !is(mark, "%%matrixmarket") || !is(object, "matrix") || !rest.is_empty() {
             return Err(at(1, "must be such as '%%MatrixMarket matrix coordinate real general'"));
         }
-        if field == b"complex" || symmetry == b"hermitian" {
+        if is(field, "complex") || is(symmetry, "hermitian") {
             return Err(status_at(RRB_ERR_UNSUPPORTED, 1, COMPLEX));
         }
         let coordinate = match layout {
-            b"coordinate" => true,
-            b"array" => false,
+            word if is(word, "coordinate") => true,
+            word if is(word, "array") => false,
             word => return one_of("the layout", "coordinate or array", word),
         };
         let field = match field {
-            b"real" | b"double" => Field::Real,
-            b"integer" | b"unsigned-integer" => Field::Integer,
-            b"pattern" => Field::Pattern,
+            word if is(word, "real") || is(word, "double") => Field::Real,
+            word if is(word, "integer") || is(word, "unsigned-integer") => Field::Integer,
+            word if is(word, "pattern") => Field::Pattern,
             word => return one_of("the field", "real, integer or pattern", word),
         };
         let symmetry = match symmetry {
-            b"general" => Symmetry::General,
-            b"symmetric" => Symmetry::Symmetric,
-            b"skew-symmetric" => Symmetry::Skew,
+            word if is(word, "general") => Symmetry::General,
+            word if is(word, "symmetric") => Symmetry::Symmetric,
+            word if is(word, "skew-symmetric") => Symmetry::Skew,
             word => return one_of("the symmetry", "general, symmetric or skew-symmetric", word),
         };
         match (field, coordinate, symmetry) {

@@ -3,32 +3,40 @@
 mod array;
 mod fault;
 mod fortran;
+mod gz;
 mod harwell;
 mod lines;
 mod loaded;
 mod market;
 mod mirror;
 mod number;
+mod output;
+mod short;
 mod unpack;
 pub mod write;
 
 use super::matrix::Matrix;
-use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result};
+use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result, reserve, zeroed};
 use crate::options::FileFormat;
+use crate::runtime::file;
 use crate::runtime::workers::Workers;
 pub use loaded::{Loaded, Vectors};
 
-use fault::{Fault, Parsed, whole};
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
-use write::WriteResult;
+use fault::{Fault, Parsed, io_fault, whole};
+use output::Output;
+use std::borrow::Borrow;
+use std::ffi::CStr;
+use std::fs::{File, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use write::WriteError;
 
-/// An error about a file.
-fn about(path: &Path, fault: Fault) -> Error {
-    let path = path.display().to_string();
+/// An error about a file. Without memory there is none for its name.
+fn about(path: &CStr, fault: Fault) -> Error {
+    if let Fault::Library(error @ Error::NoMemory(_)) = fault {
+        return error;
+    }
+    let path = path.to_string_lossy().into_owned();
     match fault {
         // Of a row or an entry, which files count from 1.
         Fault::Library(mut error @ Error::At { status, .. }) => {
@@ -42,7 +50,7 @@ fn about(path: &Path, fault: Fault) -> Error {
 }
 
 /// Reads a matrix, and what comes with it.
-pub fn load(path: &Path, workers: &mut Workers) -> Result<Loaded> {
+pub fn load(path: &CStr, workers: &mut Workers) -> Result<Loaded> {
     let read = unpack::text(path).and_then(|text| parse(&text, workers));
     read.map_err(|fault| about(path, fault))
 }
@@ -61,70 +69,117 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
     })
 }
 
-/// Writes a matrix, in gz where the name ends with .gz. The file appears when it is whole: one of that name stays as it
-/// is until then, and for good where something fails.
-pub fn save(matrix: &dyn Matrix, path: &Path, format: FileFormat) -> Result<()> {
-    let fault = |error: std::io::Error| about(path, whole(RRB_ERR_IO, format!("cannot be written: {error}")));
-    // What is no ordinary file, such as a pipe, can be no other file's new name.
-    let whole_at_once = std::fs::metadata(path).map_or(true, |at| at.is_file());
-    if !whole_at_once {
-        return into(matrix, OpenOptions::new().write(true).open(path).map_err(fault)?, path, format, fault);
+/// Writes a matrix, as gzip if the name ends with .gz. The file appears when it is complete: until then, and after an
+/// error, a file of that name is unchanged.
+pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
+    let fault = |error: io::Error| about(path, io_fault("written", error));
+    // A pipe or a device cannot be replaced by another file.
+    let there = file::mode(path);
+    if there.as_ref().is_ok_and(|&mode| !file::is_ordinary(mode)) {
+        return into(matrix, file::open_to_write(path).map_err(fault)?, path, format);
     }
-    // A link stays one.
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let (partial, file) = begin(&target).map_err(|(partial, error)| {
-        about(path, whole(RRB_ERR_IO, format!("cannot be written, since {} cannot: {error}", partial.display())))
-    })?;
-    let done = into(matrix, file, path, format, fault).and_then(|()| {
-        if let Ok(there) = std::fs::metadata(&target) {
-            std::fs::set_permissions(&partial, there.permissions()).map_err(fault)?;
-        }
-        std::fs::rename(&partial, &target).map_err(fault)
-    });
-    if done.is_err() {
-        // What is left of it is of no use; that it cannot be removed is not worth another sentence.
-        let _ = std::fs::remove_file(&partial);
-    }
-    done
+    let partial = Partial::begin(path)?;
+    into(matrix, partial.file()?, path, format)?;
+    partial.finish().map_err(fault)
+}
+
+/// A file that is not complete, next to the one that it will replace. Removed if it does not.
+struct Partial {
+    /// The name of the target with its NUL, and behind it that of this file.
+    names: Vec<u8>,
+    /// Bytes of the first.
+    target: usize,
+    file: Option<File>,
 }
 
 /// Names that are tried: one may be left of a process that was killed, or be another thread's.
 const NAMES: usize = 100;
+/// Bytes of what is appended to a name, with NUL.
+const ENDING: usize = 64;
 
-/// A new file beside `target`, and its name; or the last name that was tried.
-fn begin(target: &Path) -> std::result::Result<(PathBuf, File), (PathBuf, std::io::Error)> {
-    let mut tried = 0;
-    loop {
-        let mut name = target.as_os_str().to_owned();
-        name.push(format!(".{}.{tried}.partial", std::process::id()));
-        let name = PathBuf::from(name);
-        match OpenOptions::new().write(true).create_new(true).open(&name) {
-            Ok(file) => return Ok((name, file)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && tried + 1 < NAMES => tried += 1,
-            Err(error) => return Err((name, error)),
+impl Partial {
+    fn begin(path: &CStr) -> Result<Self> {
+        const NAME: &str = "the name of a file";
+        let mut buffer = zeroed(file::LONGEST_PATH, NAME)?;
+        // A link remains one. A name that cannot be resolved is that of a new file.
+        let target = match file::resolved(path, &mut buffer) {
+            Ok(target) => target,
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                return Err(about(path, io_fault("written", error)));
+            }
+            Err(_) => path,
+        };
+        let target = target.to_bytes();
+        let mut names = Vec::new();
+        reserve(&mut names, 2 * target.len() + 1 + ENDING, NAME)?;
+        let mut partial = Self { names, target: target.len() + 1, file: None };
+        let mut tried = 0;
+        loop {
+            partial.names.clear();
+            partial.names.extend_from_slice(target);
+            partial.names.push(0);
+            partial.names.extend_from_slice(target);
+            // There is room for two numbers of 20 digits.
+            let _ = write!(partial.names, ".{}.{tried}.partial\0", std::process::id());
+            match file::create_new(partial.name()) {
+                Ok(file) => {
+                    partial.file = Some(file);
+                    return Ok(partial);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tried + 1 < NAMES => tried += 1,
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                    return Err(about(path, io_fault("written", error)));
+                }
+                Err(error) => {
+                    let name = partial.name().to_string_lossy();
+                    let reason = format!("cannot be written, since {name} cannot: {error}");
+                    return Err(about(path, whole(RRB_ERR_IO, reason)));
+                }
+            }
+        }
+    }
+
+    fn target(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.names).unwrap_or_default()
+    }
+
+    fn name(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.names[self.target..]).unwrap_or_default()
+    }
+
+    fn file(&self) -> Result<&File> {
+        self.file.as_ref().ok_or_else(|| Error::Internal("a file that is written has ended".to_owned()))
+    }
+
+    /// Replaces the target, whose permissions it gets.
+    fn finish(mut self) -> io::Result<()> {
+        if let (Ok(mode), Some(file)) = (file::mode(self.target()), &self.file) {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        file::rename(self.name(), self.target())?;
+        self.file = None;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // That it cannot be removed is no error worth another message.
+            let _ = file::remove(self.name());
         }
     }
 }
 
-fn into(
-    matrix: &dyn Matrix,
-    file: File,
-    path: &Path,
-    format: FileFormat,
-    fault: impl Fn(std::io::Error) -> Error,
-) -> Result<()> {
-    let mut file = BufWriter::new(file);
-    let written: WriteResult = if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz")) {
-        let mut packed = GzEncoder::new(&mut file, Compression::default());
-        matrix.write(format, &mut packed).and_then(|()| Ok(packed.finish().map(|_| ())?))
-    } else {
-        matrix.write(format, &mut file)
-    };
-    match written.and_then(|()| Ok(file.flush()?)) {
-        Ok(()) => Ok(()),
-        Err(write::WriteError::Io(error)) => Err(fault(error)),
-        Err(write::WriteError::Library(error)) => Err(error),
-    }
+fn into(matrix: &dyn Matrix, file: impl Borrow<File>, path: &CStr, format: FileFormat) -> Result<()> {
+    let (name, ending) = path.to_bytes().split_at(path.count_bytes().saturating_sub(3));
+    let packed = ending.eq_ignore_ascii_case(b".gz") && !matches!(name.last(), None | Some(b'/'));
+    let mut output = Output::new(file.borrow(), packed)?;
+    let written = matrix.write(format, &mut output).and_then(|()| Ok(output.finish()?));
+    written.map_err(|error| match error {
+        WriteError::Io(error) => about(path, io_fault("written", error)),
+        WriteError::Library(error) => error,
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Numbers as text: of Fortran too, with the exponent letters D and Q, or with none, as in 1.5-103.
 
 use super::lines::words;
+use super::short::Short;
+use std::fmt::Write as _;
 
 /// Digits of a number that is put together here at most; longer ones are no numbers that anybody writes.
 const MOST: usize = 400;
@@ -10,9 +12,35 @@ pub fn whole_number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// The counts that a line consists of.
-pub fn counts(line: &[u8]) -> Option<Vec<usize>> {
-    words(line).map(|word| whole_number(word).and_then(|n| usize::try_from(n).ok())).collect()
+/// Counts of a line, of which those that the formats define are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    kept: [usize; Self::MOST],
+    /// How many the line has.
+    pub len: usize,
+}
+
+impl Counts {
+    /// Those that are kept.
+    pub const MOST: usize = 5;
+
+    /// The counts of a line that has nothing else; none: it has.
+    pub fn of(line: &[u8]) -> Option<Self> {
+        let mut counts = Self::default();
+        for word in words(line) {
+            let count = whole_number(word).and_then(|n| usize::try_from(n).ok())?;
+            if let Some(to) = counts.kept.get_mut(counts.len) {
+                *to = count;
+            }
+            counts.len += 1;
+        }
+        Some(counts)
+    }
+
+    /// The first of them.
+    pub fn all(&self) -> &[usize] {
+        &self.kept[..self.len.min(Self::MOST)]
+    }
 }
 
 /// A real number; infinities and NaN are numbers too.
@@ -28,7 +56,21 @@ pub fn field_number(field: &[u8], decimals: i32, scale: i32) -> Option<f64> {
     if field.is_empty() {
         return Some(0.0);
     }
-    let mut number = Scaled::split(field).or_else(|| Scaled::split(&without_blanks(field)?))?;
+    let has = |all: &[u8]| field.iter().any(|c| all.contains(c));
+    if has(b".")
+        && (scale == 0 || has(b"eE"))
+        && let Some(value) = std::str::from_utf8(field).ok().and_then(|text| text.parse().ok())
+    {
+        return Some(value);
+    }
+    let mut buffer;
+    let mut number = match Scaled::split(field) {
+        Some(number) => number,
+        None => {
+            buffer = [0; MOST];
+            Scaled::split(without_blanks(field, &mut buffer)?)?
+        }
+    };
     if !number.has_point {
         number.exponent -= decimals;
     }
@@ -38,20 +80,28 @@ pub fn field_number(field: &[u8], decimals: i32, scale: i32) -> Option<f64> {
     number.value()
 }
 
-fn without_blanks(field: &[u8]) -> Option<Vec<u8>> {
-    if field.len() > MOST { None } else { Some(field.iter().copied().filter(|&c| c != b' ').collect()) }
+fn without_blanks<'a>(field: &[u8], buffer: &'a mut [u8; MOST]) -> Option<&'a [u8]> {
+    if field.len() > MOST {
+        return None;
+    }
+    let mut len = 0;
+    for &c in field.iter().filter(|&&c| c != b' ') {
+        buffer[len] = c;
+        len += 1;
+    }
+    Some(&buffer[..len])
 }
 
 /// Sign, digits and point of a number, and its exponent.
-struct Scaled {
-    text: String,
+struct Scaled<'a> {
+    text: &'a [u8],
     exponent: i32,
     has_point: bool,
     has_exponent: bool,
 }
 
-impl Scaled {
-    fn split(word: &[u8]) -> Option<Self> {
+impl<'a> Scaled<'a> {
+    fn split(word: &'a [u8]) -> Option<Self> {
         if word.len() > MOST || !word.iter().any(u8::is_ascii_digit) {
             return None;
         }
@@ -72,13 +122,17 @@ impl Scaled {
             None => is_digits(&mantissa[sign..]),
         };
         let some = mantissa.iter().any(u8::is_ascii_digit);
-        let text = String::from_utf8(mantissa.to_vec()).ok().filter(|_| fits && some)?;
-        Some(Self { text, exponent: power, has_point: point.is_some(), has_exponent: !exponent.is_empty() })
+        let (has_point, has_exponent) = (point.is_some(), !exponent.is_empty());
+        (fits && some).then_some(Self { text: mantissa, exponent: power, has_point, has_exponent })
     }
 
     /// Rounded once, however it is scaled.
     fn value(&self) -> Option<f64> {
-        format!("{}e{}", self.text, self.exponent).parse().ok()
+        // An exponent has at most 11 characters.
+        let mut text = Short::<{ MOST + 12 }>::default();
+        let mantissa = std::str::from_utf8(self.text).ok()?;
+        write!(text, "{mantissa}e{}", self.exponent).ok()?;
+        text.text().parse().ok()
     }
 }
 

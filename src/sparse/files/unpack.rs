@@ -1,63 +1,119 @@
-//! The text of a file: out of gz where its first bytes say so.
+//! The text of a file, decompressed if its first bytes are those of gzip.
 
-use super::fault::{Fault, Parsed, whole};
-use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused};
-use flate2::bufread::MultiGzDecoder;
+use super::fault::{Fault, Parsed, read_fault, whole};
+use super::gz::Unpacker;
+use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused, zeroed};
+use crate::runtime::file::{is_ordinary, open};
+use std::ffi::CStr;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read};
-use std::path::Path;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 
-/// What every gz file begins with.
+/// The first bytes of every gz file.
 const GZ: [u8; 2] = [0x1f, 0x8b];
-/// Bytes read at once; on the heap, for callers with small stacks.
-const PIECE: usize = 1 << 16;
+/// Bytes per read; on the heap, for callers with small stacks.
+pub const PIECE: usize = 1 << 16;
+const TEXT: &str = "the text of a file";
 
 /// The text, without a byte order mark.
-pub fn text(path: &Path) -> Parsed<Vec<u8>> {
-    let refused = |reason: String| whole(RRB_ERR_IO, reason);
-    if path.as_os_str() == "-" {
-        return Err(refused("the standard input is not read; give a file".to_owned()));
+pub fn text(path: &CStr) -> Parsed<Vec<u8>> {
+    if path == c"-" {
+        return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
     }
-    let unreadable = |error: std::io::Error| refused(format!("cannot be read: {error}"));
-    let file = File::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.is_dir() {
-        return Err(refused("is a folder; give a file in it".to_owned()));
+    let mut file = open(path).map_err(read_fault)?;
+    let status = file.metadata().map_err(read_fault)?;
+    if status.is_dir() {
+        return Err(whole(RRB_ERR_IO, "is a folder; give a file in it"));
     }
-    let mut packed = BufReader::with_capacity(PIECE, file);
-    let is_gz = packed.fill_buf().map_err(unreadable)?.starts_with(&GZ);
-    let text = if is_gz {
-        let broken = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => {
-                whole(RRB_ERR_PARSE, "the gz data end too early: the file is not whole, fetch it again")
-            }
-            _ => whole(RRB_ERR_PARSE, format!("the gz data are damaged: {error}")),
-        };
-        all(MultiGzDecoder::new(packed), broken)?
-    } else {
-        all(packed, unreadable)?
-    };
-    check(text)
-}
-
-/// Everything that can be read.
-fn all(mut from: impl Read, fault: impl Fn(std::io::Error) -> Fault) -> Parsed<Vec<u8>> {
+    // One byte more than the file has: its end is seen without another piece.
+    let expected = if is_ordinary(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
     let (mut text, mut len) = (Vec::new(), 0);
-    loop {
-        if text.len() - len < PIECE {
-            let bytes = text.len() as u128 + PIECE as u128;
-            let no_memory = |_| Error::NoMemory(Refused { bytes, what: "the text of a file" });
-            text.try_reserve(PIECE).map_err(no_memory)?;
-            text.resize(text.capacity(), 0);
+    let first = PIECE.min(expected).max(GZ.len());
+    while len < first {
+        room(&mut text, len, first + 1 - len)?;
+        match some(&mut file, &mut text[len..])? {
+            0 => break,
+            count => len += count,
         }
-        match from.read(&mut text[len..]) {
-            Ok(0) => break,
-            Ok(count) => len += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(fault(error)),
+    }
+    if text[..len].starts_with(&GZ) {
+        text.truncate(len);
+        return check(unpacked(&mut file, text)?);
+    }
+    if len >= first && expected > len {
+        room(&mut text, len, expected + 1 - len)?;
+    }
+    loop {
+        room(&mut text, len, if len <= expected { 1 } else { PIECE })?;
+        match some(&mut file, &mut text[len..])? {
+            0 => break,
+            count => len += count,
         }
     }
     text.truncate(len);
+    check(text)
+}
+
+/// Room for `more` bytes behind the first `len`.
+fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Parsed<()> {
+    let missing = more.saturating_sub(text.len() - len);
+    if missing > 0 {
+        // Twice as much, at least, as there was.
+        let bytes = text.len() as u128 + missing as u128;
+        text.try_reserve(missing).map_err(|_| Error::NoMemory(Refused { bytes, what: TEXT }))?;
+        text.resize(text.capacity(), 0);
+    }
+    Ok(())
+}
+
+/// Some bytes of a file; 0 at its end.
+fn some(file: &mut File, to: &mut [u8]) -> Parsed<usize> {
+    loop {
+        match file.read(to) {
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_fault(error)),
+        }
+    }
+}
+
+/// The text of a gz file, of which `head` was read. A file may have several members.
+fn unpacked(file: &mut File, head: Vec<u8>) -> Parsed<Vec<u8>> {
+    let mut unpacker = Unpacker::new()?;
+    let (mut packed, mut given) = (head, 0);
+    let mut available = packed.len();
+    let (mut text, mut len) = (Vec::new(), 0);
+    let mut within = true;
+    loop {
+        if given == available {
+            if packed.len() < PIECE {
+                packed = zeroed(PIECE, "packed bytes of a file")?;
+            }
+            (given, available) = (0, some(file, &mut packed)?);
+            if available == 0 {
+                break;
+            }
+        }
+        if !within {
+            unpacker.restart();
+        }
+        room(&mut text, len, PIECE)?;
+        let step = unpacker.step(&packed[given..available], &mut text[len..]).map_err(damaged)?;
+        if (step.used, step.made, step.ended) == (0, 0, false) {
+            return Err(damaged("no progress"));
+        }
+        (given, len) = (given + step.used, len + step.made);
+        within = !step.ended;
+    }
+    if within {
+        return Err(whole(RRB_ERR_PARSE, "the gz data end too early: the file is not whole, fetch it again"));
+    }
+    text.truncate(len);
     Ok(text)
+}
+
+fn damaged(reason: &str) -> Fault {
+    whole(RRB_ERR_PARSE, format!("the gz data are damaged: {reason}"))
 }
 
 /// Files that hold something else than one matrix as text.

@@ -1,11 +1,13 @@
 //! Writers. Values have the fewest digits that read back; a symmetric matrix, equal to the last bit, is written as its
 //! lower triangle.
 
+use super::short::Short;
 use crate::error::Error;
 use crate::options::FileFormat;
 use crate::runtime::workers::Workers;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Why nothing is written.
@@ -31,7 +33,7 @@ pub fn write<I: Index>(a: &Csr<I>, format: FileFormat, to: &mut dyn Write) -> Wr
             // By columns: the upper triangle by rows is the lower one by columns.
             let transposed = if symmetric { None } else { Some(a.transposed(&mut Workers::alone())?) };
             let by_columns = transposed.as_ref().unwrap_or(a);
-            Ok(Cards::of(by_columns, symmetric).write(format, to)?)
+            Ok(Cards::of(by_columns, symmetric)?.write(format, to)?)
         }
     }
 }
@@ -42,21 +44,45 @@ fn market<I: Index>(a: &Csr<I>, symmetric: bool, to: &mut dyn Write) -> io::Resu
     writeln!(to, "%%MatrixMarket matrix coordinate real {}", if symmetric { "symmetric" } else { "general" })?;
     writeln!(to, "{} {} {count}", a.rows(), a.cols)?;
     for (i, j, value) in a.entries().filter(|&(i, j, _)| kept(i, j)) {
-        writeln!(to, "{} {} {}", i + 1, j + 1, shortest(value))?;
+        to.write_all(line(i + 1, j + 1, value)?.bytes())?;
     }
     Ok(())
 }
 
-/// The fewest digits that read back as the same value.
-fn shortest(value: f64) -> String {
-    let text = format!("{value:?}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+/// Bytes of a number, for which 24 suffice: a sign, 17 digits, a point, and an exponent such as E-308.
+const NUMBER: usize = 32;
+/// Bytes of two whole numbers and one number.
+const LINE: usize = 96;
+
+/// A line of an entry. The value has the fewest digits that read back as the same one.
+fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
+    let mut line = Short::default();
+    write!(line, "{i} {j} {value:?}").map_err(io::Error::other)?;
+    if line.bytes().ends_with(b".0") {
+        line.truncate(line.bytes().len() - 2);
+    }
+    line.write_str("\n").map_err(io::Error::other)?;
+    Ok(line)
 }
 
-/// The same with a point, for a field whose format would set one.
-fn with_point(value: f64) -> String {
-    let text = format!("{value:E}");
-    if text.contains('.') { text } else { text.replace('E', ".0E") }
+/// The fewest digits that read back as the same value, with a point, for a field whose format would set one.
+fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
+    let mut text = Short::default();
+    write!(text, "{value:E}").map_err(io::Error::other)?;
+    if text.bytes().contains(&b'.') {
+        return Ok(text);
+    }
+    let mut pointed = Short::default();
+    let (digits, exponent) = text.text().split_once('E').unwrap_or((text.text(), "0"));
+    write!(pointed, "{digits}.0E{exponent}").map_err(io::Error::other)?;
+    Ok(pointed)
+}
+
+/// A whole number.
+fn whole(number: usize) -> io::Result<Short<NUMBER>> {
+    let mut text = Short::default();
+    write!(text, "{number}").map_err(io::Error::other)?;
+    Ok(text)
 }
 
 /// A matrix by columns as cards are laid out.
@@ -73,20 +99,20 @@ struct Cards<'a, I> {
 const CARD: usize = 80;
 
 impl<'a, I: Index> Cards<'a, I> {
-    fn of(a: &'a Csr<I>, symmetric: bool) -> Self {
+    fn of(a: &'a Csr<I>, symmetric: bool) -> io::Result<Self> {
         let mut cards = Self { a, symmetric, count: 0, layout: [(0, 0); 3], decimals: 1 };
         let (mut width, mut count, mut most) = (0, 0, 1);
         for (.., value) in cards.entries() {
-            let text = with_point(value);
-            width = text.len().max(width);
-            most = text.split(['.', 'E']).nth(1).map_or(0, str::len).max(most);
+            let text = with_point(value)?;
+            width = text.bytes().len().max(width);
+            most = text.text().split(['.', 'E']).nth(1).map_or(0, str::len).max(most);
             count += 1;
         }
         (cards.count, cards.decimals) = (count, most);
-        let digits = |number: usize| number.to_string().len() + 1;
+        let digits = |number: usize| number.checked_ilog10().unwrap_or(0) as usize + 2;
         let layout = |width: usize| (width, (CARD / width).max(1));
         cards.layout = [layout(digits(count + 1)), layout(digits(a.cols)), layout(width + 1)];
-        cards
+        Ok(cards)
     }
 
     /// Column, row and value of all entries, column by column.
@@ -104,33 +130,40 @@ impl<'a, I: Index> Cards<'a, I> {
         let [pointers, places, values] = counts;
         writeln!(to, "{:<72}{:<8}", "written by rrbsolver", "RRBSOLVE")?;
         write!(to, "{total:14}{pointers:14}{places:14}{values:14}")?;
-        let kind = match (self.symmetric, rows == cols) {
-            (true, _) => "rsa",
-            (false, true) => "rua",
-            (false, false) => "rra",
-        };
         let hb = format == FileFormat::Hb;
         if hb {
             write!(to, "{:14}", 0)?;
         }
-        let kind = if hb { kind.to_uppercase() } else { kind.to_owned() };
+        let kind = match (self.symmetric, rows == cols, hb) {
+            (true, _, true) => "RSA",
+            (true, _, false) => "rsa",
+            (false, true, true) => "RUA",
+            (false, true, false) => "rua",
+            (false, false, true) => "RRA",
+            (false, false, false) => "rra",
+        };
         writeln!(to, "\n{kind:<14}{rows:14}{cols:14}{:14}{:14}", self.count, 0)?;
-        let int = |(width, per_card)| format!("({per_card}I{width})");
-        let real = format!("({}E{}.{})", val.1, val.0, self.decimals);
-        writeln!(to, "{:<16}{:<16}{real:<20}", int(ptr), int(row))?;
+        for (width, per_card) in [ptr, row] {
+            let mut format = Short::<64>::default();
+            write!(format, "({per_card}I{width})").map_err(io::Error::other)?;
+            write!(to, "{:<16}", format.text())?;
+        }
+        let mut format = Short::<64>::default();
+        write!(format, "({}E{}.{})", val.1, val.0, self.decimals).map_err(io::Error::other)?;
+        writeln!(to, "{:<20}", format.text())?;
         let mut ends = Card::new(to, ptr);
-        ends.put("1")?;
+        ends.put(b"1")?;
         let mut end = 1;
         for j in 0..cols {
             end += self.a.row(j).filter(|&(i, _)| !self.symmetric || i >= j).count();
-            ends.put(&end.to_string())?;
+            ends.put(whole(end)?.bytes())?;
         }
         ends.finish()?;
         let mut places = Card::new(to, row);
-        self.entries().try_for_each(|(_, i, _)| places.put(&(i + 1).to_string()))?;
+        self.entries().try_for_each(|(_, i, _)| places.put(whole(i + 1)?.bytes()))?;
         places.finish()?;
         let mut values = Card::new(to, val);
-        self.entries().try_for_each(|(.., value)| values.put(&with_point(value)))?;
+        self.entries().try_for_each(|(.., value)| values.put(with_point(value)?.bytes()))?;
         values.finish()
     }
 }
@@ -148,8 +181,10 @@ impl<'a> Card<'a> {
         Self { to, width, per_card, filled: 0 }
     }
 
-    fn put(&mut self, text: &str) -> io::Result<()> {
-        write!(self.to, "{text:>0$}", self.width)?;
+    fn put(&mut self, text: &[u8]) -> io::Result<()> {
+        let blanks = self.width.saturating_sub(text.len());
+        self.to.write_all(&[b' '; NUMBER + 1][..blanks.min(NUMBER + 1)])?;
+        self.to.write_all(text)?;
         self.filled += 1;
         if self.filled == self.per_card {
             self.filled = 0;

@@ -1,20 +1,20 @@
 //! The cards after the header: pointers, rows, values, right-hand sides.
 
 use super::header::Header;
-use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_PARSE, collected, push, zeroed};
+use crate::error::{RRB_ERR_NOT_FINITE, collected, push, zeroed};
 use crate::runtime::heap::boxed;
 use crate::runtime::workers::{Parts, Workers};
 use crate::sparse::assemble::Triplets;
 use crate::sparse::files::array::of_array;
-use crate::sparse::files::fault::{Parsed, at, status_at, whole};
+use crate::sparse::files::fault::{Parsed, at, status_at};
 use crate::sparse::files::fortran::{Field, fields};
 use crate::sparse::files::lines::{Lines, shown};
-use crate::sparse::files::loaded::{Loaded, Vectors};
+use crate::sparse::files::loaded::{Loaded, Vectors, Warning};
 use crate::sparse::files::mirror::{Symmetry, matrix};
 use crate::sparse::matrix::Width;
 
 /// For errors.
-const POINTERS: &str = "pointers of a file";
+const POINTERS: &str = "column pointers of a file";
 const RHS: &str = "right-hand sides of a file";
 const PIECES: &str = "pieces of a file";
 
@@ -57,7 +57,7 @@ impl<'a, 'w> Data<'a, 'w> {
         } else {
             entries.values.fill(1.0);
         }
-        let vectors = self.vectors()?;
+        let (vectors, warning) = self.vectors()?;
         self.end()?;
         let line_of = |k: usize| first + k / row_fields.len();
         let on_diagonal = |k: &usize| entries.rows[*k] == entries.cols[*k] && entries.values[*k] != 0.0;
@@ -70,7 +70,7 @@ impl<'a, 'w> Data<'a, 'w> {
             ));
         }
         let matrix = matrix(entries, symmetry, [rows, cols], line_of, self.workers)?;
-        Ok(Loaded { matrix: boxed(matrix, "a matrix")?, vectors })
+        Ok(Loaded { matrix: boxed(matrix, "a matrix")?, vectors, warning })
     }
 
     /// Values at all places, column by column.
@@ -97,7 +97,7 @@ impl<'a, 'w> Data<'a, 'w> {
     fn fields(&self, which: usize) -> Parsed<Vec<Field>> {
         let format = self.header.formats[which];
         let unknown = || at(self.header.size_card + 1, format!("{} is no format of {}", shown(format), WHAT[which]));
-        fields(format, which < 2).ok_or_else(unknown)
+        fields(format, which < 2)?.ok_or_else(unknown)
     }
 
     /// So many fields take the cards that are announced.
@@ -177,9 +177,10 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok(collected(numbers.into_iter().map(|number| number as usize - 1), POINTERS)?)
     }
 
-    /// Right-hand sides, guesses and solutions.
-    fn vectors(&mut self) -> Parsed<Vectors> {
-        let Some((kind, many, count)) = self.header.rhs else { return Ok(Vectors::default()) };
+    /// Right-hand sides, guesses and solutions. Files of the collections announce wrong numbers of cards for them,
+    /// such as SuiteSparse's lp_afiro: the numbers that follow from the sizes are read.
+    fn vectors(&mut self) -> Parsed<(Vectors, Option<Warning>)> {
+        let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text) = (self.header.rows, self.text);
         let len = many.checked_mul(rows).filter(|&len| len <= text);
         let Some(len) = len.filter(|_| count <= text && many < text) else {
@@ -199,11 +200,11 @@ impl<'a, 'w> Data<'a, 'w> {
         }
         let read = self.lines.number - start;
         let announced = self.header.cards.map_or(read, |cards| cards[3]);
-        if announced != read {
-            let sentence = format!("{announced} cards of right-hand sides are announced, they take {read}");
-            return Err(whole(RRB_ERR_PARSE, format!("line 2: {sentence}")));
+        let warning = (announced != read).then_some(Warning { announced, read });
+        if announced > read && !self.lines.clone().all(|line| line.trim_ascii().is_empty()) {
+            return Err(at(2, format!("{announced} cards of right-hand sides are announced, they take {read}")));
         }
-        Ok(vectors)
+        Ok((vectors, warning))
     }
 
     fn full(&mut self, fields: &[Field], len: usize) -> Parsed<Vec<f64>> {
@@ -250,7 +251,7 @@ fn real(field: &Field, card: &[u8], line: usize) -> Parsed<f64> {
 
 /// NaN and infinity as Fortran writes them.
 fn not_finite(field: &[u8]) -> bool {
-    let word = field.trim_ascii().to_ascii_lowercase();
-    let word = word.strip_prefix(b"-").or(word.strip_prefix(b"+")).unwrap_or(&word);
-    [&b"nan"[..], b"inf", b"infinity"].contains(&word)
+    let word = field.trim_ascii();
+    let word = word.strip_prefix(b"-").or(word.strip_prefix(b"+")).unwrap_or(word);
+    [&b"nan"[..], b"inf", b"infinity"].iter().any(|other| word.eq_ignore_ascii_case(other))
 }

@@ -7,7 +7,7 @@ use crate::error::RRB_ERR_UNSUPPORTED;
 use crate::sparse::files::fault::{COMPLEX, Parsed, at, status_at};
 use crate::sparse::files::lines::{Lines, shown};
 use crate::sparse::files::mirror::Symmetry;
-use crate::sparse::files::number::counts;
+use crate::sparse::files::number::Counts;
 
 /// What the cards before the data say.
 pub struct Header<'a> {
@@ -33,14 +33,14 @@ impl<'a> Header<'a> {
             lines.next().ok_or_else(|| at(number, format!("the file ends before the card of {what}")))
         };
         card("title and key")?;
-        let second = counts(card("counts")?).unwrap_or_default();
+        let second = Counts::of(card("counts")?).unwrap_or_default();
         let third = card("the type")?;
         let formats = card("the formats")?;
-        let count = |k: usize| second.get(k).copied().unwrap_or(0);
+        let count = |k: usize| second.all().get(k).copied().unwrap_or(0);
         let cards = [1, 2, 3, 4].map(count);
         let (values, symmetry) = kind(third)?;
-        let numbers = third.get(3..).and_then(counts).filter(|all| all.len() >= 3);
-        let Some([rows, cols, entries]) = numbers.as_deref().and_then(|all| all.first_chunk::<3>()).copied() else {
+        let numbers = third.get(3..).and_then(Counts::of).unwrap_or_default();
+        let Some([rows, cols, entries]) = numbers.all().first_chunk::<3>().copied() else {
             return Err(at(3, "must have rows, columns and entries after the type"));
         };
         if symmetry != Symmetry::General && rows != cols {
@@ -76,28 +76,28 @@ pub fn columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
 
 /// Whether there are values, and the symmetry.
 fn kind(card: &[u8]) -> Parsed<(bool, Symmetry)> {
-    let kind = card.get(..3).unwrap_or(card).to_ascii_uppercase();
-    let name = String::from_utf8_lossy(&kind).into_owned();
+    let kind = card.get(..3).unwrap_or(card);
+    let name = || String::from_utf8_lossy(kind).to_uppercase();
     let refused = |sentence: String| Err(status_at(RRB_ERR_UNSUPPORTED, 3, sentence));
-    let [value, symmetry, form] = kind.first_chunk().copied().unwrap_or_default();
+    let [value, symmetry, form] = kind.first_chunk().copied().unwrap_or_default().map(|c: u8| c.to_ascii_uppercase());
     let values = match value {
         b'R' | b'I' => true,
         b'P' => false,
         b'C' => return refused(COMPLEX.to_owned()),
-        b'Q' => return refused(format!("values in a file of their own ({name}) are not offered")),
-        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
+        b'Q' => return refused(format!("values in a file of their own ({}) are not offered", name())),
+        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(kind)))),
     };
     let symmetry = match symmetry {
         b'S' => Symmetry::Symmetric,
         b'Z' => Symmetry::Skew,
         b'U' | b'R' => Symmetry::General,
         b'H' => return refused(COMPLEX.to_owned()),
-        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
+        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(kind)))),
     };
     match form {
         b'A' => Ok((values, symmetry)),
-        b'E' => refused(format!("elemental matrices ({name}) are not offered; assemble first")),
-        _ => Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(&kind)))),
+        b'E' => refused(format!("elemental matrices ({}) are not offered; assemble first", name())),
+        _ => Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(kind)))),
     }
 }
 
@@ -105,9 +105,9 @@ fn kind(card: &[u8]) -> Parsed<(bool, Symmetry)> {
 fn rhs(card: &[u8]) -> Parsed<([u8; 3], usize, usize)> {
     let mut kind = [b' '; 3];
     kind.iter_mut().zip(card).for_each(|(to, c)| *to = c.to_ascii_uppercase());
-    let numbers = card.get(3..).and_then(counts).unwrap_or_default();
+    let numbers = card.get(3..).and_then(Counts::of).unwrap_or_default();
     let wrong = |reason: String| Err(at(5, reason));
-    match (kind, numbers.as_slice()) {
+    match (kind, numbers.all()) {
         ([b'F' | b'M', b'G' | b' ', b'X' | b' '], [many, rest @ ..]) => {
             Ok((kind, *many, rest.first().copied().unwrap_or(0)))
         }

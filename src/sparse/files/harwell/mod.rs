@@ -7,7 +7,7 @@ mod supplement;
 use super::fault::Parsed;
 use super::lines::{Lines, words};
 use super::loaded::Loaded;
-use super::number::counts;
+use super::number::Counts;
 use crate::runtime::workers::Workers;
 use crate::sparse::index::is_narrow;
 
@@ -17,7 +17,7 @@ use header::Header;
 /// The matrix of a text; none: it is neither.
 pub fn parse(text: &[u8], workers: &mut Workers) -> Option<Parsed<Loaded>> {
     let second = Lines::new(text).nth(1)?;
-    if (4..=5).contains(&words(second).count()) && counts(second).is_some() {
+    if (4..=5).contains(&words(second).count()) && Counts::of(second).is_some() {
         return Some(matrix(text, workers));
     }
     supplement::is_one(text).then(|| supplement::parse(text, workers))

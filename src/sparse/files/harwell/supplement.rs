@@ -11,7 +11,7 @@ use crate::sparse::files::fault::{COMPLEX, Parsed, at, status_at};
 use crate::sparse::files::lines::{Lines, shown};
 use crate::sparse::files::loaded::Loaded;
 use crate::sparse::files::mirror::Symmetry;
-use crate::sparse::files::number::counts;
+use crate::sparse::files::number::Counts;
 use crate::sparse::index::is_narrow;
 
 /// What such files may hold; right-hand sides are read.
@@ -35,9 +35,9 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
     let second = lines.next().unwrap_or_default();
     let third = lines.next().unwrap_or_default();
     let dense = is_dense(second)?;
-    let all = counts(columns(second, 14..second.len()).trim_ascii().get(1..).unwrap_or_default());
-    let (rows, cols, entries) = match all.as_deref() {
-        Some(&[rows, cols, entries]) => (rows, cols, entries),
+    let all = Counts::of(columns(second, 14..second.len()).trim_ascii().get(1..).unwrap_or_default());
+    let (rows, cols, entries) = match all.unwrap_or_default().all() {
+        &[rows, cols, entries] => (rows, cols, entries),
         _ => return Err(at(2, "must have rows, columns and entries behind its letters")),
     };
     if dense && entries as u128 != rows as u128 * cols as u128 {
@@ -60,9 +60,9 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
 /// Whether all values are given, of data that are read.
 fn is_dense(card: &[u8]) -> Parsed<bool> {
     let refused = |sentence: String| Err(status_at(RRB_ERR_UNSUPPORTED, 2, sentence));
-    let kind = columns(card, 0..3).to_ascii_lowercase();
-    if kind != b"rhs" {
-        return refused(format!("of supplementary data right-hand sides (rhs) are read, got {}", shown(&kind)));
+    let kind = columns(card, 0..3);
+    if !kind.eq_ignore_ascii_case(b"rhs") {
+        return refused(format!("of supplementary data right-hand sides (rhs) are read, got {}", shown(kind)));
     }
     let lower = |at: usize| card.get(at).map_or(b' ', u8::to_ascii_lowercase);
     match lower(3) {

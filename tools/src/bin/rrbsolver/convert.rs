@@ -7,6 +7,7 @@ use rrbsolver::options::{Choice as _, FileFormat};
 
 use crate::args::{Convert, FileKind};
 use crate::input::{Loaded, shape_of};
+use crate::library::about;
 use crate::{End, spinner};
 
 pub fn run(options: &Convert) -> Result<End> {
@@ -16,7 +17,8 @@ pub fn run(options: &Convert) -> Result<End> {
         Some(FileKind::Rb) => FileFormat::Rb,
         None => by_name(&options.to)?,
     };
-    let (matrix, own_rhs) = Loaded::read(&options.from)?.into_matrix()?;
+    let lacking = |error| about(&options.from, error);
+    let (matrix, own_rhs) = Loaded::read(&options.from)?.into_matrix().map_err(lacking)?;
     let progress = spinner(format!("writing {}", options.to.display()));
     matrix.write(&options.to, format.number() as i32)?;
     progress.finish_and_clear();

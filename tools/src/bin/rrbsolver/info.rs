@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::args::Info;
 use crate::facts::Facts;
 use crate::input::{Loaded, counted, shape_of};
-use crate::library::{Matrix, System, filled, named, word};
+use crate::library::{Matrix, System, about, filled, named, word};
 use crate::pattern::Pattern;
 use crate::{End, spinner};
 
@@ -22,10 +22,11 @@ pub fn run(options: &Info) -> Result<End> {
     for path in [&options.svg, &options.json].into_iter().flatten() {
         check_writable(path)?;
     }
-    let (mut matrix, _) = Loaded::read(&options.file)?.into_matrix()?;
+    let lacking = |error| about(&options.file, error);
+    let (mut matrix, _) = Loaded::read(&options.file)?.into_matrix().map_err(lacking)?;
     let progress = spinner("inspecting the matrix".to_owned());
-    let rows = matrix.csr()?;
-    let facts = Facts::of(&rows, matrix.cols())?;
+    let rows = matrix.csr().map_err(lacking)?;
+    let facts = Facts::of(&rows, matrix.cols()).map_err(lacking)?;
     let choices = Choices::of(&mut matrix, &facts);
     progress.finish_and_clear();
     let name = options.file.display();

@@ -31,6 +31,12 @@ fn checked(status: i32) -> Result<i32> {
     Err(anyhow!(String::from_utf8_lossy(&sentence).into_owned()))
 }
 
+/// An error about a file, whose name is added if the message lacks it, as messages about memory do.
+pub fn about(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    let name = path.display().to_string();
+    if format!("{error:#}").contains(&name) { error } else { error.context(name) }
+}
+
 unsafe extern "C-unwind" fn logged(_: *mut c_void, level: i32, line: *const c_char) {
     static SHOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if level == 0 {
@@ -233,8 +239,8 @@ impl Matrix {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| anyhow!("a path has no NUL"))?;
         let mut matrix = Self { handle: null_mut() };
         // SAFETY: a path that ends with NUL, and a pointer.
-        checked(unsafe { ffi::sparse_read(name.as_ptr(), &mut matrix.handle) })?;
-        Ok(matrix)
+        let status = checked(unsafe { ffi::sparse_read(name.as_ptr(), &mut matrix.handle) });
+        status.map_err(|error| about(path, error)).map(|_| matrix)
     }
 
     /// From the arrays of a square matrix by rows.
@@ -263,7 +269,8 @@ impl Matrix {
     pub fn write(&self, path: &Path, kind: i32) -> Result<()> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| anyhow!("a path has no NUL"))?;
         // SAFETY: a live handle, and a path that ends with NUL.
-        checked(unsafe { ffi::sparse_write(self.handle, name.as_ptr(), kind) }).map(|_| ())
+        let status = checked(unsafe { ffi::sparse_write(self.handle, name.as_ptr(), kind) });
+        status.map_err(|error| about(path, error)).map(|_| ())
     }
 
     /// A result that is a count.

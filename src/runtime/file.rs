@@ -1,0 +1,80 @@
+//! System calls on files that take names as C strings. The functions of `std::fs` allocate memory for long names, and
+//! abort the process if there is none.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+/// Bytes of a path with its NUL for the system, at most.
+pub const LONGEST_PATH: usize = libc::PATH_MAX as usize;
+
+/// Opens a file for reading.
+pub fn open(path: &CStr) -> Result<File> {
+    opened(path, libc::O_RDONLY, 0)
+}
+
+/// Opens an existing file for writing.
+pub fn open_to_write(path: &CStr) -> Result<File> {
+    opened(path, libc::O_WRONLY, 0)
+}
+
+/// Creates a file; an error of the kind `AlreadyExists` if the name is in use.
+pub fn create_new(path: &CStr) -> Result<File> {
+    opened(path, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o666)
+}
+
+fn opened(path: &CStr, flags: libc::c_int, mode: libc::c_uint) -> Result<File> {
+    loop {
+        // SAFETY: the path ends with NUL and outlives the call.
+        let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) };
+        if descriptor >= 0 {
+            // SAFETY: a new descriptor that nobody else owns.
+            return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into());
+        }
+        let error = Error::last_os_error();
+        if error.kind() != ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// The kind and the permissions of a file, as `st_mode`. Follows links.
+pub fn mode(path: &CStr) -> Result<u32> {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the path ends with NUL, and there is room for the result.
+    checked(unsafe { libc::stat(path.as_ptr(), status.as_mut_ptr()) })?;
+    // SAFETY: filled in by the call that succeeded.
+    Ok(u32::from(unsafe { status.assume_init() }.st_mode))
+}
+
+/// Whether `mode` is that of an ordinary file.
+pub fn is_ordinary(mode: u32) -> bool {
+    mode & u32::from(libc::S_IFMT) == u32::from(libc::S_IFREG)
+}
+
+/// The path without links, in a buffer of [`LONGEST_PATH`] bytes.
+pub fn resolved<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a CStr> {
+    assert!(buffer.len() >= LONGEST_PATH);
+    // SAFETY: the path ends with NUL, and the buffer has the bytes that the call may write.
+    if unsafe { libc::realpath(path.as_ptr(), buffer.as_mut_ptr().cast()) }.is_null() {
+        return Err(Error::last_os_error());
+    }
+    CStr::from_bytes_until_nul(buffer).map_err(|_| ErrorKind::InvalidData.into())
+}
+
+/// Renames a file; replaces a file of the new name.
+pub fn rename(from: &CStr, to: &CStr) -> Result<()> {
+    // SAFETY: both paths end with NUL.
+    checked(unsafe { libc::rename(from.as_ptr(), to.as_ptr()) })
+}
+
+/// Removes a file.
+pub fn remove(path: &CStr) -> Result<()> {
+    // SAFETY: the path ends with NUL.
+    checked(unsafe { libc::unlink(path.as_ptr()) })
+}
+
+fn checked(status: libc::c_int) -> Result<()> {
+    if status == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}

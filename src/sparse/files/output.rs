@@ -1,0 +1,71 @@
+//! A file that is written through a buffer, compressed or not.
+
+use super::gz::Packer;
+use super::unpack::PIECE;
+use crate::error::{Result, reserve, zeroed};
+use std::fs::File;
+use std::io::{self, Write};
+
+/// For errors.
+const BUFFER: &str = "the buffer of a file";
+
+/// All memory is allocated at the start.
+pub struct Output<'a> {
+    file: &'a File,
+    /// What is not written yet.
+    buffer: Vec<u8>,
+    /// The compressor, and the buffer of its output.
+    packed: Option<(Packer, Vec<u8>)>,
+}
+
+impl<'a> Output<'a> {
+    pub fn new(file: &'a File, packed: bool) -> Result<Self> {
+        let mut buffer = Vec::new();
+        reserve(&mut buffer, PIECE, BUFFER)?;
+        let packed = if packed { Some((Packer::new()?, zeroed(PIECE, BUFFER)?)) } else { None };
+        Ok(Self { file, buffer, packed })
+    }
+
+    /// Writes all that is left.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.empty(true)
+    }
+
+    /// Writes the buffer.
+    fn empty(&mut self, last: bool) -> io::Result<()> {
+        let Some((packer, output)) = &mut self.packed else {
+            self.file.write_all(&self.buffer)?;
+            self.buffer.clear();
+            return Ok(());
+        };
+        let mut rest = &self.buffer[..];
+        loop {
+            let step = packer.step(rest, output, last);
+            rest = &rest[step.used..];
+            self.file.write_all(&output[..step.made])?;
+            if step.ended || !last && rest.is_empty() {
+                break;
+            }
+            if step.used + step.made == 0 {
+                return Err(io::ErrorKind::Other.into());
+            }
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() == PIECE {
+            self.empty(false)?;
+        }
+        let count = bytes.len().min(PIECE - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.empty(false)
+    }
+}

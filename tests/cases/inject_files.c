@@ -1,0 +1,365 @@
+/* What sparse_read and sparse_write do without memory: `inject_files AT_LEAST SITES`, as inject.c does it for the
+   families on grids. Each request for memory of each call is refused, from the first byte on. Checked are the status,
+   that the next call succeeds, that a matrix has the same bits afterwards, that no incomplete file remains, and that a
+   file which could not be replaced is unchanged. Reading is the first call of its process. */
+
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+enum { MOST_CASES = 64 };
+
+/* What there is without refusals, by case: a hash of the matrix that is read, or of the file that is written. */
+struct solutions {
+    uint64_t hash[MOST_CASES];
+    /* Lines that the library has logged. */
+    long lines;
+};
+
+#include "inject.h"
+
+/* Points of a grid. Its text is longer than the buffers of the library. */
+enum { NX = 60, NY = 50, N = NX * NY, ENTRIES = 5 * N };
+
+/* Paths are longer than the buffers on the stack of the standard libraries: 384 bytes in Rust's, 1024 in C's. */
+enum { FOLDERS = 6, NAME = 200 };
+static char folder[PATH_MAX];
+
+static uint64_t hash_of(uint64_t hash, const void *bytes, size_t count)
+{
+    const unsigned char *byte = bytes;
+    for (size_t k = 0; k < count; k++)
+        hash = (hash ^ byte[k]) * 1099511628211u;
+    return hash;
+}
+
+/* ---- Files ---- */
+
+static const char *path_of(const char *name)
+{
+    static char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.3000s/%s", folder, name);
+    return path;
+}
+
+static void put(const char *name, const char *text)
+{
+    FILE *file = fopen(path_of(name), "w");
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0) {
+        perror(name);
+        exit(2);
+    }
+}
+
+/* A hash of a file; 0: there is none. */
+static uint64_t hash_of_file(const char *name)
+{
+    FILE *file = fopen(path_of(name), "r");
+    if (!file)
+        return 0;
+    uint64_t hash = 1469598103934665603u;
+    char bytes[4096];
+    for (size_t count; (count = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        hash = hash_of(hash, bytes, count);
+    fclose(file);
+    return hash;
+}
+
+/* Complains where a file is left that is not complete. */
+static void check_folder(void)
+{
+    DIR *names = opendir(folder);
+    for (struct dirent *entry; names && (entry = readdir(names));)
+        if (strstr(entry->d_name, "partial")) {
+            complain("%s is left", entry->d_name);
+            unlink(path_of(entry->d_name));
+        }
+    if (names)
+        closedir(names);
+}
+
+/* ---- Reading ---- */
+
+#define GENERAL "%%MatrixMarket matrix coordinate real general\n"
+#define SYMMETRIC "%%MatrixMarket matrix coordinate real symmetric\n"
+#define TITLE "title                                                                   KEY\n"
+#define CARDS(second, third, formats, rest) TITLE second "\n" third "\n" formats "\n" rest
+#define INT "(16I5)          (16I5)          "
+
+typedef struct {
+    const char *name;
+    /* NULL: written by the library. */
+    const char *text;
+    /* Of RRBSOLVER_OPTIONS. */
+    const char *options;
+    /* Lines that are logged. */
+    int lines;
+} read_case;
+
+static const read_case READ[] = {
+    {"grid.mtx", NULL, NULL, 0},
+    {"grid.mtx.gz", NULL, NULL, 0},
+    {"grid.hb", NULL, NULL, 0},
+    {"grid.rb.gz", NULL, NULL, 0},
+    {"half.mtx", NULL, NULL, 0},
+    {"half.rb", NULL, NULL, 0},
+    {"sorted.mtx", GENERAL "2 3 2\n1 3 1.5D2\n2 1 -2.5-1\n", NULL, 0},
+    {"unsorted.mtx", GENERAL "% c\n\n3 3 5\n3 1 1\n1 1 2\n3 1 .5\n2 2 0\n1 3 4\n", "max_iter=77 levels=3", 0},
+    {"lower.mtx", SYMMETRIC "3 3 4\n1 1 1\n3 2 1\n3 1 2\n2 2 1\n", NULL, 0},
+    {"both.mtx", SYMMETRIC "3 3 3\n1 1 1\n3 2 1\n1 3 2\n", NULL, 0},
+    {"skew.mtx", "%%MATRIXMARKET Matrix coordinate REAL skew-symmetric\n2 2 1\n2 1 3\n", NULL, 0},
+    {"pattern.mtx", "%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n", NULL, 0},
+    {"integer.mtx", "%%MatrixMarket matrix coordinate integer general\n3 3 2\n2 1 5\n3 3 -1\n", NULL, 0},
+    {"array.mtx", "%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n", NULL, 0},
+    {"array_lower.mtx", "%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n3\n", NULL, 0},
+    {"array_skew.mtx", "%%MatrixMarket matrix array real skew-symmetric\n3 3\n1\n2\n3\n", NULL, 0},
+    {"wide.mtx", GENERAL "1 5000000000 1\n1 4999999999 2\n", NULL, 0},
+    {"pattern.psa", CARDS("2 1 1 0 0", "PSA 2 2 2 0", "(3I1)           (2I1)", "123\n12\n"), NULL, 0},
+    {"real.rua",
+     CARDS("3 1 1 1 0", "RUA 2 2 3 0", INT "(2(1PE10.2),E10.2)",
+           "    1    3    4\n    1    2    2\n  1.50E+00 -2.5D+00   4 . 5\n"),
+     NULL, 0},
+    {"rhs.rua",
+     CARDS("9 1 1 1 6", "RUA 2 2 2 0", INT "(2F4.1)             (2F4.1)",
+           "FGX 2 0\n    1    2    3\n    1    2\n 1.0 2.0\n 1.0 2.0\n 3.0 4.0\n 5.0 6.0\n 7.0 8.0\n 9.0 1.1\n 1.2 1.3\n"),
+     NULL, 0},
+    {"rhs_by_entries.rua",
+     CARDS("7 1 1 1 4", "RUA 2 2 2 0", INT "(2F4.1)             (2F4.1)",
+           "M     2 3\n    1    2    3\n    1    2\n 1.0 2.0\n    1    2    4\n    2    1    2\n 1.5 2.5\n 3.5\n"),
+     NULL, 0},
+    {"rhs_announced.rua",
+     CARDS("20 1 1 1 17", "RUA 2 2 2 0", INT "(2F4.1)             (2F4.1)",
+           "F     1 0\n    1    2    3\n    1    2\n 1.0 2.0\n 1.0 2.0\n"),
+     NULL, 1},
+    {"dense.rhs", TITLE "rhsrd a case    r  3  2  6\n(3F4.1)\n 1.0 2.0 0.0\n 4.0 5.0 6.0\n", NULL, 0},
+    {"sparse.rhs",
+     TITLE "rhsrs a case    r  3  2  2\n(3I2)               (2I3)               (1P,2E9.1)\n"
+           " 1 2 3\n  3  1\n 1.5E+00  2.5\n",
+     NULL, 0},
+};
+enum { READS = sizeof READ / sizeof READ[0] };
+static int chosen;
+
+/* A hash of the matrix of a handle and of its right-hand sides. */
+static uint64_t hash_of_matrix(sparse_handle *h)
+{
+    int64_t sizes[4], rows = 0, vectors = 0;
+    must(sparse_get_int(h, RRB_INFO_ROWS, &rows), RRB_OK, "get_int");
+    must(sparse_get_int(h, RRB_INFO_FILE_RHS, &vectors), RRB_OK, "get_int");
+    must(sparse_sizes(h, RRB_FORMAT_COO, sizes), RRB_OK, "sizes");
+    int64_t *i = calloc((size_t)sizes[0] + 1, 8), *j = calloc((size_t)sizes[1] + 1, 8);
+    double *values = calloc((size_t)(sizes[3] + rows) + 1, 8);
+    must(sparse_arrays(h, RRB_FORMAT_COO, i, j, NULL, values), RRB_OK, "arrays");
+    uint64_t hash = hash_of(1469598103934665603u, i, (size_t)sizes[0] * 8);
+    hash = hash_of(hash_of(hash, j, (size_t)sizes[1] * 8), values, (size_t)sizes[3] * 8);
+    for (int64_t k = 0; k < vectors; k++) {
+        must(sparse_get_vector(h, RRB_VECTOR_RHS, k, values), RRB_OK, "get_vector");
+        hash = hash_of(hash, values, (size_t)rows * 8);
+    }
+    free(i);
+    free(j);
+    free(values);
+    return hash;
+}
+
+static void logged(void *user, int32_t level, const char *text)
+{
+    (void)user;
+    results->solutions.lines += level == 0 && strstr(text, "line 2") && strstr(text, READ[chosen].name);
+}
+
+static void read_case_of(uint64_t expected)
+{
+    const read_case *r = &READ[chosen];
+    sparse_handle *h = NULL;
+    if (r->options)
+        setenv("RRBSOLVER_OPTIONS", r->options, 1);
+    if (r->lines)
+        rrbsolver_set_log(logged, NULL);
+    results->solutions.lines = 0;
+    refuse(0);
+    if (watched(sparse_read(path_of(r->name), &h))) {
+        if (h)
+            complain("a handle in spite of the refusal");
+        /* The handle itself is allocated after the warning. */
+        results->solutions.lines = 0;
+        must(sparse_read(path_of(r->name), &h), RRB_OK, "read");
+    }
+    if (results->solutions.lines != r->lines)
+        complain("%ld lines are logged, not %d", results->solutions.lines, r->lines);
+    uint64_t hash = hash_of_matrix(h);
+    if (expected == 0)
+        results->solutions.hash[chosen] = hash;
+    else if (hash != expected)
+        complain("the matrix has other bits");
+    sparse_destroy(&h);
+}
+
+static void read_once(void)
+{
+    read_case_of(0);
+}
+
+static void read_refused(void)
+{
+    read_case_of(results->solutions.hash[chosen]);
+}
+
+/* ---- Writing ---- */
+
+typedef struct {
+    const char *name;
+    int symmetric;
+    int32_t format;
+} write_case;
+
+static const write_case WRITE[] = {
+    {"grid.mtx", 0, RRB_FILE_MTX}, {"grid.mtx.gz", 0, RRB_FILE_MTX}, {"grid.hb", 0, RRB_FILE_HB},
+    {"grid.rb.gz", 0, RRB_FILE_RB}, {"half.mtx", 1, RRB_FILE_MTX},   {"half.hb.gz", 1, RRB_FILE_HB},
+    {"half.rb", 1, RRB_FILE_RB},
+};
+enum { WRITES = sizeof WRITE / sizeof WRITE[0] };
+
+static int32_t row_ptr[N + 1], col[ENTRIES];
+static double values[ENTRIES];
+
+/* A grid of 5 points, with values that need few and many digits. */
+static void fill(int symmetric)
+{
+    int count = 0;
+    for (int p = 0; p < N; p++) {
+        int i = p % NX, j = p / NX;
+        int there[5] = {j > 0, i > 0, 1, i + 1 < NX, j + 1 < NY}, to[5] = {p - NX, p - 1, p, p + 1, p + NX};
+        row_ptr[p] = count;
+        for (int k = 0; k < 5; k++) {
+            if (!there[k])
+                continue;
+            int low = p < to[k] ? p : to[k];
+            col[count] = to[k];
+            values[count] = k == 2 ? 4 : symmetric ? -1.0 / (low + 3) : -1.0 / (p + 3) * (k + 1);
+            count++;
+        }
+    }
+    row_ptr[N] = count;
+    values[0] = 1e300;
+}
+
+static sparse_handle *matrix_of(int symmetric)
+{
+    sparse_handle *h = NULL;
+    fill(symmetric);
+    must(sparse_create_csr(N, N, row_ptr[N], row_ptr, col, values, 4, 0, &h), RRB_OK, "create");
+    return h;
+}
+
+enum { NEW, REPLACE, THROUGH_A_LINK, WRITE_PHASES };
+
+static const char *const STEPS[] = {"a new file", "a file that is replaced", "a link"};
+
+/* Files that are read above. */
+static void write_all(void)
+{
+    for (int k = 0; k < WRITES; k++) {
+        sparse_handle *h = matrix_of(WRITE[k].symmetric);
+        must(sparse_write(h, path_of(WRITE[k].name), WRITE[k].format), RRB_OK, "write");
+        results->solutions.hash[k] = hash_of_file(WRITE[k].name);
+        sparse_destroy(&h);
+    }
+}
+
+static void write_refused(void)
+{
+    const write_case *w = &WRITE[chosen];
+    sparse_handle *h = matrix_of(w->symmetric);
+    /* The ending of the name says whether the file is compressed. */
+    char name[64], link_name[64];
+    snprintf(name, sizeof name, "written.%s", w->name);
+    snprintf(link_name, sizeof link_name, "link.%s", w->name);
+    for (int phase = NEW; phase < WRITE_PHASES; phase++) {
+        if (phase == NEW)
+            unlink(path_of(name));
+        else
+            put(name, "as it was\n");
+        unlink(path_of(link_name));
+        if (phase == THROUGH_A_LINK && symlink(name, path_of(link_name)) != 0)
+            complain("no link: %s", strerror(errno));
+        const char *given = phase == THROUGH_A_LINK ? link_name : name;
+        uint64_t before = hash_of_file(name);
+        const char *path = path_of(given);
+        refuse(phase);
+        if (watched(sparse_write(h, path, w->format))) {
+            if (hash_of_file(name) != before)
+                complain("%s is not as it was", STEPS[phase]);
+            check_folder();
+            must(sparse_write(h, path_of(given), w->format), RRB_OK, "write");
+        }
+        check_folder();
+        if (hash_of_file(name) != results->solutions.hash[chosen])
+            complain("%s has other bytes", STEPS[phase]);
+        struct stat of_link;
+        if (phase == THROUGH_A_LINK && (lstat(path_of(link_name), &of_link) != 0 || !S_ISLNK(of_link.st_mode)))
+            complain("the link is none any more");
+    }
+    sparse_destroy(&h);
+}
+
+/* ---- */
+
+/* Removes the folder and those above it that were made. */
+static void remove_folder(size_t root)
+{
+    DIR *names = opendir(folder);
+    for (struct dirent *entry; names && (entry = readdir(names));)
+        if (entry->d_name[0] != '.')
+            unlink(path_of(entry->d_name));
+    if (names)
+        closedir(names);
+    while (strlen(folder) >= root && rmdir(folder) == 0)
+        *strrchr(folder, '/') = 0;
+}
+
+int main(int count_of_arguments, char **arguments)
+{
+    if (begin(count_of_arguments, arguments) != 0) {
+        fprintf(stderr, "inject_files AT_LEAST SITES\n");
+        return 2;
+    }
+    /* To start threads takes memory of the standard library, which cannot be refused. */
+    setenv("RRBSOLVER_NUM_THREADS", "1", 1);
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    first_call_is_watched = 1;
+    snprintf(folder, sizeof folder, "/tmp/rrbsolver-inject-XXXXXX");
+    if (!mkdtemp(folder)) {
+        perror(folder);
+        return 2;
+    }
+    size_t root = strlen(folder);
+    for (int k = 0; k < FOLDERS; k++) {
+        size_t end = strlen(folder);
+        folder[end] = '/';
+        memset(folder + end + 1, 'a' + k, NAME);
+        folder[end + 1 + NAME] = 0;
+        if (mkdir(folder, 0700) != 0) {
+            perror(folder);
+            return 2;
+        }
+    }
+    snprintf(place, sizeof place, "write");
+    run(write_all, -1);
+    for (chosen = 0; chosen < WRITES; chosen++) {
+        snprintf(place, sizeof place, "write %s", WRITE[chosen].name);
+        refuse_all(write_refused, WRITE_PHASES, NONE);
+    }
+    for (chosen = 0; chosen < READS; chosen++) {
+        snprintf(place, sizeof place, "read %s", READ[chosen].name);
+        if (READ[chosen].text)
+            put(READ[chosen].name, READ[chosen].text);
+        run(read_once, -1);
+        refuse_all(read_refused, 1, NONE);
+    }
+    remove_folder(root);
+    return end();
+}
