@@ -243,8 +243,8 @@ fn bad_files_are_one_sentence() {
         ("words.txt", &["words.txt", "neither MatrixMarket"]),
         ("empty.mtx", &["empty.mtx"]),
         ("head.raw", &["head.raw: 40 bytes", "48"]),
-        ("cut.raw", &["cut.raw: 200 bytes", "take 240"]),
-        ("long.raw", &["long.raw: 241 bytes", "take 240"]),
+        ("cut.raw", &["cut.raw: 200 bytes", "need 240"]),
+        ("long.raw", &["long.raw: 241 bytes", "need 240"]),
         ("four.raw", &["four.raw", "dimensions must be 2 or 3, got 4"]),
         ("negative.raw", &["negative.raw", "nx must be at least 1, got -3"]),
         ("deep.raw", &["deep.raw", "nz must be 1 in 2D, got 2"]),
@@ -327,7 +327,7 @@ fn general_matrices_are_solved() {
     for option in ["solver=cg", "rel_tol=1e-3 preconditioner=ic0", "ordering=blocks"] {
         refused(&folder, &["compare", "line.mtx", "--options", option], &["--options", "differ in"]);
     }
-    assert!(well(&folder, &["info", "skew.mtx"]).contains("triangle       upper alone: if it is half"));
+    assert!(well(&folder, &["info", "skew.mtx"]).contains("triangle       upper only: if the matrix is symmetric"));
     let mut compare = Command::new(env!("CARGO_BIN_EXE_rrbsolver"));
     compare.current_dir(&folder).args(["compare", "line.mtx"]).env("RRBSOLVER_OPTIONS", "solver=cg");
     let output = compare.output().unwrap();
