@@ -148,9 +148,11 @@ impl History {
         }
     }
 
-    /// Adds a step of CG; a restart (beta = 0 later than at first) ends the Lanczos matrix.
+    /// Adds a step of CG. The Lanczos matrix ends at a restart, where beta is 0 again, and where rounding makes beta of
+    /// the flexible method or alpha nonpositive: only positive coefficients make it positive definite.
     pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
-        self.first_run_ended |= beta == 0.0 && !self.coefficients.is_empty();
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        self.first_run_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));
         if !self.first_run_ended && self.coefficients.len() < self.coefficients.capacity().min(HISTORY_LIMIT) {
             self.coefficients.push((alpha, beta));
         }

@@ -1,41 +1,49 @@
 //! Eigenvalue estimates that the coefficients of conjugate gradients give. A leaf.
 
-/// Smallest and largest eigenvalue of the Lanczos matrix of a CG run with coefficients (alpha_k, beta_k):
-/// diagonal 1 / alpha_k + beta_k / alpha_{k-1}, off-diagonal sqrt(beta_k) / alpha_{k-1} (Saad, Iterative
-/// methods, section 6.7.3). They lie inside the spectrum of M^-1 A and tend to its ends.
+/// Smallest and largest eigenvalue of the Lanczos matrix T of a CG run with coefficients (alpha_k, beta_k), where
+/// beta_0 is ignored; `None` with fewer than two steps, or where an entry of T overflows.
+///
+/// T = L D L^T with D_k = 1 / alpha_k and the subdiagonal sqrt(beta_k) of L (Saad, Iterative methods, section 6.7.3),
+/// so T is positive definite where all alpha_k and beta_k are positive, as [`crate::report::History`] guarantees. Its
+/// eigenvalues lie inside the spectrum of M^-1 A and converge to the ends of that spectrum.
 pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
-    if coefficients.len() < 2 {
+    let n = coefficients.len();
+    if n < 2 {
         return None;
     }
-    let diagonal = |k: usize| {
-        let (alpha, beta) = coefficients[k];
-        1.0 / alpha + if k > 0 { beta / coefficients[k - 1].0 } else { 0.0 }
-    };
-    let off = |k: usize| if k > 0 { coefficients[k].1.sqrt() / coefficients[k - 1].0 } else { 0.0 };
-    let n = coefficients.len();
-    // Gershgorin.
-    let radius = |k: usize| off(k) + if k + 1 < n { off(k + 1) } else { 0.0 };
-    let low = (0..n).map(|k| diagonal(k) - radius(k)).fold(f64::INFINITY, f64::min);
-    let high = (0..n).map(|k| diagonal(k) + radius(k)).fold(f64::NEG_INFINITY, f64::max);
-    // Sturm: as many eigenvalues lie below t as the pivots of T - t I have negative signs. A pivot of zero is
+    let inverse_alpha = |k: usize| 1.0 / coefficients[k].0;
+    // l_k^2 D_{k-1}: what step k - 1 adds to the diagonal of row k.
+    let added = |k: usize| if k > 0 { coefficients[k].1 * inverse_alpha(k - 1) } else { 0.0 };
+    let off = |k: usize| if k > 0 { coefficients[k].1.sqrt() * inverse_alpha(k - 1) } else { 0.0 };
+    let next_off = |k: usize| if k + 1 < n { off(k + 1) } else { 0.0 };
+    // Gershgorin's theorem bounds the largest eigenvalue; 0 bounds the smallest one.
+    let high = (0..n).map(|k| inverse_alpha(k) + added(k) + off(k) + next_off(k)).fold(0.0, f64::max);
+    if !high.is_finite() {
+        return None;
+    }
+    // Sylvester's law of inertia: as many eigenvalues are below t as pivots of T - t I are negative. The stationary qds
+    // recurrence computes these pivots from L and D without forming T: no entry is squared, and no cancellation in the
+    // diagonal makes T indefinite (Dhillon and Parlett, Linear Algebra Appl. 387 (2004), 1-28). A pivot of zero is
     // moved by a rounding of T, so that no quotient overflows.
-    let smallest = f64::EPSILON * high.abs().max(low.abs());
+    let smallest = f64::EPSILON * high;
     let below = |t: f64| {
         let mut count = 0;
-        let mut pivot = 1.0;
+        let mut shifted = -t;
         for k in 0..n {
-            let o = off(k);
-            pivot = diagonal(k) - t - if k > 0 { o * o / pivot } else { 0.0 };
+            let mut pivot = inverse_alpha(k) + shifted;
             if pivot.abs() < smallest {
                 pivot = -smallest;
             }
             count += usize::from(pivot < 0.0);
+            if k + 1 < n {
+                shifted = added(k + 1) * (shifted / pivot) - t;
+            }
         }
         count
     };
     let bisect = |wanted: usize| {
-        let (mut a, mut b) = (low, high);
-        // 60 halvings leave 1e-18 of the Gershgorin interval.
+        let (mut a, mut b) = (0.0, high);
+        // 60 halvings leave 1e-18 of the interval.
         for _ in 0..60 {
             let middle = 0.5 * (a + b);
             if below(middle) >= wanted { b = middle } else { a = middle }

@@ -225,7 +225,7 @@ pub trait SolveSteps: PcgSteps {
         0.0
     }
     /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
-    /// r'M^-1 r, and `constant_square` of what M^-1 does not see. Where CG runs on S1, what is left on red nodes is
+    /// r'P M^-1 P r, and `constant_square` of what P removes. Where CG runs on S1, what is left on red nodes is
     /// eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
     fn whole_residual_square(&mut self) -> f64 {
         let mut on_red = 0.0;
@@ -237,6 +237,7 @@ pub trait SolveSteps: PcgSteps {
             self.residual();
         }
         let constant = self.constant_square();
+        self.center_residual();
         self.descend(None);
         // M is definite: where singular, a constant that rounding has left may have any sign.
         on_red + constant + self.preconditioned_square().abs()
@@ -245,6 +246,11 @@ pub trait SolveSteps: PcgSteps {
     /// part of r that is constant there, which P M^-1 P answers with zero, in the norm of D^-1. Zero where nothing is
     /// singular.
     fn constant_square(&mut self) -> f64;
+    /// r = P r: subtracts mean(r) over every singular component, so that <r, M^-1 r> is <r, P M^-1 P r>. Returns <r, r>
+    /// then; none where M^-1 includes P, or nothing is singular, and r is as before.
+    fn center_residual(&mut self) -> Option<f64> {
+        None
+    }
     /// The same of r = input * scale - A x.
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
         self.load_rhs(scale);

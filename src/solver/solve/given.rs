@@ -87,6 +87,7 @@ impl<'c> Given<'c> {
         s.residual_from_rhs();
         let mut size = s.residual_norm2().sqrt();
         let constant = s.constant_square().sqrt();
+        s.center_residual();
         let rhs = preconditioned_norm(s, c)?;
         if rhs < PROJECTED_TO_ZERO * constant {
             // S1 is left with constants alone.
@@ -99,6 +100,7 @@ impl<'c> Given<'c> {
             // guess.
             let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
             let constant = s.constant_square();
+            s.center_residual();
             let of_rest = preconditioned_norm(s, c)?;
             ((of_rest * of_rest + constant).sqrt(), norm2.sqrt())
         } else {
@@ -152,6 +154,7 @@ fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Resul
         s.reduce();
         if guess {
             s.residual();
+            s.center_residual();
             norm = unit * preconditioned_norm(s, c)?;
         }
     }

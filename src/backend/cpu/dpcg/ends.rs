@@ -4,6 +4,7 @@ use super::field::Field;
 use super::loops::{largest, scaled};
 use super::member::Member;
 use super::state::Vectors;
+use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
 use std::sync::PoisonError;
 
@@ -127,6 +128,14 @@ impl SolveSteps for Member<'_> {
         });
         // SAFETY: as above.
         self.sum(|cells| unsafe { z.range(&cells) }.iter().sum())
+    }
+
+    fn center_residual(&mut self) -> Option<f64> {
+        if self.k.singular.labels() == 0 {
+            return None;
+        }
+        self.shift(&self.vectors().r, false);
+        Some(self.residual_norm2())
     }
 
     fn take_z(&mut self) {

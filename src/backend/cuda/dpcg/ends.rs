@@ -9,6 +9,7 @@ use crate::backend::cuda::launch::{
 };
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Job;
+use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
@@ -219,6 +220,12 @@ impl SolveSteps for Run<'_> {
             Some(singular) => singular.constant_square(s.stream, r, center),
             None => Ok(0.0),
         })
+    }
+
+    fn center_residual(&mut self) -> Option<f64> {
+        self.k.singular.as_ref()?;
+        self.shift(self.k.vectors.r, false);
+        Some(self.residual_norm2())
     }
 
     fn take_z(&mut self) {

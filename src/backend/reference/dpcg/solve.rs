@@ -486,6 +486,15 @@ impl SolveSteps for Run<'_, '_> {
         label.iter().zip(self.a.center).map(of).sum()
     }
 
+    fn center_residual(&mut self) -> Option<f64> {
+        let s = &mut *self.s;
+        if s.singular.label.is_empty() {
+            return None;
+        }
+        s.singular.shift(&mut s.r, false);
+        Some(dot(&s.r, &s.r))
+    }
+
     fn take_z(&mut self) {
         self.s.x.copy_from_slice(&self.s.z);
     }
