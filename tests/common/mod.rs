@@ -2,6 +2,7 @@
 //! Nothing here checks what the library is meant to check.
 #![allow(dead_code, unused_imports)] // every test program uses its own part of this module
 
+pub mod applied;
 pub mod dense;
 pub mod dpcg;
 pub mod smoother;

@@ -11,9 +11,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+use common::applied::{Applied, SINGLE, Tested, reported_right};
 use common::dpcg::*;
 use common::problems::OUTSIDE;
-use common::problems::system::{LONE, System, norm2, norm2_of_sizes, twice};
+use common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
 use common::problems::twice::{Twice, exponent};
 use common::{Failure, bits, max_abs, status};
 use std::collections::BTreeMap;
@@ -298,13 +299,18 @@ impl<'c> Judge<'c> {
 
     /// ||b - A x||, b projected, and what rounding may have done to it.
     fn residual(&self, x: &[f64]) -> (f64, f64) {
+        let (r, errors) = self.residual_vector(x);
+        (norm2(&r), norm2_of_sizes(&errors))
+    }
+
+    /// b - A x, b projected, and what rounding may have done to its entries.
+    fn residual_vector(&self, x: &[f64]) -> (Vec<Twice>, Vec<f64>) {
         let x = twice(x, self.system.exponent - self.b_exponent);
         let rounding = self.system.rounding_of_residual(&self.b, &x);
         // What twice the precision leaves of products far larger than the residual.
         let of_judge = self.system.rounding_of_products(&self.b, &x).into_iter().map(|e| f64::EPSILON * e);
-        let errors: Vec<f64> =
-            rounding.iter().zip(&self.b_error).zip(of_judge).map(|((r, b), own)| r + b + own).collect();
-        (norm2(&self.system.residual(&self.b, &x)), norm2_of_sizes(&errors))
+        let errors = rounding.iter().zip(&self.b_error).zip(of_judge).map(|((r, b), own)| r + b + own).collect();
+        (self.system.residual(&self.b, &x), errors)
     }
 
     /// The largest |sum b| / sum |b| of a singular component.
@@ -367,8 +373,11 @@ impl<'c> Judge<'c> {
         if case.checks_compatibility && self.incompatibility() > 1.01e-10 {
             return Err(format!("b is incompatible by {:.2e}, and solved", self.incompatibility()));
         }
-        if case.preconditioned || norm2(&self.given) == 0.0 {
+        if norm2(&self.given) == 0.0 {
             return Ok(());
+        }
+        if case.preconditioned {
+            return self.ended_in_norm_of_m(solver, ended, x);
         }
         let ((initial, of_initial), (last, of_last)) = (self.residual(&case.guess), self.residual(x));
         let (b, of_b) = (norm2(&self.b), norm2_of_sizes(&self.b_error));
@@ -399,6 +408,66 @@ impl<'c> Judge<'c> {
             if !references.iter().any(right) {
                 let sizes = [norm, error, reference, of_reference];
                 return Err(format!("{name} residual told {told:e}, true {:e} of {sizes:?}", norm / reference));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Judge<'_> {
+    /// Status and residuals in the norm of P M^-1 P, measured by `dpcg_apply` of the same handle. Its amg is another
+    /// matrix than that of a solve on the CPU, and with deflation CG tests the deflated residual: nothing is said then.
+    fn ended_in_norm_of_m(&self, solver: &Solver, ended: i32, x: &[f64]) -> Result<(), String> {
+        const AMG: i64 = 7;
+        const NOT_DEFLATED: i64 = 1;
+        if solver.int(key::INFO_PRECONDITIONER) == AMG || solver.int(key::INFO_DEFLATION) != NOT_DEFLATED {
+            return Ok(());
+        }
+        let short = solver.int(common::key::INFO_PRECISION) != 1;
+        // Sweeps of ric, ic0 and multigrid in double precision round each entry of z.
+        let unit = if short { SINGLE } else { f64::EPSILON };
+        let apply = |r: &[f64]| Some(solver.apply(r));
+        let norm = Applied { system: &self.system, apply: &apply, short, unit };
+        let of = |x: &[f64]| {
+            let (r, errors) = self.residual_vector(x);
+            norm.tested(&r, &errors)
+        };
+        let (Some(initial), Some(last), Some(b)) = (of(&self.case.guess), of(x), norm.norm(&self.b, &self.b_error))
+        else {
+            return Ok(());
+        };
+        let case = self.case;
+        let from_zero = case.guess.iter().all(|x| *x == 0.0);
+        let reference = if case.of_initial && !from_zero {
+            Measured { value: initial.with, error: initial.without.error }
+        } else {
+            b
+        };
+        // Relative to rounding nothing can be small.
+        let given = norm2(&self.given);
+        let largest = self.system.center.iter().fold(0.0, |m: f64, &c| m.max(c));
+        let mut references = vec![reference];
+        if norm2(&self.b) <= 4.0 * ROUNDING_OF_B * given || case.of_initial {
+            references.push(Measured { value: given / largest.sqrt(), error: 0.0 });
+        }
+        let most = references.iter().map(|r| case.rel_tol * (r.value + r.error)).fold(0.0, f64::max);
+        let least = references.iter().map(|r| case.rel_tol * (r.value - r.error)).fold(f64::INFINITY, f64::min);
+        let Tested { without, with } = last;
+        if ended == status::OK && with > most * (1.0 + TOLD) + without.error {
+            return Err(format!("status 0, but the norm of M is {last:?}, allowed {most:e}"));
+        }
+        if ended == status::NOT_CONVERGED && with * (1.0 + 2.0 * TOLD) + without.error < least {
+            return Err(format!("status 1, but the norm of M is {last:?}, allowed {least:e}"));
+        }
+        for (name, key, norm) in [
+            ("initial", common::key::INFO_INITIAL_RESIDUAL, initial),
+            ("final", common::key::INFO_FINAL_RESIDUAL, last),
+        ] {
+            let reported = solver.real(key);
+            if !references.iter().any(|r| reported_right(reported, &norm, r, TOLD)) {
+                return Err(format!(
+                    "{name} residual reported {reported:e} in the norm of M, {norm:?} of {references:?}"
+                ));
             }
         }
         Ok(())

@@ -8,6 +8,8 @@
 mod common;
 #[path = "../dpcg/memory.rs"]
 mod dpcg;
+#[path = "../sparse/solves.rs"]
+mod sparse;
 
 use common::problems::{Stencil, aniso, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::smoother::{
@@ -133,6 +135,7 @@ fn main() {
     bytes_host_is_what_is_held();
     dpcg::solving_takes_no_memory();
     dpcg::bytes_host_is_what_is_held();
+    sparse::solving_takes_no_memory();
     println!("test memory ... ok");
 }
 

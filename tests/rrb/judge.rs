@@ -1,5 +1,6 @@
 //! What a call has answered, held against what is true.
 
+use crate::common::applied::{Applied, SINGLE, Tested, reported_right};
 use crate::common::problems::cases::{Case, NullSpace};
 use crate::common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
 use crate::common::problems::twice::{Twice, exponent, scaled};
@@ -25,8 +26,6 @@ const TOLD: f64 = 0.01;
 /// The promise is kept to rounding and this part, which is what rounding of the sum of squares and of the reference may
 /// be.
 const PROMISE: f64 = 1e-6;
-/// Half a unit of single precision.
-const SINGLE: f64 = 6e-8;
 /// A right-hand side of this part of the given one is rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
 /// Scales of A beyond 10^+-150, in powers of two: squares in CG may overflow or vanish (docs/theory/rrb.md, "Scaling
@@ -93,13 +92,6 @@ pub struct Judge<'a> {
     b: Vec<Twice>,
     b_error: Vec<f64>,
     b_exponent: i32,
-}
-
-/// A tested norm, and the same with the constants of r that P M^-1 P leaves out.
-#[derive(Clone, Copy, Debug)]
-struct Tested {
-    without: Measured,
-    with: f64,
 }
 
 impl<'a> Judge<'a> {
@@ -314,8 +306,8 @@ impl<'a> Judge<'a> {
         self.promise(told, &last, &references, verdict);
         let words = [("initial", told.initial, &initial[..]), ("final", told.last, &[last])];
         for (name, word, measured) in words {
-            let right = measured.iter().any(|m| references.iter().any(|r| told_right(word, m, r)));
-            if right && !told_right(word, &measured[0], &references[0]) {
+            let right = measured.iter().any(|m| references.iter().any(|r| reported_right(word, m, r, TOLD)));
+            if right && !reported_right(word, &measured[0], &references[0], TOLD) {
                 verdict.note(format!("{name} residual right by another norm or reference than the first"));
             }
             if !right {
@@ -515,9 +507,6 @@ impl<'a> Judge<'a> {
     /// sqrt(r' M^-1 r), by `rrb_apply` of the same handle.
     fn norm_of_m(&self, solver: &Solver, r: &[Twice], errors: &[f64]) -> Option<Measured> {
         let short = solver.int(key::INFO_PRECISION) != 1;
-        let (value, sweeps) = self.root(solver, r, 1.0)?;
-        // Rounding inside of M^-1 shows in another mantissa.
-        let noise = 4.0 * (value - self.root(solver, r, 1.37)?.0).abs();
         // The V-cycle in double precision is exact to rounding of each entry. Where M^-1 is applied by differences of z
         // or in single precision, that leaves a unit of z'|M|z.
         let unit = match (short, solver.int(key::INFO_CYCLE)) {
@@ -525,47 +514,15 @@ impl<'a> Judge<'a> {
             (false, 1) => 0.0,
             _ => f64::EPSILON,
         };
-        let square = 4.0 * unit * sweeps * sweeps;
-        let rounded = square.sqrt().min(if value > 0.0 { square / value } else { f64::INFINITY });
-        // r itself is rounded to single precision there.
-        let of_r = |p: usize| errors[p] + if short { SINGLE * r[p].abs().value() } else { 0.0 };
-        let mut largest = 0.0f64;
-        for pattern in 0..4 {
-            let sign = |p: usize| if pattern > 0 && (p * 7919 + p / 3) >> (pattern - 1) & 1 == 1 { -1.0 } else { 1.0 };
-            let signed: Vec<Twice> = (0..r.len()).map(|p| Twice::from(sign(p) * of_r(p))).collect();
-            largest = largest.max(self.root(solver, &signed, 1.0)?.0);
-        }
-        // A constant that rounding leaves is no error of the norm without constants, but of that with them.
-        let sizes: Vec<Twice> = errors.iter().map(|&e| Twice::from(e)).collect();
-        let constants = self.system.norm_of_means(&self.system.means(&sizes));
-        Some(Measured { value, error: noise + rounded + 2.0 * largest + constants })
-    }
-
-    /// sqrt(r'z) and sqrt(z'Dz), z = M^-1 r, D the diagonal of A.
-    fn root(&self, solver: &Solver, r: &[Twice], factor: f64) -> Option<(f64, f64)> {
-        let largest = r.iter().fold(0.0, |m: f64, r| m.max(r.abs().value()));
-        if largest == 0.0 {
-            return Some((0.0, 0.0));
-        }
-        if !largest.is_finite() {
-            return None;
-        }
-        let e = exponent(largest);
-        let unit: Vec<f64> = r.iter().map(|&r| scaled((r * factor).value(), -e)).collect();
         let (nx, ld) = (self.case.a.nx, self.case.leading_dimension);
-        let input: Vec<f64> = unit.iter().map(|&r| scaled(r, self.system.exponent)).collect();
-        let input = padded(&input, nx, ld, f64::NAN);
-        let mut z = vec![0.0; input.len()];
-        // SAFETY: a live handle and arrays of its size.
-        let answer = unsafe { rrb_apply(solver.handle, input.as_ptr(), z.as_mut_ptr()) };
-        if answer != status::OK {
-            return None;
-        }
-        let z = unpadded(&z, nx, ld);
-        let square: Twice = unit.iter().zip(&z).map(|(&r, &z)| Twice::from(r) * z).sum();
-        let energy: f64 = self.system.center.iter().zip(&z).map(|(c, z)| c * z * z).sum();
-        let [root, energy] = [square.value().abs(), energy].map(|v| v.sqrt() / factor);
-        (root.is_finite() && energy.is_finite()).then(|| (scaled(root, e), scaled(energy, e)))
+        let apply = |r: &[f64]| {
+            let input = padded(r, nx, ld, f64::NAN);
+            let mut z = vec![0.0; input.len()];
+            // SAFETY: a live handle and arrays of its size.
+            let answer = unsafe { rrb_apply(solver.handle, input.as_ptr(), z.as_mut_ptr()) };
+            (answer == status::OK).then(|| unpadded(&z, nx, ld))
+        };
+        Applied { system: &self.system, apply: &apply, short, unit }.norm(r, errors)
     }
 
     fn promise(&self, told: &Told, last: &Tested, references: &[Measured], verdict: &mut Verdict) {
@@ -611,13 +568,4 @@ impl<'a> Judge<'a> {
             s.positive_couplings
         )
     }
-}
-
-/// A word is right where it lies within a hundredth or rounding of what is true, of the norm with or without constants.
-fn told_right(word: f64, norm: &Tested, reference: &Measured) -> bool {
-    let Measured { value, error } = norm.without;
-    let low = (value * (1.0 - TOLD) - error) / (reference.value * (1.0 + TOLD) + reference.error);
-    let least = reference.value * (1.0 - TOLD) - reference.error;
-    let high = norm.with * (1.0 + TOLD) + error;
-    word >= low && (least <= 0.0 || word * least <= high)
 }

@@ -225,9 +225,9 @@ pub trait SolveSteps: PcgSteps {
         0.0
     }
     /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
-    /// r'P M^-1 P r, and `constant_square` of what P removes. Where CG runs on S1, what is left on red nodes is
+    /// r'M^-1 r, or where constants are projected out (`projects`) r'P M^-1 P r + `constant_square`. Where CG runs on S1, what is left on red nodes is
     /// eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
-    fn whole_residual_square(&mut self) -> f64 {
+    fn whole_residual_square(&mut self, projects: bool) -> f64 {
         let mut on_red = 0.0;
         if self.eliminates() {
             on_red = self.rhs_to_residual();
@@ -236,8 +236,11 @@ pub trait SolveSteps: PcgSteps {
         } else {
             self.residual();
         }
-        let constant = self.constant_square();
-        self.center_residual();
+        let mut constant = 0.0;
+        if projects {
+            constant = self.constant_square();
+            self.center_residual();
+        }
         self.descend(None);
         // M is definite: where singular, a constant that rounding has left may have any sign.
         on_red + constant + self.preconditioned_square().abs()
@@ -251,10 +254,10 @@ pub trait SolveSteps: PcgSteps {
     fn center_residual(&mut self) -> Option<f64> {
         None
     }
-    /// The same of r = input * scale - A x.
+    /// `whole_residual_square` of r = input * scale - A x, where nothing is projected.
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
         self.load_rhs(scale);
-        self.whole_residual_square()
+        self.whole_residual_square(false)
     }
     /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
     fn reduce(&mut self) {}

@@ -86,8 +86,7 @@ impl<'c> Given<'c> {
         let (c, scale) = (self.c, self.scale);
         s.residual_from_rhs();
         let mut size = s.residual_norm2().sqrt();
-        let constant = s.constant_square().sqrt();
-        s.center_residual();
+        let constant = center_residual(s, c).sqrt();
         let rhs = preconditioned_norm(s, c)?;
         if rhs < PROJECTED_TO_ZERO * constant {
             // S1 is left with constants alone.
@@ -99,8 +98,7 @@ impl<'c> Given<'c> {
             // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the
             // guess.
             let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
-            let constant = s.constant_square();
-            s.center_residual();
+            let constant = center_residual(s, c);
             let of_rest = preconditioned_norm(s, c)?;
             ((of_rest * of_rest + constant).sqrt(), norm2.sqrt())
         } else {
@@ -141,6 +139,16 @@ fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
     Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
+/// r = P r where constants are projected out. Returns the square of what P removes, in the norm of D^-1.
+fn center_residual(s: &mut dyn SolveSteps, c: &Control) -> f64 {
+    if !c.singular() {
+        return 0.0;
+    }
+    let constant = s.constant_square();
+    s.center_residual();
+    constant
+}
+
 /// sqrt(r' M^-1 r) of a far guess, `size` the 2-norm of r: of r near one, which M^-1, being linear, takes as well. b is
 /// loaded and reduced again after that, by `scale`.
 fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
@@ -154,7 +162,7 @@ fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Resul
         s.reduce();
         if guess {
             s.residual();
-            s.center_residual();
+            center_residual(s, c);
             norm = unit * preconditioned_norm(s, c)?;
         }
     }

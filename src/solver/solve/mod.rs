@@ -200,8 +200,8 @@ impl<'c> Solve<'c> {
     /// no x of the given mean removes, is added when the test is made. Returns <r, r>, `norm2` before.
     fn centered(&self, s: &mut dyn SolveSteps, norm2: f64) -> f64 {
         match self.c.norm {
-            Norm::True2 => norm2,
-            Norm::Preconditioned => s.center_residual().unwrap_or(norm2),
+            Norm::Preconditioned if self.c.singular() => s.center_residual().unwrap_or(norm2),
+            _ => norm2,
         }
     }
 

@@ -31,7 +31,7 @@ pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64
     let true2 = c.norm == Norm::True2;
     let square = if c.singular() {
         load_again(s, c, scale);
-        if true2 { s.whole_residual_norm2() } else { s.whole_residual_square() }
+        if true2 { s.whole_residual_norm2() } else { s.whole_residual_square(true) }
     } else if true2 {
         s.returned_residual_norm2(scale)
     } else {

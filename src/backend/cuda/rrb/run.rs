@@ -508,7 +508,7 @@ impl SolveSteps for Run<'_> {
             return square;
         }
         self.load_rhs(scale);
-        self.whole_residual_square()
+        self.whole_residual_square(false)
     }
 
     fn reduce(&mut self) {
