@@ -455,8 +455,8 @@ results! {
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle, in bytes";
     BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle, in bytes";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
-        "smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0 after fewer than two iterations, and \
-         for methods other than cg";
+        "smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos), positive; 0: not available, for methods \
+         other than cg and where fewer than two iterations had positive coefficients";
     LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated as lambda_min";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
     DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use; -1: none";

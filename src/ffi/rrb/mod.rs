@@ -166,7 +166,7 @@ pub unsafe extern "C" fn rrb_factorize(
 ///   promises.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-/// - `RRB_ERR_ARGUMENT`: the guess is too large compared with b.
+/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
 /// - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
 /// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite.
