@@ -322,8 +322,9 @@
 #define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle, in bytes */
 #define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle, in bytes (not sparse_) */
 #define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A, estimated in the last solve
-                                                 (Lanczos); 0 after fewer than two iterations, and for methods other
-                                                 than cg (not smoother_) */
+                                                 (Lanczos), positive; 0: not available, for methods other than cg and
+                                                 where fewer than two iterations had positive coefficients (not
+                                                 smoother_) */
 #define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A, estimated as lambda_min (not
                                                  smoother_) */
 #define RRB_INFO_BACKEND                1011  /* backend in use */
@@ -1203,7 +1204,7 @@ rrb_status rrb_factorize(rrb_handle *h,
  *   promises.
  * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_ARGUMENT`: the guess is too large compared with b.
+ * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
  * - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
  * - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
  * - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite.
@@ -2127,8 +2128,8 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  * Notes:
  * - The data is written to a new file in the same folder, which is then renamed; the file keeps its permissions. A
  *   symbolic link remains a link, and its target is replaced. A pipe or device is written directly.
- * - Memory: 0.1 MB for buffers, 0.5 MB more for gzip; nothing per entry. If the matrix is not symmetric,
- *   `RRB_FILE_HB` and `RRB_FILE_RB` need a copy of the matrix by columns.
+ * - Memory: 0.1 MB for buffers, 0.5 MB more for gzip; nothing per entry. If the matrix is not symmetric, `RRB_FILE_HB`
+ *   and `RRB_FILE_RB` need a copy of the matrix by columns.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.

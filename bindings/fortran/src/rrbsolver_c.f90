@@ -242,8 +242,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
    ! device memory of the handle, in bytes (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0 after fewer than two iterations, and for
-   ! methods other than cg (not smoother_)
+   ! smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos), positive; 0: not available, for methods other
+   ! than cg and where fewer than two iterations had positive coefficients (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
    ! largest eigenvalue of M^-1 A, estimated as lambda_min (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
