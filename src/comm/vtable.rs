@@ -36,8 +36,8 @@ pub const MIN: i32 = 2;
 /// wait; a plan may be released before it is complete.
 ///
 /// - All functions return 0, or another number if they fail.
-/// - All ranks start the plans of `allreduce` and `allgather` in the same order. They may create them at different times,
-///   so creating one must not wait for other ranks.
+/// - All ranks start the plans of `allreduce` and `allgather` in the same order. They may create them at different
+///   times, so creating one must not wait for other ranks.
 /// - The functions are called by one thread at a time, the thread that called the library.
 /// - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
 #[allow(non_camel_case_types)]
@@ -76,8 +76,8 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This call
-    /// reads `bytes`.
+    /// Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This
+    /// call reads `bytes`.
     pub allgather: Option<
         unsafe extern "C" fn(
             context: *mut c_void,

@@ -112,7 +112,8 @@ pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
 /// hook that was there; in a shared library the hook is that of the library's own copy of std, which the host
 /// never sees.
 fn install_hook() {
-    static PREVIOUS: OnceLock<Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>> = OnceLock::new();
+    type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
+    static PREVIOUS: OnceLock<Hook> = OnceLock::new();
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let _ = PREVIOUS.set(std::panic::take_hook());

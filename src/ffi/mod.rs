@@ -43,16 +43,16 @@ pub type rrb_log_fn =
 
 /// Monitor: called after each iteration, and before the first one with iteration 0.
 ///
-/// `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops the
-/// solve.
+/// `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops
+/// the solve.
 #[allow(non_camel_case_types)]
 pub type rrb_monitor_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, iteration: i64, relative_residual: f64) -> i32>;
 
 /// Ghost function: fills the ghost cells that no patch covers, before each sweep.
 ///
-/// `sweep` is the number of the sweep from 0, or -1 before a residual is computed. `u` holds the arrays of all patches. A
-/// nonzero return value stops the call.
+/// `sweep` is the number of the sweep from 0, or -1 before a residual is computed. `u` holds the arrays of all patches.
+/// A nonzero return value stops the call.
 #[allow(non_camel_case_types)]
 pub type smoother_ghost_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, sweep: i32, u: *const *mut f64) -> i32>;

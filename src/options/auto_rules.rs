@@ -10,8 +10,8 @@ pub mod limits {
     /// `backend` of `dpcg_`: cells from which a device is used.
     pub const DPCG_DEVICE_CELLS: usize = 20_000;
 
-    /// `precision` and `cycle` of `rrb_`: on fewer nodes M in f64 fits into a second-level cache. The V-cycle then needs
-    /// 5 to 30 % less time than other cycles, and half the setup time, because nothing is estimated.
+    /// `precision` and `cycle` of `rrb_`: on fewer nodes M in f64 fits into a second-level cache. The V-cycle then
+    /// needs 5 to 30 % less time than other cycles, and half the setup time, because nothing is estimated.
     pub const SMALL_GRID: usize = 16_384;
     /// `precision` of `rrb_`: the largest ratio of two centers for bf16. Above, fields of different coefficients take
     /// more iterations (53 instead of 39 at 1e7); at 1e12 f32 sweeps overflow.
@@ -46,16 +46,16 @@ pub mod limits {
     /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least this part, 1 / SEMI, of the
     /// strongest direction's.
     pub const SEMI: f64 = 3.0;
-    /// `deflation` of `dpcg_`: the largest number of components of strong couplings that is deflated. With more, E costs
-    /// more than it saves.
+    /// `deflation` of `dpcg_`: the largest number of components of strong couplings that is deflated. With more, E
+    /// costs more than it saves.
     pub const MANY_COMPONENTS: usize = 1000;
-    /// The largest contrast, smallest over largest coupling of a direction, for which components are deflated: multigrid
-    /// alone takes more iterations then.
+    /// The largest contrast, smallest over largest coupling of a direction, for which components are deflated:
+    /// multigrid alone takes more iterations then.
     pub const FAR_APART: f64 = 1e-4;
     /// Cells across a component below which coarse grids may not resolve it.
     pub const THIN: usize = 4;
-    /// `preconditioner` of `dpcg_`: unresolved components from which amg takes less time than multigrid. Multigrid takes
-    /// nearly one more iteration for each; amg takes 14 to 22, each as expensive as two, and 30 at factorize.
+    /// `preconditioner` of `dpcg_`: unresolved components from which amg takes less time than multigrid. Multigrid
+    /// takes nearly one more iteration for each; amg takes 14 to 22, each as expensive as two, and 30 at factorize.
     pub const MANY_HIDDEN: usize = 12;
     /// `coarse_solver` of `dpcg_`: deflation vectors up to which E is inverted on the CPU. A product with the inverse
     /// then reads at most 8 MB.
@@ -66,12 +66,12 @@ pub mod limits {
     /// `block_solver` of `smoother_`: the largest condition of the scaling D for which sine transforms are used. The
     /// error is about 2e-16 max(l/u, u/l)^((b-1)/2); 300 keeps it below 1e-13.
     pub const MOST_SCALING: f64 = 300.0;
-    /// The largest condition for which they are offered at all: four of sixteen digits are lost. It also keeps every d^i
-    /// and 1/d^i on a block finite.
+    /// The largest condition for which they are offered at all: four of sixteen digits are lost. It also keeps every
+    /// d^i and 1/d^i on a block finite.
     pub const INSISTED_SCALING: f64 = 1e4;
 
-    /// `preconditioner` of `sparse_`: rows from which amg is used. With its setup, amg takes a third longer than ic0 in a
-    /// cube of 47^3 nodes and as long at 100^3; it takes a third of the time in a plane of 320^2.
+    /// `preconditioner` of `sparse_`: rows from which amg is used. With its setup, amg takes a third longer than ic0 in
+    /// a cube of 47^3 nodes and as long at 100^3; it takes a third of the time in a plane of 320^2.
     pub const AMG_ROWS: usize = 100_000;
     /// `format` of `sparse_`: the largest number of diagonals for dia.
     pub const MOST_DIAGONALS: usize = 64;
@@ -169,30 +169,31 @@ fn rrb() -> [AutoRule; 4] {
                 ("v", OTHERWISE),
             ],
             &[
-                "Aggregation is possible with `norm=true2`, default `lumping` and `relaxation`, and any `precision` but \
-                 bf16. It needs a handle of `rrb_create` on the CPU or on one device, and memory within `switch_memory`.",
-                "Options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, `compensation`, \
-                 `cycle_spacing` and `cycle_steps`.",
+                "Aggregation is possible with `norm=true2`, default `lumping` and `relaxation`, and any `precision` \
+                 but bf16. It needs a handle of `rrb_create` on the CPU or on one device, and memory within \
+                 `switch_memory`.",
+                "Options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
+                 `compensation`, `cycle_spacing` and `cycle_steps`.",
                 &format!(
                     "amli is selected if the condition number of the first recursion is at least \
-                     {AMLI_LEAST_CONDITION} and the largest of all is at most {AMLI_CONDITION}. This holds for singular \
-                     systems too."
+                     {AMLI_LEAST_CONDITION} and the largest of all is at most {AMLI_CONDITION}. This holds for \
+                     singular systems too."
                 ),
                 &format!(
                     "For regular systems on a device, or with nx * ny >= {}, the largest number may be up to \
                      {AMLI_JUMP_CONDITION}. The first must then be at most {AMLI_GROWTH} times the largest deeper one.",
                     grouped(AMLI_JUMP_NODES)
                 ),
-                "If CG finds the selected amli cycle indefinite, this solve and the following ones use v, until the next \
-                 `rrb_factorize`.",
+                "If CG finds the selected amli cycle indefinite, this solve and the following ones use v, until the \
+                 next `rrb_factorize`.",
                 &format!(
                     "A slow solve switches to aggregation, where it is possible, if that costs less than the remaining \
                      iterations. This is examined from iteration {SWITCH_ITERATIONS} on; on a device after \
                      {SWITCH_ITERATIONS_ON_DEVICE} iterations, then after each doubling."
                 ),
-                "Choices made by trial (v after estimates, f64 after a lost pivot, aggregation after a slow solve) hold \
-                 for the following matrices. A change of `precision`, `switch_memory`, `cycle` or an option of the \
-                 levels except `compensation` ends that.",
+                "Choices made by trial (v after estimates, f64 after a lost pivot, aggregation after a slow solve) \
+                 hold for the following matrices. A change of `precision`, `switch_memory`, `cycle` or an option of \
+                 the levels except `compensation` ends that.",
             ],
         ),
         rule(
@@ -260,7 +261,8 @@ fn dpcg() -> [AutoRule; 6] {
                     "amg",
                     &format!(
                         "at least {MANY_HIDDEN} components of strong couplings are not resolved by coarse grids, and \
-                         they are not deflated or cells are flat (see the notes); there are no labels, `deflation` is auto or \
+                         they are not deflated or cells are flat (see the notes); there are no labels, `deflation` \
+                         is auto or \
                          none, `coarsening` and `sweeps` are the defaults, and `backend` is not reference"
                     ),
                 ),

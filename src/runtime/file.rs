@@ -45,12 +45,12 @@ pub fn mode(path: &CStr) -> Result<u32> {
     // SAFETY: the path ends with NUL, and there is room for the result.
     checked(unsafe { libc::stat(path.as_ptr(), status.as_mut_ptr()) })?;
     // SAFETY: filled in by the call that succeeded.
-    Ok(u32::from(unsafe { status.assume_init() }.st_mode))
+    Ok(unsafe { status.assume_init() }.st_mode)
 }
 
 /// Whether `mode` is that of an ordinary file.
 pub fn is_ordinary(mode: u32) -> bool {
-    mode & u32::from(libc::S_IFMT) == u32::from(libc::S_IFREG)
+    mode & libc::S_IFMT == libc::S_IFREG
 }
 
 /// The path without links, in a buffer of [`LONGEST_PATH`] bytes.

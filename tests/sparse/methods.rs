@@ -3,6 +3,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "eigenvalues.rs"]
+mod eigenvalues;
 
 use common::sparse::*;
 use common::{ITERATION_LIMIT, expect_not_converged, status};
@@ -671,57 +673,6 @@ fn apply_is_the_preconditioner() {
         }
         if m == "neumann order=0" {
             assert!(z.iter().zip(&r).all(|(z, r)| *z == 0.25 * r), "D^-1");
-        }
-    }
-}
-
-const LAMBDA_MIN: i32 = 1009;
-const LAMBDA_MAX: i32 = 1010;
-
-/// Eigenvalue estimates of CG with amg, whose flexible beta may be negative by rounding: finite and positive, in order,
-/// or 0 where fewer than two steps had positive coefficients. Tridiagonal matrices, 30 diagonals for each size.
-#[test]
-fn eigenvalue_estimates_are_positive_or_not_available() {
-    let mut available = 0;
-    for n in 2..=30 {
-        for v in 0..30 {
-            let center = 2.2 + f64::from(v) * 0.1;
-            let near = (1..n).flat_map(|i| [(i, i - 1, -1.0), (i - 1, i, -1.0)]);
-            let a = Entries::new(n, n, &(0..n).map(|i| (i, i, center)).chain(near).collect::<Vec<_>>());
-            let b: Vec<f64> = (0..n).map(|i| ((i * 7919 + v as usize * 13) % 101) as f64 / 101.0 - 0.5).collect();
-            let s = a.solver();
-            s.options("solver=cg preconditioner=amg rel_tol=1e-14").unwrap();
-            s.factorize().unwrap();
-            s.solve(&b, &mut vec![0.0; n]).unwrap();
-            let (low, high) = (s.real(LAMBDA_MIN), s.real(LAMBDA_MAX));
-            let right = (low, high) == (0.0, 0.0) || low > 0.0 && high.is_finite() && low <= high;
-            assert!(right, "{n} rows, center {center}: {low} {high}");
-            available += usize::from(high > 0.0);
-        }
-    }
-    // Of a few rows amg is exact: there is one step.
-    assert!(available > 500, "{available} of 870");
-}
-
-/// The eigenvalues of a scaled matrix are scaled estimates, although squares of its entries overflow or vanish.
-#[test]
-fn eigenvalue_estimates_of_matrices_at_any_scale() {
-    let estimate = |scale: f64| {
-        let mut a = entries(five_points(12, [4.5, -1.0, -1.0, -1.0, -1.0]));
-        a.entries.iter_mut().for_each(|e| e.2 *= scale);
-        let s = a.solver();
-        s.options("solver=cg preconditioner=none rel_tol=1e-10").unwrap();
-        s.factorize().unwrap();
-        s.solve(&rhs(a.rows), &mut vec![0.0; a.rows]).unwrap();
-        [s.real(LAMBDA_MIN), s.real(LAMBDA_MAX)]
-    };
-    let unit = estimate(1.0);
-    assert!(0.5 < unit[0] && unit[0] < unit[1] && unit[1] < 8.5, "{unit:?}: Gershgorin");
-    for scale in [2f64.powi(-600), 2f64.powi(510), 2f64.powi(600)] {
-        let scaled = estimate(scale).map(|lambda| lambda / scale);
-        for (lambda, expected) in scaled.iter().zip(unit) {
-            // A power of two changes no rounding of CG, and bisection ends within 1e-18 of the largest one.
-            assert!((lambda / expected - 1.0).abs() < 1e-12, "{scale:e}: {scaled:?} for {unit:?}");
         }
     }
 }

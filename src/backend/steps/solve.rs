@@ -225,8 +225,9 @@ pub trait SolveSteps: PcgSteps {
         0.0
     }
     /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
-    /// r'M^-1 r, or where constants are projected out (`projects`) r'P M^-1 P r + `constant_square`. Where CG runs on S1, what is left on red nodes is
-    /// eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
+    /// r'M^-1 r, or where constants are projected out (`projects`) r'P M^-1 P r + `constant_square`. Where CG runs on
+    /// S1, what is left on red nodes is eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1
+    /// r_r; b is spent. r is spent.
     fn whole_residual_square(&mut self, projects: bool) -> f64 {
         let mut on_red = 0.0;
         if self.eliminates() {

@@ -3,9 +3,11 @@
 //! Arrays are `a[j * ld + i]`, i = 0 .. nx - 1 fastest: Fortran's `a(nx, ny)`. `east[i, j]` is the matrix entry
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
+mod boxes;
 mod distributed;
 mod handle;
 
+pub use boxes::call_box;
 pub use distributed::*;
 pub use handle::*;
 

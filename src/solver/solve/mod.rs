@@ -196,8 +196,8 @@ impl<'c> Solve<'c> {
         self.centered(s, norm2)
     }
 
-    /// In the preconditioned norm CG starts from P r, whose norm in M^-1 is the tested one; the constant part of r, which
-    /// no x of the given mean removes, is added when the test is made. Returns <r, r>, `norm2` before.
+    /// In the preconditioned norm CG starts from P r, whose norm in M^-1 is the tested one; the constant part of r,
+    /// which no x of the given mean removes, is added when the test is made. Returns <r, r>, `norm2` before.
     fn centered(&self, s: &mut dyn SolveSteps, norm2: f64) -> f64 {
         match self.c.norm {
             Norm::Preconditioned if self.c.singular() => s.center_residual().unwrap_or(norm2),

@@ -9,6 +9,7 @@ use crate::runtime::team::{Me, Team};
 use crate::runtime::workers::Workers;
 use crate::sparse::{AnyCsr, Csr, Stored, load};
 use rrbsolver_problems::two_phase::TwoPhase;
+use std::ffi::CString;
 use std::path::Path;
 
 /// seq and seq3.
@@ -35,6 +36,7 @@ fn cube(n: usize, held: bool) -> Csr<u32> {
 
 fn read(name: &str) -> Csr<u32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sparse/data").join(name);
+    let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
     let loaded = load(&path, &mut Workers::alone()).unwrap();
     let AnyCsr::Narrow(a) = loaded.matrix.any() else { panic!("{name} has few rows") };
     a.clone()

@@ -1,0 +1,423 @@
+//! Calls on the matrix of a handle: values, arrays, factorization, solves and products.
+
+use crate::ffi::handle::{with, with_ok, with_ref};
+use crate::ffi::rrb_status;
+use crate::ffi::sparse::sparse_handle;
+
+/// Replaces the values of all entries; the pattern remains.
+///
+/// The next product or `sparse_factorize` rebuilds what depends on the values. `sparse_solve` and `sparse_apply` return
+/// `RRB_ERR_STATE` until `sparse_factorize` is called again.
+///
+/// # Parameters
+/// - `h` (in/out): handle of the family.
+/// - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
+///   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
+///   NULL if there are none.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or `values` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
+///
+/// After an error the previous values remain.
+///
+/// # Fortran
+/// `call solver%set_values(values [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::set_values(input values)`
+///
+/// # Example
+/// ```c
+/// // Time-dependent coefficients on a fixed mesh: a matrix of 2 rows, twice.
+/// const int32_t row_ptr[] = {0, 2, 4}, col[] = {0, 1, 0, 1};
+/// const double first[] = {2, -1, -1, 2}, second[] = {3, -1, -1, 3};
+/// sparse_handle *matrix = NULL;
+/// status = sparse_create_csr(2, 2, 4, row_ptr, col, first, 4, 0, &matrix);
+/// if (status == RRB_OK) {
+///     status = sparse_set_values(matrix, second);
+/// }
+/// sparse_destroy(&matrix);
+/// ```
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.set_values(values)) }
+}
+
+/// Computes the lengths of the arrays of a storage format for this matrix.
+///
+/// `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
+///
+/// # Parameters
+/// - `h` (in): handle of the family.
+/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats, or `sizes` is not 8-byte aligned or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off the diagonal. The message names it.
+/// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
+/// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `sizes`.
+///
+/// # Fortran
+/// No procedure: `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` allocates the arrays
+///
+/// # C++
+/// No member: `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays
+///
+/// # Example
+/// ```c
+/// int64_t sizes[4];
+/// status = sparse_sizes(solver, RRB_FORMAT_CSR, sizes);
+/// ```
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family; `sizes` must be NULL or have room for four integers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, sizes: *mut i64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ref(h, |h| h.sizes(format, sizes)) }
+}
+
+/// Writes the arrays of a storage format, with indices from 0.
+///
+/// `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
+///
+/// # Parameters
+/// - `h` (in): handle of the family.
+/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
+/// - `values` (out): values, padding included.
+///
+/// Arrays are in host memory and must not overlap.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off
+///   the diagonal.
+/// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
+/// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// # Fortran
+/// `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` with allocatable arrays
+///
+/// # C++
+/// `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays
+///
+/// # Example
+/// ```c
+/// int64_t sizes[4];
+/// status = sparse_sizes(solver, RRB_FORMAT_CSR, sizes);
+/// if (status == RRB_OK) {
+///     int64_t *row_ptr = malloc((size_t)sizes[0] * sizeof *row_ptr);
+///     int64_t *col = malloc((size_t)sizes[1] * sizeof *col);
+///     double *values = malloc((size_t)sizes[3] * sizeof *values);
+///     status = sparse_arrays(solver, RRB_FORMAT_CSR, row_ptr, col, NULL, values);
+///     free(row_ptr);
+///     free(col);
+///     free(values);
+/// }
+/// ```
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family; the arrays must be NULL or have room for the lengths of `sparse_sizes`,
+/// with the options as they were then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_arrays(
+    h: *const sparse_handle,
+    format: i32,
+    i0: *mut i64,
+    i1: *mut i64,
+    i2: *mut i64,
+    values: *mut f64,
+) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ref(h, |h| h.arrays(format, [i0, i1, i2], values)) }
+}
+
+/// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
+///
+/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
+/// the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle has its
+/// matrix but no factorization.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a square matrix of at least one row.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h` is NULL.
+/// - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
+/// - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
+/// - `RRB_ERR_MATRIX`: `solver=cg` or `minres`, or `preconditioner=ic0`, and the matrix is not symmetric. The message
+///   names an entry.
+/// - `RRB_ERR_MATRIX`: a zero or missing diagonal, and the method or preconditioner divides by it. These are the
+///   sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg; ilu0 needs the entry only.
+/// - `RRB_ERR_MATRIX`: ic0 with a diagonal or pivot that is not positive; ilu0 with a zero pivot; or with
+///   `precision=f32`, a value of M that does not fit single precision.
+/// - `RRB_ERR_UNSUPPORTED`: this solver does not accept this preconditioner: sweeps accept none, minres accepts jacobi,
+///   and amg requires cg.
+/// - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or a handle created before a fork.
+/// - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_MEMORY`: the format, or the copy of A' for bicg with `transpose=copy`, needs more than `format_memory`
+///   bytes; or allocation failed.
+///
+/// # Notes
+/// - If `auto` selected ic0 or ilu0 and a pivot fails, jacobi replaces it, or no preconditioner if the diagonal has a
+///   zero.
+/// - The log reports a matrix with one triangle only, and sweeps on a matrix without a dominant diagonal.
+/// - Cost: a few products, and the setup of the preconditioner.
+/// - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
+///   Sci. Comput. 34 (2012), A1079-A1109 (amg).
+///
+/// # Fortran
+/// `call solver%factorize([stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::factorize()`
+///
+/// # Example
+/// ```c
+/// status = sparse_set_options(solver, "solver=cg preconditioner=ic0");
+/// if (status == RRB_OK) {
+///     status = sparse_factorize(solver);
+/// }
+/// ```
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.factorize()) }
+}
+
+/// Solves A x = b with the method of `sparse_factorize`.
+///
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
+/// from x before convergence is reported. b = 0 gives x = 0; a guess that meets the test is returned after 0
+/// iterations.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a matrix from `sparse_factorize`.
+/// - `b` (in): right-hand side, as many values as rows.
+/// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
+///
+/// Both arrays are in host memory.
+///
+/// # Returns
+/// - `RRB_OK`: the test is met.
+/// - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: `x` is the last iterate or a better one.
+///   stagnated: `x` is the best iterate known. diverged: `x` is the guess, if no better iterate is known.
+/// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+///
+/// After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
+///   absolute row sum represents the diagonal.
+/// - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+///   factorize, have changed.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
+///   double.
+/// - `RRB_ERR_RANGE`: the solution is too small for a double.
+/// - `RRB_ERR_BREAKDOWN`: `solver=cg`, and A or M is indefinite; use minres. Or numbers of the iteration overflowed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `x` is unchanged.
+///
+/// # Notes
+/// - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
+/// - The results are bitwise identical for any number of threads.
+/// - The call allocates no workspace and starts no thread.
+///
+/// # Fortran
+/// `call solver%solve(b, x [, stat] [, errmsg])`
+///
+/// # C++
+/// `rrb_status rrbsolver::sparse::solve(input b, output x)`
+///
+/// # Example
+/// ```c
+/// status = sparse_solve(solver, b, x);
+/// if (status != RRB_OK) {
+///     char message[256];
+///     rrbsolver_last_error(message, sizeof message);
+///     fprintf(stderr, "%s\n", message);
+/// }
+/// ```
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with(h, |h| h.solve(b, x)) }
+}
+
+/// Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
+///
+/// With `preconditioner=amg`, M changes with r; use a flexible method. Otherwise M is fixed.
+///
+/// # Parameters
+/// - `h` (in/out): handle with a matrix from `sparse_factorize`.
+/// - `r` (in): residual, as many values as rows, in host memory.
+/// - `z` (out): result, as many values as rows, in host memory; must not overlap `r`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+///   factorize, have changed.
+/// - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
+///   created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
+/// - `RRB_ERR_RANGE`: `z` is too small for a double.
+/// - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `z` is unchanged.
+///
+/// # Fortran
+/// `call solver%apply(r, z [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::apply(input r, output z)`
+///
+/// # Example
+/// ```c
+/// status = sparse_apply(solver, r, z); // z = M^-1 r
+/// ```
+///
+/// # Safety
+/// As for `sparse_solve`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.apply(r, z)) }
+}
+
+/// Computes y = A x.
+///
+/// No factorization is needed, and the matrix may be rectangular. The first product after new values or another format
+/// option creates the storage format; `sparse_factorize` does so too.
+///
+/// # Parameters
+/// - `h` (in/out): handle of the family.
+/// - `x` (in): as many values as columns, in host memory.
+/// - `y` (out): as many values as rows, in host memory; must not overlap `x`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
+/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `y` is unchanged.
+///
+/// # Notes
+/// - Cost: `RRB_INFO_BYTES_PER_NONZERO` bytes of memory traffic per entry, and 2 flops per stored value.
+/// - One thread multiplies in coo, jds, tjds and skyline; the others use the threads of `threads`.
+///
+/// # Fortran
+/// `call solver%multiply(x, y [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::multiply(input x, output y)`
+///
+/// # Example
+/// ```c
+/// status = sparse_multiply(solver, x, y); // y = A x
+/// ```
+///
+/// # Safety
+/// `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.multiply(x, y, false)) }
+}
+
+/// Computes y = A' x with the transpose of A.
+///
+/// Otherwise as `sparse_multiply`.
+///
+/// # Parameters
+/// - `h` (in/out): handle of the family.
+/// - `x` (in): as many values as rows, in host memory.
+/// - `y` (out): as many values as columns, in host memory; must not overlap `x`.
+///
+/// # Returns
+/// `RRB_OK`.
+///
+/// # Errors
+/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
+/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
+/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+///
+/// After an error `y` is unchanged.
+///
+/// # Notes
+/// No copy of A' is made. Partial sums use up to 64 bytes per column; this memory remains allocated.
+///
+/// # Fortran
+/// `call solver%multiply_transposed(x, y [, stat] [, errmsg])`
+///
+/// # C++
+/// `void rrbsolver::sparse::multiply_transposed(input x, output y)`
+///
+/// # Example
+/// ```c
+/// status = sparse_multiply_transposed(solver, x, y); // y = A' x
+/// ```
+///
+/// # Safety
+/// As for `sparse_multiply`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sparse_multiply_transposed(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.multiply(x, y, true)) }
+}
