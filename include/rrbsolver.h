@@ -640,8 +640,8 @@ typedef struct {
      */
     int32_t (*allreduce)(void *context, int64_t count, double *values, int32_t operation, void **plan);
     /**
-     * Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This call
-     * reads `bytes`.
+     * Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This
+     * call reads `bytes`.
      */
     int32_t (*allgather)(void *context, const void *send, void *receive, const int64_t *bytes, void **plan);
     /**
