@@ -766,7 +766,7 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory space that `memory` specifies.
  * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
  *   deflation regions.
  * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling that points out of the box is not zero.
@@ -813,7 +813,7 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  *
  * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
  * deflated one. The residual is recomputed from x before convergence is reported. b = 0 gives x = 0; a guess that
- * meets the test is returned after 0 iterations.
+ * satisfies the test is returned after 0 iterations.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -832,11 +832,12 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
- * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
+ *   specifies.
  * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
- *   factorize, have changed.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at factorize,
+ *   have changed.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
  *   double.
@@ -878,10 +879,11 @@ rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
- * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
+ *   specifies.
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
- *   factorize, have changed.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at factorize,
+ *   have changed.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
  * - `RRB_ERR_RANGE`: `z` is too small for a double.
@@ -903,7 +905,7 @@ rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
- * - `x` (in): factor, in the layout of `dpcg_factorize`.
+ * - `x` (in): vector to multiply, in the layout of `dpcg_factorize`.
  * - `y` (out): product, in the same layout; must not overlap `x`.
  *
  * Returns:
@@ -911,10 +913,11 @@ rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
+ *   specifies.
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
- *   factorize, have changed.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at factorize,
+ *   have changed.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
  * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
@@ -1144,7 +1147,7 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or a required array is NULL, or only one of `northeast` and `northwest` is.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory that `memory` promises.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
  * - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or the recursions cost more than 100 V-cycles.
  * - `RRB_ERR_ARGUMENT`: with `check_input=2`, an entry that points outside the grid is not zero.
  * - `RRB_ERR_DIMENSION`: the length of an array overflows, with the leading dimension that is set.
@@ -1167,7 +1170,7 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * - Memory is allocated again if another format or cycle is needed, or if there are more connected components than
  *   before.
  * - With `cycle=aggregation` the CPU keeps those aggregates of the previous matrix that still pass their quality test.
- * - Over ranks the call is collective. A rank with one box passes the arrays of that box.
+ * - On a distributed handle the call is collective. A rank with one box passes the arrays of that box.
  * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
  *
  * Required:
@@ -1190,24 +1193,24 @@ rrb_status rrb_factorize(rrb_handle *h,
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
  * - `b` (in): right-hand side; (ny - 1) * ld + nx values, on the host or on the handle's device.
- * - `x` (in/out): initial guess on entry, solution on return; as large as `b`, and not overlapping it.
+ * - `x` (in/out): initial guess on entry, solution on return; same size as `b`; must not overlap it.
  *
  * Returns:
- * - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess meets the test, after 0 iterations.
+ * - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess satisfies the test, after 0 iterations.
  * - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated; x is the last iterate or a better
- *   one. `RRB_INFO_STOP_REASON` has the reason.
+ *   one. `RRB_INFO_STOP_REASON` reports the reason.
  * - `RRB_STOPPED`: the monitor stopped the solve; x is the iterate at the stop.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
- *   promises.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
+ *   `memory` specifies.
  * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
  * - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
  * - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
- * - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite.
+ * - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or numbers of the iteration overflowed.
  * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
  * - `RRB_ERR_MEMORY`: allocation failed on a device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -1226,7 +1229,7 @@ rrb_status rrb_factorize(rrb_handle *h,
  *   ranks, with `precision=auto`, a solve that stagnates in single precision factorizes again for double precision.
  * - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
  * - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
- * - Over ranks the call is collective.
+ * - On a distributed handle the call is collective.
  * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
  *
  * Required:
@@ -1251,8 +1254,8 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
- *   promises.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
+ *   `memory` specifies.
  * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_NOT_FINITE`: r holds NaN or infinity, or z is too large for a double.
@@ -1266,7 +1269,7 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
  * - With `cycle` v, amli and aggregation, M is a fixed matrix here, up to rounding. With `cycle=k`, z is not linear in
  *   r: use a flexible Krylov method.
  * - The rounding is that of double precision with `precision=f64`, else that of single precision.
- * - Over ranks the call is collective.
+ * - On a distributed handle the call is collective.
  *
  * Required:
  * As for `rrb_solve`.
@@ -1286,8 +1289,8 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
- *   promises.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
+ *   `memory` specifies.
  * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity (with `check_input`), or y is too large for a double.
@@ -1298,7 +1301,7 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
  *
  * Notes:
  * - The product is computed in double precision with every `precision`.
- * - Over ranks the call is collective.
+ * - On a distributed handle the call is collective.
  *
  * Required:
  * As for `rrb_solve`.
@@ -1306,7 +1309,7 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
 
 /**
- * Solves one system A x = b without a handle, as a replacement of an ICCG function.
+ * Solves one system A x = b without a handle, as a replacement for an ICCG function.
  *
  * The call creates a handle, factorizes, solves and frees the handle. Prefer the separate functions if the
  * coefficients stay or memory should be reused.
@@ -1369,7 +1372,7 @@ rrb_status rrb_solve_once(int64_t nx,
  * Errors:
  * - `RRB_ERR_NULL`: `out`, `comm`, a function of it, `lower` or `size` is NULL.
  * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
- * - `RRB_ERR_ARGUMENT`: a box leaves the domain, boxes overlap, no rank has a box, or the ranks give different
+ * - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or the ranks give different
  *   extents.
  * - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
  * - `RRB_ERR_MEMORY`: allocation failed.
@@ -1384,7 +1387,8 @@ rrb_status rrb_solve_once(int64_t nx,
  *   rank. A rank whose `comm` is incomplete cannot notify the others.
  * - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
  *   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
- * - `east[i, j]` belongs to the owner of (i, j) and may lead into another box. Indices are those of the whole domain.
+ * - `east[i, j]` belongs to the owner of (i, j) and may couple to a node of another box. Indices are those of the
+ *   whole domain.
  * - Results do not depend on the boxes, ranks and threads: they are bitwise identical with `reproducible=1`.
  * - `cycle=auto` chooses v or amli, never aggregation.
  * - With `backend=cuda`, rank 0 solves on its `device` or `devices`. The other ranks transfer their boxes to it and
@@ -1426,7 +1430,7 @@ rrb_status rrb_create_distributed(int64_t nx,
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+ * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1463,7 +1467,7 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+ * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1494,7 +1498,7 @@ rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+ * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1525,7 +1529,7 @@ rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+ * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1595,7 +1599,7 @@ rrb_status smoother_create(int32_t stencil_points,
  * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
  * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
  *   large (on a device: above 32 bits).
- * - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
+ * - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
  * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
  *   digits.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or a
@@ -1637,9 +1641,9 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * Errors:
  * - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
  * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory: all on the host, or all on the device
- *   of the handle.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or both
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory space: all on the host, or all on the
+ *   device of the handle.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or both
  *   tables are NULL before `smoother_upload`.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
  * - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u then has the sweeps
@@ -1680,8 +1684,8 @@ rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *co
  * Errors:
  * - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL before `smoother_upload`.
  * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are not all in one memory.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+ *   arrays are not all in one memory space.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -1703,9 +1707,11 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  * - `callback` (in): `int32_t f(void *user, int32_t sweep, double *const *u)`, or NULL for none.
  * - `user` (in): pointer that is passed to `callback`; may be NULL.
  *
- * `callback` gets the number of the sweep from 0, or -1 where a residual is computed. u is a table of one pointer per
- * patch: of the call, or of the library, and on the device where the arrays of the call are. It must write ghost cells
- * only. A nonzero result ends the call with `RRB_STOPPED`.
+ * `callback` receives the number of the sweep from 0, or -1 before a residual is computed. `u` has one pointer per
+ * patch: to the arrays of the call, or to those of `smoother_upload` if the call passed NULL. They are device pointers
+ * if these arrays are on a device.
+ *
+ * The callback must write ghost cells only. A nonzero result ends the call with `RRB_STOPPED`.
  *
  * Returns:
  * `RRB_OK`.
@@ -1745,9 +1751,9 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callbac
  * Errors:
  * - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
  * - `RRB_ERR_ARGUMENT`: an array that is written overlaps another; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory. With uploaded arrays, r must be on
- *   the device.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or `u`
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory space. With uploaded arrays, r must
+ *   be on the device.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or `u`
  *   and `f` are NULL before `smoother_upload`.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
  *   double.
@@ -1789,7 +1795,7 @@ rrb_status smoother_residual(smoother_handle *h,
  * - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
  * - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are not all in
  *   one memory.
- * - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -1812,9 +1818,9 @@ rrb_status smoother_upload(smoother_handle *h, const double *const *u, const dou
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
  * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are not all in one memory.
- * - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
- *   there has changed.
+ *   arrays are not all in one memory space.
+ * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+ *   at set_patches has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -1840,8 +1846,8 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
- *   there has changed.
+ * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+ *   at set_patches has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
@@ -1856,7 +1862,7 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  * Creates a handle with a matrix in compressed sparse row (CSR) form.
  *
  * The entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns `col[k]` and the values `values[k]`. The
- * columns of a row may have any order. Values given for the same place are added, in the order given. Explicit zeros
+ * columns of a row may have any order. Values given at the same index are added, in the order given. Explicit zeros
  * remain entries of the pattern. All arrays are copied.
  *
  * Parameters:
@@ -1881,7 +1887,7 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  *   the matrix. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
  * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
@@ -1935,7 +1941,7 @@ rrb_status sparse_create_csr(int64_t rows,
  *   matrix. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
  * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
@@ -1983,12 +1989,12 @@ rrb_status sparse_create_csc(int64_t rows,
  * - `RRB_ERR_ARGUMENT`: a row or column is not in the matrix. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
  * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Notes:
- * Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the entries that were added to others.
+ * Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the repeated entries.
  *
  * Required:
  * As for `sparse_create_csr`, with nnz rows and columns.
@@ -2006,8 +2012,8 @@ rrb_status sparse_create_coo(int64_t rows,
 /**
  * Creates a handle from the arrays of a storage format, as `sparse_arrays` writes them.
  *
- * What `sparse_arrays` wrote gives the same matrix, bit for bit. Exception: zeros of bsr, dia, ell, sell, skyline and
- * diagonal are padding and become no entries.
+ * Arrays of `sparse_arrays` give the same matrix, bitwise. Exception: zeros of bsr, dia, ell, sell, skyline and
+ * diagonal are padding and are dropped.
  *
  * Parameters:
  * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
@@ -2080,9 +2086,9 @@ rrb_status sparse_create_from(int32_t format,
  * - `RRB_ERR_IO`: the file cannot be opened or read.
  * - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message has the path, the line and
  *   the reason.
- * - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
- *   a value.
- * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
+ * - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values at one index add up to such a
+ *   value.
+ * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or its values are in another file; or the
  *   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
  * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
  * - `RRB_ERR_MEMORY`: an allocation failed. The next call can succeed; no memory is leaked.
@@ -2090,12 +2096,12 @@ rrb_status sparse_create_from(int32_t format,
  * Notes:
  * - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
  * - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
- * - If the header of a Harwell-Boeing file announces a wrong number of right-hand-side cards, the file is read and the
+ * - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read and the
  *   log warns.
- * - Right-hand sides in a Rutherford-Boeing file of their own give a matrix with one column per right-hand side.
+ * - Right-hand sides in a separate Rutherford-Boeing file are read as a matrix with one column per right-hand side.
  * - A gz file may have several members.
- * - Several threads read a file above 1 MB, as many as `threads=0` means. Only the start of these threads allocates
- *   memory whose failure ends the process; `RRBSOLVER_NUM_THREADS=1` starts none.
+ * - Several threads read a file above 1 MB; their number is that of `threads=0`. If memory for starting them or for
+ *   the message of another error is missing, the process ends. `RRBSOLVER_NUM_THREADS=1` starts none.
  * - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
  *
  * Required:
@@ -2110,7 +2116,7 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  * its lower triangle. An existing file is replaced when the new one is complete; after an error it is unchanged.
  *
  * Parameters:
- * - `h` (in): handle of the family.
+ * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
  * - `path` (in): name of the file, ending with NUL.
  * - `file_format` (in): `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
  *   (Rutherford-Boeing).
@@ -2120,7 +2126,7 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `path` is NULL.
- * - `RRB_ERR_ARGUMENT`: `file_format` is none of these.
+ * - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
  * - `RRB_ERR_IO`: the file cannot be created or written.
  * - `RRB_ERR_MEMORY`: an allocation failed. The handle is unchanged, and no incomplete file remains.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
@@ -2171,7 +2177,7 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  * `RRB_ERR_STATE` until `sparse_factorize` is called again.
  *
  * Parameters:
- * - `h` (in/out): handle of the family.
+ * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
  * - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
  *   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
  *   NULL if there are none.
@@ -2182,7 +2188,7 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `values` is NULL.
  * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
@@ -2200,7 +2206,7 @@ rrb_status sparse_set_values(sparse_handle *h, const double *values);
  * `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
  *
  * Parameters:
- * - `h` (in): handle of the family.
+ * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
  * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
  *
@@ -2227,7 +2233,7 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
  * `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
  *
  * Parameters:
- * - `h` (in): handle of the family.
+ * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
  * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
  * - `values` (out): values, padding included.
@@ -2312,7 +2318,7 @@ rrb_status sparse_factorize(sparse_handle *h);
  *
  * Returns:
  * - `RRB_OK`: the test is met.
- * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: `x` is the last iterate or a better one.
+ * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` reports the reason. max_iter: `x` is the last iterate or a better one.
  *   stagnated: `x` is the best iterate known. diverged: `x` is the guess, if no better iterate is known.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
  *
@@ -2323,8 +2329,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
  * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
  *   absolute row sum represents the diagonal.
- * - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
- *   factorize, have changed.
+ * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at factorize,
+ *   have changed.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
  *   double.
  * - `RRB_ERR_RANGE`: the solution is too small for a double.
@@ -2335,9 +2341,9 @@ rrb_status sparse_factorize(sparse_handle *h);
  * After an error `x` is unchanged.
  *
  * Notes:
- * - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
+ * - With `solver=auto`, minres continues if cg finds the matrix indefinite; `RRB_INFO_SOLVER` reports it.
  * - The results are bitwise identical for any number of threads.
- * - The call allocates no workspace and starts no thread.
+ * - The call allocates no memory and starts no thread.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
@@ -2360,8 +2366,8 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
  * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
- *   factorize, have changed.
+ * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at factorize,
+ *   have changed.
  * - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
  *   created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
@@ -2383,7 +2389,7 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
  * option creates the storage format; `sparse_factorize` does so too.
  *
  * Parameters:
- * - `h` (in/out): handle of the family.
+ * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
  * - `x` (in): as many values as columns, in host memory.
  * - `y` (out): as many values as rows, in host memory; must not overlap `x`.
  *
@@ -2417,7 +2423,7 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  * Otherwise as `sparse_multiply`.
  *
  * Parameters:
- * - `h` (in/out): handle of the family.
+ * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
  * - `x` (in): as many values as rows, in host memory.
  * - `y` (out): as many values as columns, in host memory; must not overlap `x`.
  *
@@ -2626,7 +2632,7 @@ rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
  * Notes:
  * - A stream of another device or context is reported by the next call that computes, as `RRB_ERR_DEVICE`.
  * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
- * - Replace a stream by this call before destroying it.
+ * - Set another stream, or NULL, before destroying one.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2638,8 +2644,6 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  *
  * `rrb_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the residual
  * of the stopping test, relative to its reference.
- *
- * ||f - A u||_2 relative to its value before the first sweep.
  *
  * Parameters:
  * - `h` (in/out): the handle.
@@ -2656,7 +2660,7 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  * Notes:
  * - The monitor is called on the calling thread, in order, with no lock held.
  * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
- * - Over ranks the monitor may be set on some ranks. One that stops, stops the solve on all ranks.
+ * - Over ranks the monitor may be set on some ranks. If one monitor stops the solve, it stops on all ranks.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2671,7 +2675,7 @@ rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
  * Parameters:
  * - `h` (in): the handle.
  * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
- * - `capacity` (in): room in `residuals`, at least 0.
+ * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
  * Returns:
@@ -2879,7 +2883,7 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
  *
  * Notes:
  * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
- * - Replace a stream by this call before destroying it.
+ * - Set another stream, or NULL, before destroying one.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2889,9 +2893,8 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 /**
  * Sets or removes the monitor, a callback that observes the residual and may stop the call.
  *
- * `smoother_apply` calls it after each sweep, and once before the first one with sweep 0. It receives
- *
- * ||f - A u||_2 relative to its value before the first sweep.
+ * `smoother_apply` calls it after each sweep, and once before the first one with sweep 0. It receives the 2-norm of
+ * f - A u, relative to its value before the first sweep.
  *
  * Parameters:
  * - `h` (in/out): the handle.
@@ -2926,7 +2929,7 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
  * Parameters:
  * - `h` (in): the handle.
  * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
- * - `capacity` (in): room in `residuals`, at least 0.
+ * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
  * Returns:
@@ -3127,7 +3130,7 @@ rrb_status dpcg_get_real(const dpcg_handle *h, int32_t key, double *value);
  * Notes:
  * - A stream of another device or context is reported by the next call that computes, as `RRB_ERR_DEVICE`.
  * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
- * - Replace a stream by this call before destroying it.
+ * - Set another stream, or NULL, before destroying one.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3139,8 +3142,6 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
  *
  * `dpcg_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the residual
  * of the stopping test, relative to its reference.
- *
- * ||f - A u||_2 relative to its value before the first sweep.
  *
  * Parameters:
  * - `h` (in/out): the handle.
@@ -3171,7 +3172,7 @@ rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user)
  * Parameters:
  * - `h` (in): the handle.
  * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
- * - `capacity` (in): room in `residuals`, at least 0.
+ * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
  * Returns:
@@ -3383,8 +3384,6 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
  * `sparse_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the
  * residual of the stopping test, relative to its reference.
  *
- * ||f - A u||_2 relative to its value before the first sweep.
- *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
@@ -3414,7 +3413,7 @@ rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *u
  * Parameters:
  * - `h` (in): the handle.
  * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
- * - `capacity` (in): room in `residuals`, at least 0.
+ * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
  * Returns:

@@ -4,8 +4,9 @@
 /// beta_0 is ignored; `None` with fewer than two steps, or where an entry of T overflows.
 ///
 /// T = L D L^T with D_k = 1 / alpha_k and the subdiagonal sqrt(beta_k) of L (Saad, Iterative methods, section 6.7.3),
-/// so T is positive definite where all alpha_k and beta_k are positive, as [`crate::report::History`] guarantees. Its
-/// eigenvalues lie inside the spectrum of M^-1 A and converge to the ends of that spectrum.
+/// so T is positive definite if all alpha_k and beta_k are positive. Callers end the sequence
+/// before the first one that is not. The eigenvalues of T lie inside the spectrum of M^-1 A and converge to the ends of
+/// that spectrum.
 pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = coefficients.len();
     if n < 2 {
@@ -23,8 +24,8 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     }
     // Sylvester's law of inertia: as many eigenvalues are below t as pivots of T - t I are negative. The stationary qds
     // recurrence computes these pivots from L and D without forming T: no entry is squared, and no cancellation in the
-    // diagonal makes T indefinite (Dhillon and Parlett, Linear Algebra Appl. 387 (2004), 1-28). A pivot of zero is
-    // moved by a rounding of T, so that no quotient overflows.
+    // diagonal makes T indefinite (Dhillon and Parlett, Linear Algebra Appl. 387 (2004), 1-28). A tiny
+    // pivot is moved by a rounding of T, so that quotients stay finite while `high` is below 1e292.
     let smallest = f64::EPSILON * high;
     let below = |t: f64| {
         let mut count = 0;
@@ -32,7 +33,7 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
         for k in 0..n {
             let mut pivot = inverse_alpha(k) + shifted;
             if pivot.abs() < smallest {
-                pivot = -smallest;
+                pivot = if pivot > 0.0 { smallest } else { -smallest };
             }
             count += usize::from(pivot < 0.0);
             if k + 1 < n {

@@ -86,8 +86,6 @@ const QUOTES: &[char] = &['"', '\'', '`', '*', '_', '(', '[', '|', '<', '>', ']'
 
 /// Words from `line` on, without the signs that begin comments, items and quotations.
 fn words(text: &str, line: usize) -> Vec<Word<'_>> {
-    let of_line = |(k, text): (usize, &'_ str)| -> Vec<(usize, String)> { vec![(k, text.to_owned())] };
-    let _ = of_line;
     let mut found = Vec::new();
     for (k, row) in text.lines().enumerate() {
         let row = row.trim_start().trim_start_matches(['/', '!', '*', '#', '|', '>', '-']);

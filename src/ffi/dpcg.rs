@@ -157,7 +157,7 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory space that `memory` specifies.
 /// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
 ///   deflation regions.
 /// - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling that points out of the box is not zero.
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
 /// deflated one. The residual is recomputed from x before convergence is reported. b = 0 gives x = 0; a guess that
-/// meets the test is returned after 0 iterations.
+/// satisfies the test is returned after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -244,10 +244,11 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
+///   specifies.
 /// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
-/// - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at
 ///   factorize, have changed.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
@@ -308,9 +309,10 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
+///   specifies.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
-/// - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at
 ///   factorize, have changed.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
@@ -346,7 +348,7 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
-/// - `x` (in): factor, in the layout of `dpcg_factorize`.
+/// - `x` (in): vector to multiply, in the layout of `dpcg_factorize`.
 /// - `y` (out): product, in the same layout; must not overlap `x`.
 ///
 /// # Returns
@@ -354,9 +356,10 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory that `memory` names.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
+///   specifies.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
-/// - `RRB_ERR_STATE`: `dpcg_factorize` did not succeed before; or since then regions, or an option that acts at
+/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at
 ///   factorize, have changed.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.

@@ -265,7 +265,7 @@ macro_rules! entries {
         /// # Fortran
         /// `call solver%get(key, value [, stat] [, errmsg])`
         ///
-        /// The variable is `integer(int32)` or `integer(int64)`. A value that does not fit gives `RRB_ERR_ARGUMENT`.
+        /// The variable is `integer(int32)` or `integer(int64)`. A value that does not fit returns `RRB_ERR_ARGUMENT`.
         ///
         /// # C++
         /// `std::int64_t rrbsolver::$family::get_int(std::int32_t key) const`
@@ -357,7 +357,7 @@ macro_rules! entries {
         ///   `RRB_ERR_DEVICE`.
         /// - (rrb_, dpcg_, smoother_) The caller must synchronize other streams that write the arrays of a call, the
         ///   default stream included.
-        /// - (rrb_, dpcg_, smoother_) Replace a stream by this call before destroying it.
+        /// - (rrb_, dpcg_, smoother_) Set another stream, or NULL, before destroying one.
         ///
         /// # Fortran
         /// `call solver%set_stream(stream [, stat] [, errmsg])`
@@ -385,8 +385,7 @@ macro_rules! entries {
         /// (rrb_, dpcg_, sparse_) `$family_solve` calls it after each iteration, and once before the first one with
         /// iteration 0. It receives the residual of the stopping test, relative to its reference.
         /// (smoother_) `smoother_apply` calls it after each sweep, and once before the first one with sweep 0. It
-        /// receives
-        /// ||f - A u||_2 relative to its value before the first sweep.
+        /// receives the 2-norm of f - A u, relative to its value before the first sweep.
         ///
         /// # Parameters
         /// - `h` (in/out): the handle.
@@ -405,7 +404,8 @@ macro_rules! entries {
         /// # Notes
         /// - The monitor is called on the calling thread, in order, with no lock held.
         /// - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
-        /// - (rrb_) Over ranks the monitor may be set on some ranks. One that stops, stops the solve on all ranks.
+        /// - (rrb_) Over ranks the monitor may be set on some ranks. If one monitor stops
+        ///   the solve, it stops on all ranks.
         /// - (smoother_) A monitor costs one pass over u and f per sweep, with exchanged and filled ghost cells. The
         ///   ghost cells therefore hold the values after the last sweep. Without a monitor they hold those that the
         ///   last sweep read.
@@ -420,7 +420,7 @@ macro_rules! entries {
         /// `void rrbsolver::$family::set_monitor(monitor callback)`
         ///
         /// `rrbsolver::monitor` is `std::function<bool(std::int64_t iteration, double relative_residual)>`. An
-        /// exception stops the call and leaves it. `nullptr` removes the monitor.
+        /// exception stops the call and propagates to the caller. `nullptr` removes the monitor.
         ///
         /// # Example
         /// ```c
@@ -452,7 +452,7 @@ macro_rules! entries {
         /// # Parameters
         /// - `h` (in): the handle.
         /// - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
-        /// - `capacity` (in): room in `residuals`, at least 0.
+        /// - `capacity` (in): length of `residuals`, at least 0.
         /// - `count` (out): number of values that the handle holds.
         ///
         /// # Returns

@@ -53,7 +53,7 @@ pub fn power_of_two_below(v: f64) -> f64 {
 ///
 /// Replaces `f64::hypot`: that calls the C library, whose `hypot` needs GLIBC_2.35 and rounds differently per version.
 /// Both operands are divided by a power of two near the larger one, which is exact wherever it matters. The squares,
-/// their sum, and the root then round once each: (1 + u)^(1/2 + 1/2 + 1) - 1 < 2^-52 with u = 2^-53.
+/// their sum, and the root then round once each, by at most d = u / (1 + u) with u = 2^-53: (1 + d)^2 - 1 < 2 u.
 pub fn hypot(a: f64, b: f64) -> f64 {
     let (a, b) = (a.abs(), b.abs());
     let largest = a.max(b);

@@ -447,7 +447,8 @@ impl Judge<'_> {
         let given = norm2(&self.given);
         let largest = self.system.center.iter().fold(0.0, |m: f64, &c| m.max(c));
         let mut references = vec![reference];
-        if norm2(&self.b) <= 4.0 * ROUNDING_OF_B * given || case.of_initial {
+        let initial_is_rounding = case.of_initial && self.residual(&case.guess).0 <= 4.0 * ROUNDING_OF_B * given;
+        if norm2(&self.b) <= 4.0 * ROUNDING_OF_B * given || initial_is_rounding {
             references.push(Measured { value: given / largest.sqrt(), error: 0.0 });
         }
         let most = references.iter().map(|r| case.rel_tol * (r.value + r.error)).fold(0.0, f64::max);

@@ -49,8 +49,8 @@ fn eigenvalue_estimates_of_matrices_at_any_scale() {
     for scale in [2f64.powi(-600), 2f64.powi(510), 2f64.powi(600)] {
         let scaled = estimate(scale).map(|lambda| lambda / scale);
         for (lambda, expected) in scaled.iter().zip(unit) {
-            // A power of two changes no rounding of CG, and bisection ends within 1e-18 of the largest one.
-            assert!((lambda / expected - 1.0).abs() < 1e-12, "{scale:e}: {scaled:?} for {unit:?}");
+            // A power of two changes no rounding, in CG and in the bisection.
+            assert_eq!(lambda.to_bits(), expected.to_bits(), "{scale:e}: {scaled:?} for {unit:?}");
         }
     }
 }

@@ -251,7 +251,8 @@ pub trait SolveSteps: PcgSteps {
     /// singular.
     fn constant_square(&mut self) -> f64;
     /// r = P r: subtracts mean(r) over every singular component, so that <r, M^-1 r> is <r, P M^-1 P r>. Returns <r, r>
-    /// then; none where M^-1 includes P, or nothing is singular, and r is as before.
+    /// then; none where r stays as it is: M^-1 includes P, nothing is singular, or r is deflated, Z^T r = 0, which the
+    /// means would break.
     fn center_residual(&mut self) -> Option<f64> {
         None
     }

@@ -36,7 +36,7 @@ use crate::runtime::heap::boxed;
 /// # Errors
 /// - `RRB_ERR_NULL`: `out`, `comm`, a function of it, `lower` or `size` is NULL.
 /// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
-/// - `RRB_ERR_ARGUMENT`: a box leaves the domain, boxes overlap, no rank has a box, or the ranks give different
+/// - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or the ranks give different
 ///   extents.
 /// - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
 /// - `RRB_ERR_MEMORY`: allocation failed.
@@ -51,7 +51,8 @@ use crate::runtime::heap::boxed;
 ///   rank. A rank whose `comm` is incomplete cannot notify the others.
 /// - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
 ///   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
-/// - `east[i, j]` belongs to the owner of (i, j) and may lead into another box. Indices are those of the whole domain.
+/// - `east[i, j]` belongs to the owner of (i, j) and may couple to a node of another box. Indices are those of the
+///   whole domain.
 /// - Results do not depend on the boxes, ranks and threads: they are bitwise identical with `reproducible=1`.
 /// - `cycle=auto` chooses v or amli, never aggregation.
 /// - With `backend=cuda`, rank 0 solves on its `device` or `devices`. The other ranks transfer their boxes to it and
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
 ///
 /// # Fortran
 /// No procedure: `factorize` takes the arrays of a rank with one box. With several boxes, call the C function with
@@ -207,7 +208,7 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
 ///
 /// # Fortran
 /// No procedure: `solve` takes the arrays of a rank with one box. With several boxes, call the C function with
@@ -265,7 +266,7 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
 ///
 /// # Fortran
 /// No procedure: `apply` takes the arrays of a rank with one box. With several boxes, call the C function with
@@ -323,7 +324,7 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. Arrays that are written overlap no other array.
+/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
 ///
 /// # Fortran
 /// No procedure: `multiply` takes the arrays of a rank with one box. With several boxes, call the C function with

@@ -85,7 +85,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or a required array is NULL, or only one of `northeast` and `northwest` is.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory that `memory` promises.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
 /// - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or the recursions cost more than 100 V-cycles.
 /// - `RRB_ERR_ARGUMENT`: with `check_input=2`, an entry that points outside the grid is not zero.
 /// - `RRB_ERR_DIMENSION`: the length of an array overflows, with the leading dimension that is set.
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// - Memory is allocated again if another format or cycle is needed, or if there are more connected components than
 ///   before.
 /// - With `cycle=aggregation` the CPU keeps those aggregates of the previous matrix that still pass their quality test.
-/// - Over ranks the call is collective. A rank with one box passes the arrays of that box.
+/// - On a distributed handle the call is collective. A rank with one box passes the arrays of that box.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
 ///
 /// # Fortran
@@ -154,24 +154,24 @@ pub unsafe extern "C" fn rrb_factorize(
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
 /// - `b` (in): right-hand side; (ny - 1) * ld + nx values, on the host or on the handle's device.
-/// - `x` (in/out): initial guess on entry, solution on return; as large as `b`, and not overlapping it.
+/// - `x` (in/out): initial guess on entry, solution on return; same size as `b`; must not overlap it.
 ///
 /// # Returns
-/// - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess meets the test, after 0 iterations.
+/// - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess satisfies the test, after 0 iterations.
 /// - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated; x is the last iterate or a better
-///   one. `RRB_INFO_STOP_REASON` has the reason.
+///   one. `RRB_INFO_STOP_REASON` reports the reason.
 /// - `RRB_STOPPED`: the monitor stopped the solve; x is the iterate at the stop.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
-///   promises.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
+///   `memory` specifies.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
 /// - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
-/// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite.
+/// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or numbers of the iteration overflowed.
 /// - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
 /// - `RRB_ERR_MEMORY`: allocation failed on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn rrb_factorize(
 ///   ranks, with `precision=auto`, a solve that stagnates in single precision factorizes again for double precision.
 /// - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
 /// - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
-/// - Over ranks the call is collective.
+/// - On a distributed handle the call is collective.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
 ///
 /// # Fortran
@@ -241,8 +241,8 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
-///   promises.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
+///   `memory` specifies.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: r holds NaN or infinity, or z is too large for a double.
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// - With `cycle` v, amli and aggregation, M is a fixed matrix here, up to rounding. With `cycle=k`, z is not linear in
 ///   r: use a flexible Krylov method.
 /// - The rounding is that of double precision with `precision=f64`, else that of single precision.
-/// - Over ranks the call is collective.
+/// - On a distributed handle the call is collective.
 ///
 /// # Fortran
 /// `call solver%apply(r, z [, stat] [, errmsg])`
@@ -294,8 +294,8 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory that `memory`
-///   promises.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
+///   `memory` specifies.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity (with `check_input`), or y is too large for a double.
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 ///
 /// # Notes
 /// - The product is computed in double precision with every `precision`.
-/// - Over ranks the call is collective.
+/// - On a distributed handle the call is collective.
 ///
 /// # Fortran
 /// `call solver%multiply(x, y [, stat] [, errmsg])`
@@ -332,7 +332,7 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
     unsafe { run(h, ("x", x), ("y", y), Rrb::multiply) }
 }
 
-/// Solves one system A x = b without a handle, as a replacement of an ICCG function.
+/// Solves one system A x = b without a handle, as a replacement for an ICCG function.
 ///
 /// The call creates a handle, factorizes, solves and frees the handle. Prefer the separate functions if the
 /// coefficients stay or memory should be reused.

@@ -103,7 +103,7 @@ pub unsafe extern "C" fn smoother_create(
 /// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
 /// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
 ///   large (on a device: above 32 bits).
-/// - `RRB_ERR_MATRIX`: a block is singular, or its inverse too large for a double. The message names the cell.
+/// - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
 /// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
 ///   digits.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or a
@@ -166,9 +166,9 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
 /// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory: all on the host, or all on the device
-///   of the handle.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or both
+/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory space: all on the host, or all on the
+///   device of the handle.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or both
 ///   tables are NULL before `smoother_upload`.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
 /// - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u then has the sweeps
@@ -229,8 +229,8 @@ pub unsafe extern "C" fn smoother_apply(
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL before `smoother_upload`.
 /// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
-///   arrays are not all in one memory.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+///   arrays are not all in one memory space.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on a device only.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -268,9 +268,11 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// - `callback` (in): `int32_t f(void *user, int32_t sweep, double *const *u)`, or NULL for none.
 /// - `user` (in): pointer that is passed to `callback`; may be NULL.
 ///
-/// `callback` gets the number of the sweep from 0, or -1 where a residual is computed. u is a table of one pointer per
-/// patch: of the call, or of the library, and on the device where the arrays of the call are. It must write ghost cells
-/// only. A nonzero result ends the call with `RRB_STOPPED`.
+/// `callback` receives the number of the sweep from 0, or -1 before a residual is computed. `u` has one pointer per
+/// patch: to the arrays of the call, or to those of `smoother_upload` if the call passed NULL. They are device pointers
+/// if these arrays are on a device.
+///
+/// The callback must write ghost cells only. A nonzero result ends the call with `RRB_STOPPED`.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -336,9 +338,9 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
 /// - `RRB_ERR_ARGUMENT`: an array that is written overlaps another; or an array or table is not 8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory. With uploaded arrays, r must be on
-///   the device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed; or `u`
+/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory space. With uploaded arrays, r must
+///   be on the device.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or `u`
 ///   and `f` are NULL before `smoother_upload`.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
 ///   double.
@@ -410,7 +412,7 @@ pub unsafe extern "C" fn smoother_residual(
 /// - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
 /// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are not all in
 ///   one memory.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` did not succeed before, or an option that acts there has changed.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -457,9 +459,9 @@ pub unsafe extern "C" fn smoother_upload(
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
 /// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
-///   arrays are not all in one memory.
-/// - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
-///   there has changed.
+///   arrays are not all in one memory space.
+/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+///   at set_patches has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -504,8 +506,8 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL.
-/// - `RRB_ERR_STATE`: `smoother_upload` did not succeed since the last `smoother_set_patches`; or an option that acts
-///   there has changed.
+/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+///   at set_patches has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 ///
 /// # Notes

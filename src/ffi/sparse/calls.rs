@@ -10,7 +10,7 @@ use crate::ffi::sparse::sparse_handle;
 /// `RRB_ERR_STATE` until `sparse_factorize` is called again.
 ///
 /// # Parameters
-/// - `h` (in/out): handle of the family.
+/// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
 ///   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
 ///   NULL if there are none.
@@ -21,7 +21,7 @@ use crate::ffi::sparse::sparse_handle;
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `values` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 /// `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
 ///
 /// # Parameters
-/// - `h` (in): handle of the family.
+/// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
 ///
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 /// `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
 ///
 /// # Parameters
-/// - `h` (in): handle of the family.
+/// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
 /// - `values` (out): values, padding included.
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 ///
 /// # Returns
 /// - `RRB_OK`: the test is met.
-/// - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` says why. max_iter: `x` is the last iterate or a better one.
+/// - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` reports the reason. max_iter: `x` is the last iterate or a better one.
 ///   stagnated: `x` is the best iterate known. diverged: `x` is the guess, if no better iterate is known.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
 ///
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
 /// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
 ///   absolute row sum represents the diagonal.
-/// - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+/// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at
 ///   factorize, have changed.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
 ///   double.
@@ -255,9 +255,9 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - With `solver=auto`, minres continues where cg meets an indefinite matrix; `RRB_INFO_SOLVER` reports it.
+/// - With `solver=auto`, minres continues if cg finds the matrix indefinite; `RRB_INFO_SOLVER` reports it.
 /// - The results are bitwise identical for any number of threads.
-/// - The call allocates no workspace and starts no thread.
+/// - The call allocates no memory and starts no thread.
 ///
 /// # Fortran
 /// `call solver%solve(b, x [, stat] [, errmsg])`
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_STATE`: `sparse_factorize` did not succeed before; or since then values, or an option that acts at
+/// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at
 ///   factorize, have changed.
 /// - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
 ///   created before a fork.
@@ -334,7 +334,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// option creates the storage format; `sparse_factorize` does so too.
 ///
 /// # Parameters
-/// - `h` (in/out): handle of the family.
+/// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `x` (in): as many values as columns, in host memory.
 /// - `y` (out): as many values as rows, in host memory; must not overlap `x`.
 ///
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// Otherwise as `sparse_multiply`.
 ///
 /// # Parameters
-/// - `h` (in/out): handle of the family.
+/// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `x` (in): as many values as rows, in host memory.
 /// - `y` (out): as many values as columns, in host memory; must not overlap `x`.
 ///

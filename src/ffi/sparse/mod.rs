@@ -19,7 +19,7 @@ use std::ffi::CStr;
 /// Creates a handle with a matrix in compressed sparse row (CSR) form.
 ///
 /// The entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns `col[k]` and the values `values[k]`. The
-/// columns of a row may have any order. Values given for the same place are added, in the order given. Explicit zeros
+/// columns of a row may have any order. Values given at the same index are added, in the order given. Explicit zeros
 /// remain entries of the pattern. All arrays are copied.
 ///
 /// # Parameters
@@ -44,7 +44,7 @@ use std::ffi::CStr;
 ///   the matrix. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn sparse_create_csr(
 ///   matrix. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
@@ -199,12 +199,12 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// - `RRB_ERR_ARGUMENT`: a row or column is not in the matrix. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values for one place, is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the entries that were added to others.
+/// Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the repeated entries.
 ///
 /// # Fortran
 /// `call solver%create_coo(rows, cols, row, col, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
@@ -247,8 +247,8 @@ pub unsafe extern "C" fn sparse_create_coo(
 
 /// Creates a handle from the arrays of a storage format, as `sparse_arrays` writes them.
 ///
-/// What `sparse_arrays` wrote gives the same matrix, bit for bit. Exception: zeros of bsr, dia, ell, sell, skyline and
-/// diagonal are padding and become no entries.
+/// Arrays of `sparse_arrays` give the same matrix, bitwise. Exception: zeros of bsr, dia, ell, sell, skyline and
+/// diagonal are padding and are dropped.
 ///
 /// # Parameters
 /// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
@@ -343,9 +343,9 @@ pub unsafe extern "C" fn sparse_create_from(
 /// - `RRB_ERR_IO`: the file cannot be opened or read.
 /// - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message has the path, the line and
 ///   the reason.
-/// - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values for one place add up to such
+/// - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values at one index add up to such
 ///   a value.
-/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or has its values in another file; or the
+/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or its values are in another file; or the
 ///   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
 /// - `RRB_ERR_MEMORY`: an allocation failed. The next call can succeed; no memory is leaked.
@@ -353,12 +353,12 @@ pub unsafe extern "C" fn sparse_create_from(
 /// # Notes
 /// - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
 /// - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
-/// - If the header of a Harwell-Boeing file announces a wrong number of right-hand-side cards, the file is read and the
+/// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read and the
 ///   log warns.
-/// - Right-hand sides in a Rutherford-Boeing file of their own give a matrix with one column per right-hand side.
+/// - Right-hand sides in a separate Rutherford-Boeing file are read as a matrix with one column per right-hand side.
 /// - A gz file may have several members.
-/// - Several threads read a file above 1 MB, as many as `threads=0` means. Only the start of these threads allocates
-///   memory whose failure ends the process; `RRBSOLVER_NUM_THREADS=1` starts none.
+/// - Several threads read a file above 1 MB; their number is that of `threads=0`. If memory for starting them or for
+///   the message of another error is missing, the process ends. `RRBSOLVER_NUM_THREADS=1` starts none.
 /// - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
 ///
 /// # Fortran
@@ -391,7 +391,7 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// its lower triangle. An existing file is replaced when the new one is complete; after an error it is unchanged.
 ///
 /// # Parameters
-/// - `h` (in): handle of the family.
+/// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `path` (in): name of the file, ending with NUL.
 /// - `file_format` (in): `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
 ///   (Rutherford-Boeing).
@@ -401,7 +401,7 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `path` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `file_format` is none of these.
+/// - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
 /// - `RRB_ERR_IO`: the file cannot be created or written.
 /// - `RRB_ERR_MEMORY`: an allocation failed. The handle is unchanged, and no incomplete file remains.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.

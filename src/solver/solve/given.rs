@@ -162,8 +162,9 @@ fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Resul
         s.reduce();
         if guess {
             s.residual();
-            center_residual(s, c);
-            norm = unit * preconditioned_norm(s, c)?;
+            let constant = center_residual(s, c);
+            let projected = preconditioned_norm(s, c)?;
+            norm = unit * (projected * projected + constant).sqrt();
         }
     }
     Ok(norm)

@@ -74,8 +74,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
 pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
     let fault = |error: io::Error| about(path, io_fault("written", error));
     // A pipe or a device cannot be replaced by another file.
-    let there = file::mode(path);
-    if there.as_ref().is_ok_and(|&mode| !file::is_ordinary(mode)) {
+    if file::mode(path).is_ok_and(|mode| !file::is_ordinary(mode)) {
         return into(matrix, file::open_to_write(path).map_err(fault)?, path, format);
     }
     let partial = Partial::begin(path)?;

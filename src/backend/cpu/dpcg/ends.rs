@@ -131,7 +131,7 @@ impl SolveSteps for Member<'_> {
     }
 
     fn center_residual(&mut self) -> Option<f64> {
-        if self.k.singular.labels() == 0 {
+        if self.k.singular.labels() == 0 || self.k.deflation.is_some() {
             return None;
         }
         self.shift(&self.vectors().r, false);

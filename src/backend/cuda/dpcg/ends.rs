@@ -223,7 +223,9 @@ impl SolveSteps for Run<'_> {
     }
 
     fn center_residual(&mut self) -> Option<f64> {
-        self.k.singular.as_ref()?;
+        if self.k.singular.is_none() || self.k.deflation.is_some() {
+            return None;
+        }
         self.shift(self.k.vectors.r, false);
         Some(self.residual_norm2())
     }

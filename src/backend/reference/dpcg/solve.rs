@@ -488,7 +488,7 @@ impl SolveSteps for Run<'_, '_> {
 
     fn center_residual(&mut self) -> Option<f64> {
         let s = &mut *self.s;
-        if s.singular.label.is_empty() {
+        if s.singular.label.is_empty() || s.deflation.is_some() {
             return None;
         }
         s.singular.shift(&mut s.r, false);

@@ -164,7 +164,8 @@ fn section(entry: &Entry) -> String {
         }
     }
     for title in ["Parameters", "Returns", "Errors", "Notes"] {
-        if let Some(blocks) = doc.section(title) {
+        // Notes for other families leave an empty section.
+        if let Some(blocks) = doc.section(title).filter(|blocks| !blocks.is_empty()) {
             let _ = write!(text, "\n**{title}**\n\n{}", blocks_text(blocks, 120));
         }
     }

@@ -122,7 +122,7 @@ fn largest_seen<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<Option<f64>> {
         p.iter_mut().zip(&q).for_each(|(p, z)| *p = z + beta * *p);
         a.multiply(&p, &mut q);
         let alpha = rho / dot(&p, &q);
-        if !(alpha > 0.0 && alpha.is_finite()) {
+        if !(alpha > 0.0 && alpha.is_finite() && (step == 0 || beta > 0.0)) {
             break;
         }
         push(&mut coefficients, (alpha, beta), WHAT)?;
