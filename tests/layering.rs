@@ -296,8 +296,11 @@ fn by_hand() -> Vec<(String, String)> {
     files.sort();
     let name = |file: &PathBuf| file.strip_prefix(root).expect("below the root").display().to_string();
     let read = |file: &PathBuf| (name(file), std::fs::read_to_string(file).expect("readable"));
-    let all: Vec<_> =
-        files.iter().map(read).filter(|(_, text)| !text.contains("Generated from the sources of the library")).collect();
+    let all: Vec<_> = files
+        .iter()
+        .map(read)
+        .filter(|(_, text)| !text.contains("Generated from the sources of the library"))
+        .collect();
     assert!(all.len() > 100, "the sources are there");
     all
 }
