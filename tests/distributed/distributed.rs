@@ -421,7 +421,7 @@ fn refusals_are_everywhere() {
     let of = |k: usize| statuses.iter().map(|seen| seen[k].clone()).collect::<Vec<_>>();
     let expected = [
         (status::STATE, "rrb_factorize must come"),
-        (status::MATRIX, "at (3, 12)"),
+        (status::MATRIX, "center(3, 12) = -1 is not positive"),
         (status::OK, ""),
         (status::NOT_FINITE, "b holds NaN at (7, 25)"),
         (status::ARGUMENT, "options differ between ranks"),
@@ -454,7 +454,7 @@ fn boxes_that_cannot_be() {
         failure.expect(status::ARGUMENT, &["no rank has a box"]);
     }
     for failure in tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 5, 5]]], &[(10, 5), (10, 6)]) {
-        failure.expect(status::ARGUMENT, &["the same nx and ny", "rank 1 10 x 6"]);
+        failure.expect(status::ARGUMENT, &["the same nx and ny", "rank 1 passed 10 x 6"]);
     }
     let outside = tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 6, 5]]], &[(10, 5)]);
     outside[0].expect(status::ARGUMENT, &["rank 1: box 0", "lie in [0, 10)"]);

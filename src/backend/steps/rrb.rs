@@ -406,8 +406,8 @@ impl Pivot {
 /// The sentence about the last pivot of a singular component that nobody projects.
 pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
-        "pivot {d:e} is not positive: row sums are zero, and null_space=none does not project the \
-                          null space; use null_space=auto"
+        "pivot {d:e} at @ is not positive: the matrix is singular, and null_space=none does not project its null \
+         space; use null_space=auto"
     );
     Error::matrix(reason, level, i, j)
 }
@@ -422,14 +422,14 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
     } else {
         ("not positive", "too large or too small for double precision in some entries")
     };
-    Error::matrix(format!("pivot {d:e} is {what} (center {center:e}): the matrix is {why}"), level, i, j)
+    Error::matrix(format!("pivot {d:e} at @ is {what} (center {center:e}): the matrix is {why}"), level, i, j)
 }
 
 /// The sentence about a pivot that a short format cannot hold.
 pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
-        "pivot {d:e} underflows in a short format relative to the largest center, about {unit:e}: use \
-                 precision=f64"
+        "pivot {d:e} at @ underflows in a short format relative to the largest center, about {unit:e}; use \
+         precision=f64"
     );
     Error::matrix(reason, level, i, j)
 }
