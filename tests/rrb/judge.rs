@@ -220,7 +220,7 @@ impl<'a> Judge<'a> {
                     verdict.note("A beyond 1e+-150: refused");
                 }
                 // In single precision M^-1 of a guess far off may be.
-                let single = settings.precision != "f64" && failure.sentence.contains("single");
+                let single = settings.precision != "f64" && failure.sentence.contains("precision=f64");
                 far || single || self.case.not_finite && !settings.check_input
             }
             status::BREAKDOWN => recursive || indefinite,
