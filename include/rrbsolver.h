@@ -2581,7 +2581,8 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - A result is 0 until a call has computed it.
+ * - `RRB_INFO_DEVICE` is -1 while no device is in use.
  * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
@@ -2606,7 +2607,7 @@ rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * Results of calls that were not made are 0.
+ * A result is 0 until a call has computed it.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -2830,7 +2831,8 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - A result is 0 until a call has computed it.
+ * - `RRB_INFO_DEVICE` is -1 while no device is in use.
  * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
@@ -2857,7 +2859,7 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
  *   `verbosity` was below 2. No other call computes them.
  *
  * Notes:
- * Results of calls that were not made are 0.
+ * A result is 0 until a call has computed it.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -3079,7 +3081,8 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - A result is 0 until a call has computed it.
+ * - `RRB_INFO_DEVICE` is -1 while no device is in use.
  * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
@@ -3104,7 +3107,7 @@ rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * Results of calls that were not made are 0.
+ * A result is 0 until a call has computed it.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
@@ -3323,7 +3326,7 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+ * - A result is 0 until a call has computed it.
  * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
  *
  * Required:
@@ -3348,7 +3351,7 @@ rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * Results of calls that were not made are 0.
+ * A result is 0 until a call has computed it.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.

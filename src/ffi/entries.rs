@@ -259,7 +259,8 @@ macro_rules! entries {
         /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
         ///
         /// # Notes
-        /// - Results of calls that were not made are 0. `RRB_INFO_DEVICE` is then -1.
+        /// - A result is 0 until a call has computed it.
+        /// - (rrb_, dpcg_, smoother_) `RRB_INFO_DEVICE` is -1 while no device is in use.
         /// - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
         ///
         /// # Fortran
@@ -308,7 +309,7 @@ macro_rules! entries {
         ///   had no monitor and `verbosity` was below 2. No other call computes them.
         ///
         /// # Notes
-        /// Results of calls that were not made are 0.
+        /// A result is 0 until a call has computed it.
         ///
         /// # Fortran
         /// `call solver%get(key, value [, stat] [, errmsg])`
