@@ -415,7 +415,9 @@ macro_rules! entries {
         /// # Fortran
         /// `call solver%set_monitor([monitor] [, stat] [, errmsg])`
         ///
-        /// The monitor is a procedure with the interface `rrb_monitor`; without it the monitor is removed.
+        /// The monitor has the interface `rrb_monitor`; without it the monitor is removed. It is a function of
+        /// `integer, intent(in) :: iteration` and `real(c_double), intent(in) :: relative_residual`. Its result is
+        /// logical; `.true.` stops the call. Internal procedures make the stack executable.
         ///
         /// # C++
         /// `void rrbsolver::$family::set_monitor(monitor callback)`

@@ -290,6 +290,9 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// `call s%set_ghost_fill([fill] [, stat] [, errmsg])` with `procedure(smoother_ghost_fill) :: fill`; pass `stat` by
 /// keyword
 ///
+/// `fill` is a function of `integer, intent(in) :: sweep` and `type(smoother_patch), intent(inout) :: patches(:)`. Its
+/// result is logical; `.true.` stops the call.
+///
 /// # C++
 /// `void rrbsolver::smoother::set_ghost_fill(ghost_fill callback)`
 ///
@@ -354,6 +357,8 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 /// # Fortran
 /// `call s%residual(patches, norm2 [, stat] [, errmsg])`; or `s%residual(u, f, norm2 [, r] ...)` with tables of
 /// `type(c_ptr)`; or `s%residual(norm2 [, r] ...)`
+///
+/// With `patches`, r is written to the component `r` of each patch, if it is associated in all of them.
 ///
 /// # C++
 /// `double rrbsolver::smoother::residual(patches u, const_patches f)`; `residual(u, f, patches r)`; `residual()`;
