@@ -191,7 +191,7 @@ fn rrb() -> [AutoRule; 4] {
                      iterations. This is examined from iteration {SWITCH_ITERATIONS} on; on a device after \
                      {SWITCH_ITERATIONS_ON_DEVICE} iterations, then after each doubling."
                 ),
-                "Choices made by trial (v after estimates, f64 after a lost pivot, aggregation after a slow solve) \
+                "Choices made by trial (v after estimates, f64 after a pivot <= 0, aggregation after a slow solve) \
                  hold for the following matrices. A change of `precision`, `switch_memory`, `cycle` or an option of \
                  the levels except `compensation` ends that.",
             ],
@@ -217,7 +217,7 @@ fn rrb() -> [AutoRule; 4] {
                 ("bf16", OTHERWISE),
             ],
             &[
-                "If a pivot is lost in a short format, f64 is used instead.",
+                "If a pivot is not positive in f32 or bf16, f64 is used instead.",
                 "If a distributed solve with mixed stagnates, it factorizes again with bf16 and continues.",
                 "On a device, a slow solve with f64 that switches to aggregation keeps f64.",
             ],
