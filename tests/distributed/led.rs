@@ -179,7 +179,7 @@ fn refusals_are_everywhere() {
         [absent, pivot, early, nan, recursion]
     }) {
         let expected = [
-            (status::NO_DEVICE, "device=99 is not there"),
+            (status::NO_DEVICE, "device=99 does not exist"),
             (status::MATRIX, "(3, 45)"),
             (status::STATE, "must succeed before"),
             (status::NOT_FINITE, "(7, 40)"),
