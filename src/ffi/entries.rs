@@ -204,7 +204,7 @@ macro_rules! entries {
         /// `call solver%set(text [, stat] [, errmsg])`
         ///
         /// # C++
-        /// ```
+        /// ```cpp
         /// void rrbsolver::$family::set(const char *text)
         /// void rrbsolver::$family::set(const std::string &text)
         /// ```

@@ -65,7 +65,7 @@ use crate::runtime::heap::boxed;
 /// `lower` and `size` have the shape (2, boxes). `comm` is `type(rrb_comm)` of the module `rrbsolver_mpi`.
 ///
 /// # C++
-/// ```
+/// ```cpp
 /// static rrb rrbsolver::rrb::distributed(std::int64_t nx, std::int64_t ny, view<const box> boxes,
 ///                                        const rrbsolver_comm &comm)
 /// ```

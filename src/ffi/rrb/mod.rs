@@ -117,7 +117,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// The arrays have the shape (ld, ny) and are contiguous.
 ///
 /// # C++
-/// ```
+/// ```cpp
 /// void rrbsolver::rrb::factorize(input center, input east, input north)
 /// void rrbsolver::rrb::factorize(input center, input east, input north, input northeast, input northwest)
 /// ```
@@ -360,13 +360,13 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// `RRBSOLVER_OPTIONS` applies to this call, too.
 ///
 /// # Fortran
-/// ```
+/// ```fortran
 /// call rrb_solve_once(center, east, north, b, x, rel_tol, max_iter, iterations [, northeast] [, northwest] &
 ///                     [, stat] [, errmsg])
 /// ```
 ///
 /// # C++
-/// ```
+/// ```cpp
 /// rrbsolver::once rrbsolver::solve_once(std::int64_t nx, std::int64_t ny, input center, input east, input north,
 ///                                       input b, output x, double rel_tol, std::int64_t max_iter,
 ///                                       input northeast = {nullptr, 0}, input northwest = {nullptr, 0})
