@@ -1,4 +1,4 @@
-! Initial pressure of a gas bubble in a closed box of liquid, densities 1 and 1000:
+! Initial pressure around a gas bubble (density 1) in a closed box of liquid (density 1000):
 !
 !    -div(1/rho grad p) = -div(w),   w = (0, 0, -g) inside the box, zero normal component at the walls
 !
@@ -33,7 +33,7 @@ program rising_bubble
 
    call solver%create(nx, ny, nz)
    call solver%set('rel_tol=1e-8')
-   call solver%factorize(center, east, north, top)                  ! again in every time step: the interface moves
+   call solver%factorize(center, east, north, top)                  ! in every time step, since the interface moves
    p = 0
    call solver%solve(b, p, stat=status)                             ! p: initial guess in, pressure out
    call solver%get(RRB_INFO_ITERATIONS, iterations)

@@ -40,7 +40,7 @@ int main(void) {
 
         rrb_handle *solver = NULL;
         check(rrb_create(m, m, &solver));
-        check(rrb_set_options(solver, "norm=preconditioned rel_tol=1e-6")); /* as the papers test */
+        check(rrb_set_options(solver, "norm=preconditioned rel_tol=1e-6")); /* the papers' test */
         check(rrb_factorize(solver, center, off, off, NULL, NULL));
         check(rrb_solve(solver, b, x)); /* x: initial guess in, solution out */
         check(rrb_get_int(solver, RRB_INFO_ITERATIONS, &iterations));

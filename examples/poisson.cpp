@@ -30,7 +30,7 @@ int main() try {
         }
 
         rrbsolver::rrb solver(m, m);
-        solver.set("norm=preconditioned rel_tol=1e-6"); // as the papers test
+        solver.set("norm=preconditioned rel_tol=1e-6"); // the papers' test
         solver.factorize(center, off, off);
         if (solver.solve(b, x) != RRB_OK) return 1; // x: initial guess in, solution out
 

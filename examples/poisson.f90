@@ -15,7 +15,7 @@ program poisson
       m = n - 1                                    ! m x m unknowns, (i, j) at (i h, j h)
       h = 1.0_dp/n
       allocate (center(m, m), source=4.0_dp)
-      allocate (off(m, m), source=-1.0_dp)         ! east and north alike; what points out of the grid is ignored
+      allocate (off(m, m), source=-1.0_dp)         ! both east and north; entries that leave the grid are ignored
       allocate (x(m, m), source=0.0_dp)
       allocate (b(m, m), exact(m, m))
       do j = 1, m
@@ -26,7 +26,7 @@ program poisson
       end do
 
       call solver%create(m, m)
-      call solver%set('norm=preconditioned rel_tol=1e-6')             ! as the papers test
+      call solver%set('norm=preconditioned rel_tol=1e-6')             ! the stopping test of the papers
       call solver%factorize(center, off, off)
       call solver%solve(b, x)                                         ! x: initial guess in, solution out
       call solver%get(RRB_INFO_ITERATIONS, iterations)

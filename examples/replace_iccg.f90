@@ -1,4 +1,4 @@
-! A pressure solve before and after: the in-house ICCG(0), and rrbsolver in its place. The arrays stay as they are.
+! A solve with the in-house ICCG(0), then with rrbsolver in its place. Both use the same arrays.
 program replace_iccg
    use iccg_solver                       ! before
    use rrbsolver                         ! after
@@ -28,12 +28,12 @@ program replace_iccg
    call iccg(nx, ny, center, east, north, pivot, b, x, tolerance, max_iter, iterations, history, converged)
    write (*, '(a, i5, a)') 'ICCG(0):            ', iterations, ' iterations'
 
-   ! After, one call for one call
+   ! After: one call replaces the two calls above
    x = 0
    call rrb_solve_once(center, east, north, b, x, tolerance, max_iter, iterations)
    write (*, '(a, i5, a)') 'rrb_solve_once:     ', iterations, ' iterations'
 
-   ! After, where the matrix stays the same for many time steps: factorize once
+   ! After, with a matrix that is constant over many time steps: factorize only once
    call solver%create(nx, ny)
    call solver%set(RRB_OPT_REL_TOL, tolerance)
    call solver%factorize(center, east, north)

@@ -1,6 +1,6 @@
-! Long waves in a bay with land, over the ranks of MPI: one block of the grid a rank. Ranks of blocks that are all land
-! take no part.
-! Below the first line it prints the same text for any number of ranks, with a checksum of all bits of the result.
+! Long waves in a bay with land, distributed over MPI ranks: each rank has one block of the grid. Ranks whose block is
+! all land do not take part in the solve.
+! Below the first line the output is the same for any number of ranks. It ends with a checksum of all bits of the result.
 !
 ! Linear shallow water, implicit in time:
 !
@@ -10,7 +10,8 @@
 !    q^(n+1)   = q^n - g dt h grad(eta^(n+1))
 !    eta^(n+1) = eta^n - dt/A sum q^(n+1) l         over the faces of a cell, outwards; A: its area; l: length of a face
 !
-! The first in the second is a symmetric system of 5 points for eta^(n+1); no water flows through faces with land:
+! Inserting the first equation into the second gives a symmetric 5-point system for eta^(n+1). No water flows through
+! faces between water and land:
 !
 !    A/(g dt^2) eta + sum h l/d (eta - eta_neighbour) = A/(g dt^2) eta^n - 1/(g dt) sum q^n l
 !
@@ -257,7 +258,7 @@ contains
 
       call comm%from_mpi(water)
       call solver%create_distributed(cells(1), cells(2), lower, extents, comm)
-      call solver%set('threads=1')                            ! a core a rank
+      call solver%set('threads=1')                            ! one core per rank
       call solver%set(RRB_OPT_LEADING_DIMENSION, nx + 2)
       call solver%factorize(center%inner, east%inner, north%inner)
 
@@ -266,7 +267,7 @@ contains
       call free_field(north)
    end subroutine make_solver
 
-   ! What flows out of cell (i, j) [m^3/s].
+   ! Net outflow of cell (i, j) [m^3/s].
    pure real(dp) function outflow(i, j)
       integer, intent(in) :: i, j
       outflow = (q_east(i, j) - q_east(i - 1, j))*dy + (q_north(i, j) - q_north(i, j - 1))*dx
@@ -303,7 +304,7 @@ contains
       end do
    end subroutine advance
 
-   ! eta: the guess eta^n in, eta^(n+1) out. All ranks get the same status.
+   ! eta: the guess eta^n in, eta^(n+1) out. The status is the same on all ranks.
    subroutine solve()
       integer :: stat
       character(200) :: errmsg
