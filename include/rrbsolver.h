@@ -527,26 +527,26 @@
 #define RRB_FILE_RB             2  /* file_format of sparse_write */
 
 /**
- * A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. One thread uses a handle
- * at a time; different handles are independent.
+ * A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. Only one thread at a time
+ * may use a handle.
  */
 typedef struct dpcg_handle dpcg_handle;
 
 /**
- * A solver for 2D 5-point and 9-point systems: options, factorization and workspace. One thread uses a handle at a
- * time; different handles are independent.
+ * A solver for 2D 5-point and 9-point systems: options, factorization and workspace. Only one thread at a time may use
+ * a handle.
  */
 typedef struct rrb_handle rrb_handle;
 
 /**
- * A block smoother: stencil, block size, patches, block inverses and options. One thread uses a handle at a time;
- * different handles are independent.
+ * A block smoother: stencil, block size, patches, block inverses and options. Only one thread at a time may use a
+ * handle.
  */
 typedef struct smoother_handle smoother_handle;
 
 /**
- * A sparse matrix with its options, storage format, factorization and workspace. One thread uses a handle at a time;
- * different handles are independent.
+ * A sparse matrix with its options, storage format, factorization and workspace. Only one thread at a time may use a
+ * handle.
  */
 typedef struct sparse_handle sparse_handle;
 
@@ -558,12 +558,13 @@ typedef int32_t rrb_status;
 /**
  * Log callback: receives one line without a newline.
  *
- * `level` is 0 for warnings, 1 for lines per solve, and 2 for lines per iteration. `message` is valid during the call.
+ * `level` is 0 for a warning, 1 for a line about a solve, and 2 for a line about an iteration. `message` is valid
+ * during the call only.
  */
 typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
 
 /**
- * A message to a rank and the message from it. Either may be empty.
+ * A message to another rank and a message from the same rank. Either may be empty.
  */
 typedef struct {
     /**
@@ -571,7 +572,7 @@ typedef struct {
      */
     int32_t peer;
     /**
-     * The same on both sides. An exchange has one message in each direction per peer and tag.
+     * Tag, equal on both sides. An exchange has one message in each direction per peer and tag.
      */
     int32_t tag;
     /**
@@ -587,7 +588,7 @@ typedef struct {
      */
     const void *send;
     /**
-     * Room for the received values.
+     * Buffer for the received values.
      */
     void *receive;
 } rrbsolver_message;
@@ -595,14 +596,14 @@ typedef struct {
 /**
  * Functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
  *
- * `exchange`, `allreduce` and `allgather` create a plan for a communication that is repeated on the same memory.
- * `start` starts it, `test` checks whether it is complete, and `release` frees the plan. `test` and `release` must not
- * wait; a plan may be released before it is complete.
+ * `exchange`, `allreduce` and `allgather` create a plan: a communication that can be repeated on the same buffers.
+ * `start` starts a plan, `test` checks whether it is complete, and `release` frees it. `test` and `release` must not
+ * wait. A plan may be released before it is complete.
  *
- * - All functions return 0, or another number if they fail.
- * - All ranks start the plans of `allreduce` and `allgather` in the same order. They may create them at different
- *   times, so creating one must not wait for other ranks.
- * - The functions are called by one thread at a time, the thread that called the library.
+ * - All functions return 0 for success and another number for failure.
+ * - All ranks start the plans of `allreduce` and `allgather` in the same order. Ranks may create a plan at different
+ *   times, so creating a plan must not wait for other ranks.
+ * - Only the thread that called the library calls these functions.
  * - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
  */
 typedef struct {
@@ -623,25 +624,26 @@ typedef struct {
      */
     int32_t size;
     /**
-     * 0. Reserved for later: 1: device pointers are accepted, 2: `start` enqueues on the stream.
+     * Must be 0. Reserved for later versions: 1: device pointers are accepted; 2: `start` enqueues on the stream.
      */
     int32_t flags;
     /**
-     * 0.
+     * Must be 0.
      */
     int32_t reserved;
     /**
-     * Creates a plan for `count` messages. This call reads the list; each start reads the memory.
+     * Creates a plan for `count` messages. The list `messages` is read in this call only; the buffers are used in each
+     * start.
      */
     int32_t (*exchange)(void *context, int64_t count, const rrbsolver_message *messages, void **plan);
     /**
-     * Creates a plan that reduces `count` doubles of all ranks in place, in any order. `operation`: 0 sum, 1 maximum,
-     * 2 minimum.
+     * Creates a plan that reduces `count` doubles over all ranks, in place and in any order. `operation`: 0 sum, 1
+     * maximum, 2 minimum.
      */
     int32_t (*allreduce)(void *context, int64_t count, double *values, int32_t operation, void **plan);
     /**
-     * Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This
-     * call reads `bytes`.
+     * Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. The list
+     * `bytes` is read in this call only.
      */
     int32_t (*allgather)(void *context, const void *send, void *receive, const int64_t *bytes, void **plan);
     /**
@@ -661,13 +663,13 @@ typedef struct {
 /**
  * Ghost function: fills the ghost cells that no patch covers, before each sweep.
  *
- * `sweep` is the number of the sweep from 0, or -1 before a residual is computed. `u` holds the arrays of all patches.
- * A nonzero return value stops the call.
+ * `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. `u` contains the
+ * pointers to the arrays of all patches. A nonzero return value stops the call.
  */
 typedef int32_t (*smoother_ghost_fn)(void *user, int32_t sweep, double *const *u);
 
 /**
- * Monitor: called after each iteration, and before the first one with iteration 0.
+ * Monitor: called before the first iteration with iteration 0, and after each iteration.
  *
  * `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops
  * the solve.
@@ -681,8 +683,8 @@ extern "C" {
 /**
  * Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
  *
- * The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize` allocates the memory for
- * the matrix. `dpcg_destroy` frees the handle.
+ * The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize`
+ * allocates the memory for the matrix. `dpcg_destroy` frees the handle.
  *
  * Parameters:
  * - `nx`, `ny`, `nz` (in): cells in x, y and z; each at least 1, and nx * ny * nz at most 2^32 - 1.
@@ -697,9 +699,8 @@ extern "C" {
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * Notes:
- * - One process solves the whole box: `dpcg_` does not run over MPI ranks. A matrix that is distributed over ranks
- *   must be gathered on one of them.
- * - Periodic boundaries are not supported: couplings beyond the last cell of a direction are ignored.
+ * - One process solves the whole system: `dpcg_` does not run over MPI ranks. Gather a distributed matrix on one rank.
+ * - Periodic boundaries are not supported: couplings beyond the last cell in a direction are ignored.
  *
  * Required:
  * `out` must be NULL or point to a pointer.
@@ -709,14 +710,14 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 /**
  * Sets the deflation regions of `deflation=levelset` and `levelset_subdomain`, one label per cell.
  *
- * Cells with the same label form one region, such as one bubble of a level set. Each region gets a deflation vector.
- * The labels are copied and act at the next `dpcg_factorize`; `dpcg_solve` returns `RRB_ERR_STATE` until then. Without
- * labels the regions are found from the strong couplings of the matrix.
+ * Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The labels are
+ * copied; they act at the next `dpcg_factorize`. Until then `dpcg_solve` returns `RRB_ERR_STATE`. Without labels,
+ * `dpcg_factorize` determines the regions from the strong couplings of the matrix.
  *
  * Parameters:
  * - `h` (in/out): handle from `dpcg_create`.
  * - `labels` (in): (nz - 1) * lp + (ny - 1) * ld + nx labels in the layout of the other arrays, always in host memory.
- *   A label is the number of a region, from 0; -1 marks a cell in no region. NULL removes the regions.
+ *   A label is the number of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
  *
  * Returns:
  * `RRB_OK`.
@@ -724,18 +725,18 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
  * - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned or resides on a device.
- * - `RRB_ERR_DIMENSION`: the length of the array overflows, with the leading dimensions that are set.
+ * - `RRB_ERR_DIMENSION`: the leading dimensions make the length of the array overflow.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation of the copy failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
  *
- * After an error the previous regions remain.
+ * After an error the regions are unchanged.
  *
  * Notes:
- * - Labels may have gaps, and some may have no cells. A label in several connected components of the matrix is split.
+ * - Labels need not be consecutive. A region that extends over several connected components of the matrix is split.
  * - Padding is not read.
- * - A `dpcg_factorize` that uses the labels refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`. With
- *   `deflation=none` or `subdomain` the labels are ignored.
+ * - If there are more than 65,535 regions, `dpcg_factorize` returns `RRB_ERR_ARGUMENT`. With `deflation=none` or
+ *   `subdomain` it ignores the labels.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
@@ -743,21 +744,21 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
 
 /**
- * Copies the coefficients of A and sets up the preconditioner M, the deflation vectors Z and E = Z^T A Z.
+ * Copies the coefficients of A; computes the preconditioner M, the deflation vectors Z and E = Z^T A Z.
  *
  * The sign convention is that of -div(k grad x): `center` is positive, and couplings are normally negative. For a
- * Neumann problem the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
+ * Neumann problem, the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
  * reuses memory. After an error the handle holds no matrix.
  *
  * Parameters:
  * - `h` (in/out): handle from `dpcg_create`.
- * - `center` (in): matrix entry of (i, j, k) with itself; positive.
+ * - `center` (in): diagonal entry of (i, j, k); positive.
  * - `east` (in): matrix entry between (i, j, k) and (i + 1, j, k).
  * - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
  * - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
  *
- * Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k * lp +
- * j * ld + i]`; ld = nx and lp = ny * ld unless `leading_dimension` and `leading_plane` are set.
+ * Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k*lp +
+ * j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp = ny * ld.
  *
  * All four arrays are required, also for nz = 1. Padding is not read.
  *
@@ -766,34 +767,33 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory space that `memory` specifies.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
  * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
  *   deflation regions.
- * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling that points out of the box is not zero.
- * - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or a device gets more than 2^31 cells, or 2^31 in a
- *   direction.
+ * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a cell outside the grid is not zero.
+ * - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or, on a device, the grid has more than 2^31 cells in
+ *   total, or 2^31 in one direction.
  * - `RRB_ERR_MATRIX`: a center is not positive, or below the smallest normal double. If all centers are negative, the
- *   message asks whether the arrays hold -A and -b.
- * - `RRB_ERR_MATRIX`: a pivot is not positive, in ic0 or ric, on the coarsest grid, or in E. With `ric_omega=1` every
+ *   message suggests that the arrays may hold -A and -b.
+ * - `RRB_ERR_MATRIX`: a pivot of ic0, of ric, of the coarsest grid or of E is not positive. With `ric_omega=1`, every
  *   singular matrix has such a pivot.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, a coefficient is NaN or infinite.
  * - `RRB_ERR_UNSUPPORTED`: `preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a device; `amg` with
  *   `backend=reference`; `amg` on too many cells for 32-bit indices.
  * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` with row sums that are not zero; `memory=device` on the CPU;
- *   `backend=cuda` in a build without kernels; a handle created before a fork.
+ *   `backend=cuda` in a build without kernels; or the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
- * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
- *   error.
+ * - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - Positive couplings are accepted, and A is solved as given. If the arrays hold the couplings with the wrong sign,
- *   no error is reported, but x is wrong.
- * - Couplings that point out of the box are ignored. If some are neither zero nor NaN, the log reports it once per
- *   handle.
+ * - Positive couplings are accepted. Couplings with the wrong sign therefore cause no error, but x is wrong.
+ * - Couplings to cells outside the grid are ignored. If one of them is neither zero nor NaN, the log reports it once
+ *   per handle.
  * - A solid cell is a row with zero couplings and a positive center.
- * - A closed box, or each tank in it, is singular. `null_space` says how this is detected.
- * - `auto` chooses from the matrix alone. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING`,
- *   `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
+ * - The system of a closed box is singular. The option `null_space` selects how singular components are detected.
+ * - The choices of `auto` depend on the matrix only. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
+ *   `RRB_INFO_COARSENING`, `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
  * - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
  *   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
  * - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
@@ -812,48 +812,48 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  * Solves A x = b by deflated preconditioned conjugate gradients.
  *
  * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
- * deflated one. The residual is recomputed from x before convergence is reported. b = 0 gives x = 0; a guess that
- * satisfies the test is returned after 0 iterations.
+ * deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. An
+ * initial guess that satisfies the test is returned after 0 iterations.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
- * - `b` (in): right-hand side of A x = b, thus of -div(k grad x) = b.
+ * - `b` (in): right-hand side, with the sign of -div(k grad x) = b.
  * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
  *
  * Both arrays have the layout of `dpcg_factorize`, on the host or on the device of the handle.
  *
  * Returns:
- * - `RRB_OK`: the test is met.
+ * - `RRB_OK`: the solve has converged.
  * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the last iterate or a better one.
- * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+ * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
  *
- * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
- * `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the numbers.
+ * For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
+ * stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` return these as numbers.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
- * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
- *   specifies.
+ * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or is not in the memory space that
+ *   `memory` specifies.
  * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at factorize,
- *   have changed.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
+ *   at factorize.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
  *   double.
  * - `RRB_ERR_RANGE`: the solution is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or numbers of the iteration overflowed.
+ * - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or the iteration overflowed.
  * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, `b` does not sum to zero over a singular component.
- * - `RRB_ERR_MEMORY`: allocation of transfer buffers failed, on a device only.
+ * - `RRB_ERR_MEMORY`: allocation of transfer buffers failed (on a device only).
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * After an error `x` is unchanged.
  *
  * Notes:
- * - On a singular component, b is projected: its mean is subtracted. x has the mean of the guess there.
- * - `x` and the test use double precision for every `precision`.
- * - The call allocates no memory and starts no thread on the CPU. On a device, the first solve with pageable host
- *   arrays allocates page-locked buffers and starts the threads that fill them.
+ * - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
+ * - `x` and the stopping test are in double precision for every `precision`.
+ * - On the CPU the call allocates no memory and starts no thread. On a device, the first solve with pageable host
+ *   arrays allocates page-locked buffers and starts threads that fill them.
  * - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
  *
  * Required:
@@ -863,11 +863,11 @@ rrb_status dpcg_factorize(dpcg_handle *h,
 rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 
 /**
- * Computes z = M^-1 r, with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
+ * Computes z = M^-1 r, or z = (P^T M^-1 P + Z E^-1 Z^T) r with deflation, for a Krylov method of the caller.
  *
- * P is I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to the rounding of `precision`
- * and, with `coarse_solver=cg`, up to `coarse_tol`. Exception: with `preconditioner=amg` it changes with r; use a
- * flexible method, such as flexible CG.
+ * Here P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding in the selected
+ * `precision`. With `coarse_solver=cg` it is so up to `coarse_tol`. With `preconditioner=amg` on the CPU, the operator
+ * depends on r; use a flexible method, such as flexible CG.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -879,12 +879,12 @@ rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
- * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
- *   specifies.
+ * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or is not in the memory space that
+ *   `memory` specifies.
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at factorize,
- *   have changed.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
+ *   at factorize.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
  * - `RRB_ERR_RANGE`: `z` is too small for a double.
  * - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
@@ -893,7 +893,8 @@ rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
  * After an error `z` is unchanged.
  *
  * Notes:
- * On singular components r and z are projected: the operator is definite on the complement of the null space.
+ * On singular components, the means of r and z are subtracted. The operator is then positive definite on the
+ * complement of the null space.
  *
  * Required:
  * As for `dpcg_solve`.
@@ -913,12 +914,12 @@ rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
- *   specifies.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or is not in the memory space that
+ *   `memory` specifies.
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at factorize,
- *   have changed.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+ * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
+ *   at factorize.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
  * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
  *
@@ -932,15 +933,15 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 /**
  * Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
  *
- * It replaces a call to an ICCG routine. To solve again on the same grid, use a handle: it reuses memory, threads and
- * the factorization.
+ * The function replaces a call to an ICCG routine. If you solve repeatedly on the same grid, use a handle: it reuses
+ * memory, threads and the factorization.
  *
  * Parameters:
  * - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
- * - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`; dense, entry (i, j, k) is `a[(k *
- *   ny + j) * nx + i]`.
- * - `b` (in): right-hand side, dense.
- * - `x` (in/out): initial guess on entry, solution on return; dense, must overlap no other array.
+ * - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`, without padding: entry (i, j, k) is
+ *   `a[(k * ny + j) * nx + i]`.
+ * - `b` (in): right-hand side, without padding.
+ * - `x` (in/out): initial guess on entry, solution on return; without padding; must not overlap another array.
  * - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
  * - `max_iter` (in): largest number of iterations, in [0, 2147483647].
  * - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
@@ -950,12 +951,13 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
  *
  * Errors:
  * - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
- * - those of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
+ * - all errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
  *
  * After an error `x` is unchanged.
  *
  * Notes:
- * `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and all other options.
+ * The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
+ * options.
  *
  * Required:
  * As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
@@ -994,7 +996,7 @@ const char *rrbsolver_version(void);
  * Returns the meaning of a status in a few words.
  *
  * Parameters:
- * - `status` (in): any status; an unknown number gives "unknown status".
+ * - `status` (in): any number; if it is not a status, the function returns "unknown status".
  *
  * Returns:
  * Text with NUL at its end. It is valid until the program ends.
@@ -1003,22 +1005,24 @@ const char *rrbsolver_version(void);
  * None.
  *
  * Notes:
- * `rrbsolver_last_error` has the details of the last call: names, values and the allowed range, or the stop reason.
+ * `rrbsolver_last_error` returns the details of the last call: names, values and the allowed range, or the stop
+ * reason.
  */
 const char *rrbsolver_status_string(rrb_status status);
 
 /**
  * Copies the message of the last call of this thread that did not return `RRB_OK`.
  *
- * An error message names the argument, its value and the allowed range. Node indices in it count from 0. After
- * `RRB_NOT_CONVERGED` or `RRB_STOPPED` the message holds the iterations, the residual, its target and the stop reason.
+ * An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
+ * `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the iterations, the residual, the tolerance and the stop
+ * reason.
  *
  * Parameters:
- * - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
- * - `capacity` (in): bytes of `buffer`.
+ * - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+ * - `capacity` (in): size of `buffer` in bytes.
  *
  * Returns:
- * Number of bytes that the whole message needs, NUL included; 1 if there is no message.
+ * The number of bytes of the complete message, NUL included; 1 if there is no message.
  *
  * Errors:
  * None.
@@ -1032,21 +1036,21 @@ const char *rrbsolver_status_string(rrb_status status);
 int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
 
 /**
- * Copies the message that `rrbsolver_last_error` copies, with node indices that count from `index_base`.
+ * Copies the same message as `rrbsolver_last_error`, with indices that count from `index_base`.
  *
  * Parameters:
  * - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
- * - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
- * - `capacity` (in): bytes of `buffer`.
+ * - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+ * - `capacity` (in): size of `buffer` in bytes.
  *
  * Returns:
- * Number of bytes that the whole message needs, NUL included; 1 if there is no message.
+ * The number of bytes of the complete message, NUL included; 1 if there is no message.
  *
  * Errors:
  * None.
  *
  * Notes:
- * This function serves bindings of languages that count from 1.
+ * This function is for bindings of languages in which indices start at 1.
  *
  * Required:
  * `buffer` must have room for `capacity` bytes.
@@ -1066,7 +1070,7 @@ int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t cap
  * - `RRB_ERR_NULL`: `count` is NULL.
  *
  * Notes:
- * The first call loads the CUDA driver, if there is one. The number does not change later.
+ * The first call loads the CUDA driver if there is one. Later calls return the same number.
  *
  * Required:
  * `count` must be NULL or point to an `int32_t`.
@@ -1076,12 +1080,12 @@ rrb_status rrbsolver_cuda_device_count(int32_t *count);
 /**
  * Sets or removes the callback that receives the log lines of all handles with `log=callback`.
  *
- * When the call returns, the previous callback is not running and will not be called again. The call waits for other
- * threads that are inside it. The caller must hold no lock that the previous callback needs.
+ * The call waits until no other thread runs the previous callback. When it returns, the previous callback is not
+ * running and will not be called again. The caller must hold no lock that the previous callback needs.
  *
  * Parameters:
- * - `callback` (in): receives each line with its level; NULL removes the callback.
- * - `user` (in): passed to the callback unchanged; may be NULL.
+ * - `callback` (in): the function that receives each log line with its level; NULL removes the callback.
+ * - `user` (in): pointer that is passed to the callback; may be NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -1090,19 +1094,20 @@ rrb_status rrbsolver_cuda_device_count(int32_t *count);
  * None.
  *
  * Notes:
- * - The callback is called from any thread that uses the library, and from several at the same time.
- * - It may call the library with other handles, but not with the one that logs. Log lines of these calls are dropped,
- *   so it is never called recursively on one thread.
- * - It must remain valid until it is replaced. Called from inside the callback, this function does not wait.
- * - `verbosity` selects the lines of a handle. Without a callback they are dropped.
+ * - The callback may be called from any thread that uses the library, and from several threads at the same time.
+ * - The callback may call the library with other handles, but not with the handle that writes the line. Log lines of
+ *   these calls are dropped, so the callback is never called recursively on one thread.
+ * - The callback must remain valid until it is replaced. If the callback itself calls this function, the call does not
+ *   wait.
+ * - The option `verbosity` of a handle selects its log lines. Without a callback they are dropped.
  */
 rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
 
 /**
  * Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
  *
- * The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize` allocates the memory for the
- * matrix. `rrb_destroy` frees the handle.
+ * The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize`
+ * allocates the memory for the matrix. `rrb_destroy` frees the handle.
  *
  * Parameters:
  * - `nx`, `ny` (in): nodes in x and y; each at least 1, and nx * ny at most 2^32 - 1.
@@ -1128,8 +1133,8 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * aggregation-based multigrid. The sign convention is that of -div(k grad u): `center` is positive, and couplings are
  * normally negative.
  *
- * The handle then holds the new matrix; after an error it holds none. A second call with a matrix of the same kind
- * reuses all memory.
+ * After success, the handle holds the new matrix. After an error, it holds no matrix. A second call with a similar
+ * matrix reuses all memory.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
@@ -1139,37 +1144,40 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL with 5 points.
  * - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL with 5 points.
  *
- * Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Entries that
- * point outside the grid are ignored; `check_input` reports or refuses nonzero ones.
+ * Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Couplings to
+ * nodes outside the grid are ignored; `check_input` selects whether nonzero ones are logged or are an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h` or a required array is NULL, or only one of `northeast` and `northwest` is.
+ * - `RRB_ERR_NULL`: `h` or a required array is NULL, or exactly one of `northeast` and `northwest` is NULL.
  * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
- * - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or the recursions cost more than 100 V-cycles.
- * - `RRB_ERR_ARGUMENT`: with `check_input=2`, an entry that points outside the grid is not zero.
- * - `RRB_ERR_DIMENSION`: the length of an array overflows, with the leading dimension that is set.
+ * - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or one recursive cycle would cost more than 100 V-cycles.
+ * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a node outside the grid is not zero.
+ * - `RRB_ERR_DIMENSION`: the leading dimension makes the length of an array overflow.
  * - `RRB_ERR_UNSUPPORTED`: `cycle=k` on a device; `cycle=aggregation` with `precision` bf16 or mixed, or with
- *   `backend=reference`; `memory=device` without a device; `null_space=constant`, and a component is regular;
- *   `backend=cuda` in a build without kernels; or the handle was created before a fork.
- * - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot is below the range of the `precision` that is
- *   set.
+ *   `backend=reference`.
+ * - `RRB_ERR_UNSUPPORTED`: `null_space=constant`, and a component is regular.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` without a device; `backend=cuda` in a build without kernels; or the handle
+ *   was created before a fork.
+ * - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot underflows in the selected `precision`.
  * - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity (with `check_input`).
  * - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
- * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: no device, or the CUDA driver reported an error.
+ * - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
  *
  * Notes:
- * - `precision=auto` and `cycle=auto` choose by the matrix; see the rules of auto. `RRB_INFO_PRECISION` and
- *   `RRB_INFO_CYCLE` report the choice.
- * - Choices that `auto` made by trial hold for the following matrices, until an option that affects them changes.
- * - The cost is about 40 flops per node. `amli` adds 6 to 16 applications of M on coarse grids, which have at most one
- *   sixteenth of the nodes.
- * - Memory is allocated again if another format or cycle is needed, or if there are more connected components than
- *   before.
- * - With `cycle=aggregation` the CPU keeps those aggregates of the previous matrix that still pass their quality test.
+ * - The choices of `precision=auto` and `cycle=auto` depend on the matrix; see the rules of auto. `RRB_INFO_PRECISION`
+ *   and `RRB_INFO_CYCLE` report them.
+ * - Choices that `auto` made after a failed or slow attempt also apply to later matrices, until an option that affects
+ *   them changes.
+ * - The cost is about 40 flops per node. `cycle=amli` adds 6 to 16 applications of M on coarse grids, which have at
+ *   most 1/16 of the nodes.
+ * - A second call allocates memory only if it needs another precision or cycle, or if the matrix has more connected
+ *   components than before.
+ * - With `cycle=aggregation`, the CPU reuses those aggregates of the previous matrix that still pass the quality test.
  * - On a distributed handle the call is collective. A rank with one box passes the arrays of that box.
  * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
  *
@@ -1188,7 +1196,7 @@ rrb_status rrb_factorize(rrb_handle *h,
  * Solves A x = b by conjugate gradients with the preconditioner M.
  *
  * The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
- * define the norm and the reference. `x` and the test are in double precision with every `precision`.
+ * define the norm and the reference. `x` and the stopping test are in double precision for every `precision`.
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
@@ -1196,10 +1204,11 @@ rrb_status rrb_factorize(rrb_handle *h,
  * - `x` (in/out): initial guess on entry, solution on return; same size as `b`; must not overlap it.
  *
  * Returns:
- * - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess satisfies the test, after 0 iterations.
+ * - `RRB_OK`: the solve has converged. With b = 0 (then x = 0), or if the initial guess satisfies the test, it ends
+ *   after 0 iterations.
  * - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated; x is the last iterate or a better
  *   one. `RRB_INFO_STOP_REASON` reports the reason.
- * - `RRB_STOPPED`: the monitor stopped the solve; x is the iterate at the stop.
+ * - `RRB_STOPPED`: the monitor stopped the solve; x is the current iterate.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
@@ -1210,23 +1219,25 @@ rrb_status rrb_factorize(rrb_handle *h,
  * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
  * - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
  * - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
- * - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or numbers of the iteration overflowed.
+ * - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or the iteration overflowed.
  * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
  * - `RRB_ERR_MEMORY`: allocation failed on a device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
  *
- * x is unchanged after an error. After `RRB_ERR_DEVICE` it may have changed.
+ * After an error x is unchanged, except after `RRB_ERR_DEVICE`.
  *
  * Notes:
- * - On singular components b is projected, and x keeps the mean of the guess.
- * - With `precision` f32, bf16 or mixed, a guess with max |x| > 1e15 max |b| / max center counts as zero.
- * - If the cycle that `cycle=auto` selected is indefinite, this solve and the following ones use v. That holds until
- *   the next `rrb_factorize`.
+ * - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
+ * - With `precision` f32, bf16 or mixed, an initial guess with max |x| > 1e15 max |b| / max center is replaced with
+ *   zero.
+ * - If the cycle that `cycle=auto` selected is indefinite, this solve and later ones use v, until the next
+ *   `rrb_factorize`.
  * - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see the rules of auto.
- *   `switch_memory` limits that memory, and `switch_memory=0` forbids it.
- * - With an explicit `cycle` or `switch_memory=0` a solve on the CPU allocates no memory and starts no thread. Over
- *   ranks, with `precision=auto`, a solve that stagnates in single precision factorizes again for double precision.
+ *   `switch_memory` limits this memory. `switch_memory=0` prevents the switch.
+ * - With an explicit `cycle` or `switch_memory=0`, a solve on the CPU allocates no memory and starts no thread.
+ * - On a distributed handle with `precision=auto`, a solve that stagnates with mixed factorizes again with bf16 and
+ *   continues.
  * - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
  * - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
  * - On a distributed handle the call is collective.
@@ -1236,18 +1247,20 @@ rrb_status rrb_factorize(rrb_handle *h,
  * `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or hold the values
  * named.
  */
-rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
+rrb_status rrb_solve(rrb_handle *h,
+                     const double *b,
+                     double *x);
 
 /**
  * Computes z = M^-1 r with the preconditioner M.
  *
- * M is symmetric and positive definite. For a singular matrix that holds on the complement of the null space, and r
- * and z are projected.
+ * M is symmetric and positive definite. On singular components, the means of r and z are subtracted; M^-1 is then
+ * positive definite on the complement of the null space.
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
  * - `r` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
- * - `z` (out): as large as `r`, and not overlapping it.
+ * - `z` (out): same size as `r`; must not overlap it.
  *
  * Returns:
  * `RRB_OK`.
@@ -1263,12 +1276,12 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
  *
- * z is unchanged after an error.
+ * After an error z is unchanged.
  *
  * Notes:
- * - With `cycle` v, amli and aggregation, M is a fixed matrix here, up to rounding. With `cycle=k`, z is not linear in
- *   r: use a flexible Krylov method.
- * - The rounding is that of double precision with `precision=f64`, else that of single precision.
+ * - With `cycle` v, amli or aggregation, M is a fixed matrix up to rounding. With `cycle=k`, z is not a linear
+ *   function of r: use a flexible Krylov method.
+ * - With `precision=f64` the result has double precision, else single precision.
  * - On a distributed handle the call is collective.
  *
  * Required:
@@ -1282,7 +1295,7 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
  * - `x` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
- * - `y` (out): as large as `x`, and not overlapping it.
+ * - `y` (out): same size as `x`; must not overlap it.
  *
  * Returns:
  * `RRB_OK`.
@@ -1297,10 +1310,10 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
  *
- * y is unchanged after an error.
+ * After an error y is unchanged.
  *
  * Notes:
- * - The product is computed in double precision with every `precision`.
+ * - The product is computed in double precision for every `precision`.
  * - On a distributed handle the call is collective.
  *
  * Required:
@@ -1309,17 +1322,17 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
 
 /**
- * Solves one system A x = b without a handle, as a replacement for an ICCG function.
+ * Solves one system A x = b without a handle.
  *
- * The call creates a handle, factorizes, solves and frees the handle. Prefer the separate functions if the
- * coefficients stay or memory should be reused.
+ * The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
+ * you solve repeatedly on the same grid, use a handle: it reuses memory and the factorization.
  *
  * Parameters:
  * - `nx`, `ny` (in): nodes in x and y, as for `rrb_create`.
  * - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
  * - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points.
  * - `b` (in): right-hand side, nx * ny values.
- * - `x` (in/out): initial guess on entry, solution on return; overlaps none of the other arrays.
+ * - `x` (in/out): initial guess on entry, solution on return; must not overlap another array.
  * - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
  * - `max_iter` (in): iteration limit, at least 0.
  * - `iterations` (out): number of iterations; may be NULL.
@@ -1328,13 +1341,14 @@ rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
  * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`.
  *
  * Errors:
- * - those of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+ * - all errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
  * - `RRB_ERR_ARGUMENT`: also if `rel_tol` or `max_iter` is out of range.
  *
- * x is unchanged after an error.
+ * After an error x is unchanged.
  *
  * Notes:
- * `RRBSOLVER_OPTIONS` applies to this call, too.
+ * The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
+ * options.
  *
  * Required:
  * As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
@@ -1355,14 +1369,14 @@ rrb_status rrb_solve_once(int64_t nx,
 /**
  * Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
  *
- * Each rank owns zero, one or several boxes of nodes. The boxes of all ranks are disjoint. Nodes in no box are land,
- * and no coupling leads to them. MPI describes the use with MPI, where `rrbsolver_mpi_comm` fills `comm`.
+ * Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land;
+ * couplings to them are ignored. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the guide to MPI.
  *
  * Parameters:
  * - `nx`, `ny` (in): nodes of the whole domain, the same on all ranks; limits as for `rrb_create`.
  * - `count` (in): number of boxes of this rank, at least 0.
- * - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL with `count` 0.
- * - `size` (in): for each box its nodes in x and y, at least 1; NULL with `count` 0.
+ * - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL if `count` is 0.
+ * - `size` (in): for each box the number of nodes in x and y, at least 1; NULL if `count` is 0.
  * - `comm` (in): functions that send messages between the ranks; the table is copied.
  * - `out` (out): the new handle; unchanged after an error.
  *
@@ -1370,30 +1384,31 @@ rrb_status rrb_solve_once(int64_t nx,
  * `RRB_OK`, on all ranks.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, `comm`, a function of it, `lower` or `size` is NULL.
+ * - `RRB_ERR_NULL`: `out`, `comm`, a function of `comm`, `lower` or `size` is NULL.
  * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
- * - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or the ranks give different
- *   extents.
+ * - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or `nx` or `ny` differs
+ *   between ranks.
  * - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
  * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed. Such a
- *   handle can only be destroyed, which does not wait.
+ * - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed.
  *
  * Notes:
- * - This call is collective, and so are factorize, solve, apply and multiply of the handle. All ranks make them in the
- *   same order with the same options.
- * - These options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device, comm_timeout.
- * - All ranks return the same status. If one rank fails, the message on the others begins with the number of that
- *   rank. A rank whose `comm` is incomplete cannot notify the others.
+ * - This call is collective: all ranks must make it. Factorize, solve, apply and multiply with the handle are
+ *   collective, too. All ranks must make these calls in the same order with the same options.
+ * - Only these options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device,
+ *   comm_timeout.
+ * - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that
+ *   rank. A rank with an incomplete `comm` cannot notify the others.
+ * - After `RRB_ERR_COMMUNICATION`, a handle can only be destroyed.
  * - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
  *   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
- * - `east[i, j]` belongs to the owner of (i, j) and may couple to a node of another box. Indices are those of the
- *   whole domain.
- * - Results do not depend on the boxes, ranks and threads: they are bitwise identical with `reproducible=1`.
+ * - The rank that owns node (i, j) passes `east[i, j]`, also if (i + 1, j) is in another box. Here i and j are indices
+ *   in the whole domain.
+ * - With `reproducible=1`, results are bitwise identical for all boxes, numbers of ranks and numbers of threads.
  * - `cycle=auto` chooses v or amli, never aggregation.
- * - With `backend=cuda`, rank 0 solves on its `device` or `devices`. The other ranks transfer their boxes to it and
- *   back.
- * - The memory that `context` of `comm` refers to must remain valid until the handle is destroyed.
+ * - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The data of the other ranks
+ *   is transferred to rank 0, and the results back.
+ * - `context` of `comm` must remain valid until the handle is destroyed.
  *
  * Required:
  * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -1408,29 +1423,30 @@ rrb_status rrb_create_distributed(int64_t nx,
                                   rrb_handle **out);
 
 /**
- * Copies the coefficients of all boxes of this rank and computes the preconditioner M.
+ * Copies the coefficients like `rrb_factorize`, with lists of the boxes of this rank, and computes M.
  *
- * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
- * - `center`, `east`, `north` (in): list of arrays, as for `rrb_factorize`.
- * - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points, on all ranks.
+ * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
+ * - `center`, `east`, `north` (in): lists of arrays, as for `rrb_factorize`.
+ * - `northeast`, `northwest` (in): lists of arrays for 9 points; NULL on all ranks for 5 points.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - those of `rrb_factorize`.
+ * - all errors of `rrb_factorize`.
  * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
- *   ranks.
- * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ *   between ranks.
+ * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+ * array must not overlap another array.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1445,13 +1461,13 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
                                const double *const *northwest);
 
 /**
- * Solves A x = b on all boxes of this rank, as `rrb_solve`.
+ * Solves A x = b like `rrb_solve`, with lists of the boxes of this rank.
  *
- * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+ * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
  * - `b` (in): list of arrays with the right-hand side.
  * - `x` (in/out): list of arrays; initial guess on entry, solution on return.
  *
@@ -1459,15 +1475,16 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
  * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`, on all ranks.
  *
  * Errors:
- * - those of `rrb_solve`.
+ * - all errors of `rrb_solve`.
  * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
- *   ranks.
- * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ *   between ranks.
+ * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+ * array must not overlap another array.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1476,13 +1493,13 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
 rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
 
 /**
- * Computes z = M^-1 r on all boxes of this rank, as `rrb_apply`.
+ * Computes z = M^-1 r like `rrb_apply`, with lists of the boxes of this rank.
  *
- * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+ * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
  * - `r` (in): list of arrays.
  * - `z` (out): list of arrays.
  *
@@ -1490,15 +1507,16 @@ rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * `RRB_OK`.
  *
  * Errors:
- * - those of `rrb_apply`.
+ * - all errors of `rrb_apply`.
  * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
- *   ranks.
- * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ *   between ranks.
+ * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+ * array must not overlap another array.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1507,13 +1525,13 @@ rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
 rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
 
 /**
- * Computes y = A x on all boxes of this rank, as `rrb_multiply`.
+ * Computes y = A x like `rrb_multiply`, with lists of the boxes of this rank.
  *
- * The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+ * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
  * - `x` (in): list of arrays.
  * - `y` (out): list of arrays.
  *
@@ -1521,15 +1539,16 @@ rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * `RRB_OK`.
  *
  * Errors:
- * - those of `rrb_multiply`.
+ * - all errors of `rrb_multiply`.
  * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
- *   ranks.
- * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ *   between ranks.
+ * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+ * array must not overlap another array.
  *
  * Required:
  * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
@@ -1543,14 +1562,14 @@ rrb_status rrb_multiply_boxes(rrb_handle *h,
 /**
  * Creates a block smoother for a constant stencil and blocks of bx x by x bz cells.
  *
- * The operator is (A u)[c] = sum over k of stencil[k] u[c + offset k], the same in every cell. The values are copied.
- * `smoother_set_patches` computes the inverses of the blocks.
+ * The operator is (A u)[c] = sum over k of stencil[k] u[c + offset[k]], with the same stencil in every cell. The
+ * stencil is copied. `smoother_set_patches` computes the inverses of the blocks.
  *
  * Parameters:
  * - `stencil_points` (in): 7 or 27.
- * - `stencil` (in): that many finite values. 7: center, west, east, south, north, bottom, top. 27: the 3 x 3 x 3 cube,
- *   x fastest, with the center at index 13.
- * - `bx`, `by`, `bz` (in): cells of a block in x, y and z, each in [1, 8].
+ * - `stencil` (in): `stencil_points` finite values. With 7 points: center, west, east, south, north, bottom, top. With
+ *   27 points: the 3 x 3 x 3 cube, x fastest, with the center at index 13.
+ * - `bx`, `by`, `bz` (in): number of cells of a block in x, y and z, each in [1, 8].
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
@@ -1564,8 +1583,9 @@ rrb_status rrb_multiply_boxes(rrb_handle *h,
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * Notes:
- * - The stencil may be nonsymmetric, and of either sign. Singular blocks are refused by `smoother_set_patches`.
- * - The family does not run over MPI ranks. Each rank may have its own handle; the ghost function then fills the ghost
+ * - The stencil may be nonsymmetric, and its center may be positive or negative. If a block is singular,
+ *   `smoother_set_patches` returns an error.
+ * - A handle does not extend over MPI ranks. Each rank may have its own handle; the ghost function then copies ghost
  *   cells from other ranks.
  *
  * Required:
@@ -1581,15 +1601,18 @@ rrb_status smoother_create(int32_t stencil_points,
 /**
  * Sets the list of patches and computes the inverses of their blocks.
  *
- * Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of the global index space of one level. Blocks end at
- * multiples of the block size of the global index, and at the edges of the patches. The call also finds which patch
- * covers which ghost cells. Existing inverses remain: a call after regridding is cheap.
+ * Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of a global index space. Blocks end where the global
+ * index is a multiple of the block size, and at the edges of patches.
+ *
+ * The call also determines which ghost cells are covered by which patch. Inverses of a previous call are reused, so a
+ * call after regridding is cheap.
  *
  * Parameters:
  * - `h` (in/out): handle from `smoother_create`.
  * - `count` (in): number of patches; 0 is allowed.
- * - `lower` (in): first cell (i, j, k) of each patch, in [-2^60, 2^60]; NULL is allowed for `count` = 0.
- * - `size` (in): cells of each patch in x, y and z, at least 1; NULL is allowed for `count` = 0.
+ * - `lower` (in): for each patch the indices (i, j, k) of its first cell, in [-2^60, 2^60]; may be NULL if `count` is
+ *   0.
+ * - `size` (in): for each patch the number of cells in x, y and z, at least 1; may be NULL if `count` is 0.
  *
  * Returns:
  * `RRB_OK`.
@@ -1598,68 +1621,74 @@ rrb_status smoother_create(int32_t stencil_points,
  * - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
  * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
  * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
- *   large (on a device: above 32 bits).
+ *   large (on a device: does not fit 32 bits).
  * - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
- * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
- *   digits.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or a
- *   handle created before a fork.
- * - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
- *   error.
+ * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and sine transforms do not apply to the stencil or
+ *   would lose more than 4 digits.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or the
+ *   handle was created before a fork.
+ * - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
  *
  * After an error the handle has no patches.
  *
  * Notes:
  * - The arrays of `smoother_upload` are freed.
- * - Cost: for dense blocks 2 n^3 flops per shape of n cells; for the sine transforms the cost is negligible.
+ * - With dense inverses, the cost is 2 n^3 flops for each block shape of n cells. With sine transforms, the cost is
+ *   negligible.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
  */
-rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t (*lower)[3], const int64_t (*size)[3]);
+rrb_status smoother_set_patches(smoother_handle *h,
+                                int64_t count,
+                                const int64_t (*lower)[3],
+                                const int64_t (*size)[3]);
 
 /**
  * Performs `sweeps` sweeps of block relaxation on all patches: u_b = u_b + omega A_b^-1 (f - A u)_b for each block b.
  *
  * The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, ghost
- * cells that another patch covers are copied from it, and the ghost function fills the others. After the call, ghost
- * cells hold what the last sweep read.
+ * cells that another patch covers are copied from that patch, and the ghost function fills the others. After the call,
+ * ghost cells hold the values that the last sweep read.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
- * - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest: one layer of
- *   ghost cells surrounds the patch.
+ * - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest; they include
+ *   one layer of ghost cells around the patch.
  * - `f` (in): table of one pointer per patch, to nx * ny * nz values, x fastest.
- * - `sweeps` (in): number of sweeps, from 0. 0 sweeps check the input and call the monitor once.
+ * - `sweeps` (in): number of sweeps, at least 0. With 0, the call only checks the input and calls the monitor once.
  *
  * Both tables may be NULL: the call then works on the arrays of `smoother_upload`.
  *
  * Returns:
- * `RRB_OK`; or `RRB_STOPPED` if the ghost function or the monitor stopped the call. u is then the current iterate.
+ * `RRB_OK`, or `RRB_STOPPED` if the ghost function or the monitor stopped the call. After `RRB_STOPPED`, u is the
+ * current iterate.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory space: all on the host, or all on the
- *   device of the handle.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or both
- *   tables are NULL before `smoother_upload`.
+ * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; an array of `u` overlaps another array; or an array or table is not
+ *   8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device of the
+ *   handle.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
+ *   both tables are NULL before `smoother_upload`.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
- * - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u then has the sweeps
- *   done so far.
- * - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` in a method that updates blocks at the same time; `memory=device`
- *   without `backend=cuda`; or a handle created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+ * - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u is then the current
+ *   iterate.
+ * - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` with a method that updates several blocks at the same time;
+ *   `memory=device` without `backend=cuda`; or the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed (on a device only).
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - Memory traffic per cell and sweep: 24 bytes in place, 32 for block Jacobi. `check_input` reads u and f once more
- *   per call.
- * - A CPU backend does not check for device pointers: arrays must be in host memory.
- * - The call allocates no memory and starts no thread. Exception: with `backend=cuda`, the first call with host arrays
- *   allocates their device copies.
- * - Periodic ghost cells are filled by the ghost function.
+ * - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. `check_input` reads u and f once
+ *   more per call.
+ * - On the CPU, arrays must be in host memory. The call does not check for device pointers.
+ * - The call allocates no memory and starts no thread, with one exception: with `backend=cuda`, the first call with
+ *   host arrays allocates device copies.
+ * - For periodic boundaries, the ghost function must fill the ghost cells.
  * - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
  *   and multicore CPUs, algorithms 1 to 3.
  *
@@ -1670,9 +1699,9 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
 rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
 
 /**
- * Copies the ghost cells of u that another patch covers from that patch.
+ * Copies ghost cells of u that are covered by another patch from that patch.
  *
- * Other values are not changed. `smoother_apply` and `smoother_residual` exchange ghost cells themselves.
+ * Other values are not changed. `smoother_apply` and `smoother_residual` include this exchange.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
@@ -1682,12 +1711,12 @@ rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *co
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL before `smoother_upload`.
+ * - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL, or `u` is NULL before `smoother_upload`.
  * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are not all in one memory space.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+ *   arrays are neither all on the host nor all on the device.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed (on a device only).
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
@@ -1696,22 +1725,22 @@ rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *co
 rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 
 /**
- * Sets the function that fills the ghost cells that no patch covers, or removes it.
+ * Sets or removes the ghost function, which fills ghost cells that no patch covers.
  *
- * The function is called on the calling thread before each sweep, after the exchange between patches. It implements
- * boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells are not
- * changed.
+ * The library calls the ghost function on the calling thread before each sweep, after the exchange between patches. It
+ * can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function these
+ * ghost cells are not changed.
  *
  * Parameters:
  * - `h` (in/out): handle from `smoother_create`.
- * - `callback` (in): `int32_t f(void *user, int32_t sweep, double *const *u)`, or NULL for none.
+ * - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes it.
  * - `user` (in): pointer that is passed to `callback`; may be NULL.
  *
- * `callback` receives the number of the sweep from 0, or -1 before a residual is computed. `u` has one pointer per
- * patch: to the arrays of the call, or to those of `smoother_upload` if the call passed NULL. They are device pointers
- * if these arrays are on a device.
+ * `callback` receives the number of the sweep, counted from 0, or -1 before a residual is computed. `u` has one
+ * pointer per patch, to the arrays of the call, or to the arrays of `smoother_upload` if the call passed NULL. If the
+ * arrays are on a device, these are device pointers.
  *
- * The callback must write ghost cells only. A nonzero result ends the call with `RRB_STOPPED`.
+ * The callback must write ghost cells only. A nonzero result stops the call with `RRB_STOPPED`.
  *
  * Returns:
  * `RRB_OK`.
@@ -1721,9 +1750,10 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - `callback` must not use this handle, and no exception may leave it.
- * - Work that it starts on a device must be on the stream of `smoother_set_stream`, or be complete when it returns.
- * - With `backend=cuda` and host arrays, u is transferred in both directions for each call of the function.
+ * - `callback` must not use this handle, and must not throw an exception.
+ * - Device work that the callback starts must be on the stream of `smoother_set_stream`, or be complete when the
+ *   callback returns.
+ * - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
@@ -1733,36 +1763,38 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callbac
 /**
  * Computes r = f - A u and its 2-norm over all patches.
  *
- * Ghost cells are exchanged and filled first, and written into u; no other value of u changes. The norm is bitwise
- * identical for any number of threads.
+ * The call first exchanges and fills the ghost cells of u; no other value of u changes. The norm is bitwise identical
+ * for any number of threads.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
  * - `u` (in/out): table of one pointer per patch, as for `smoother_apply`; only ghost cells are written.
  * - `f` (in): table of one pointer per patch, as for `smoother_apply`.
- * - `r` (out): table of one pointer per patch, to nx * ny * nz values; or NULL if r is not needed.
- * - `norm2` (out): the 2-norm of r; or NULL. Unchanged after an error.
+ * - `r` (out): table of one pointer per patch, to nx * ny * nz values; NULL if r is not needed.
+ * - `norm2` (out): the 2-norm of r; unchanged after an error. May be NULL.
  *
  * `u` and `f` may both be NULL: the call then works on the arrays of `smoother_upload`.
  *
  * Returns:
- * `RRB_OK`; or `RRB_STOPPED` if the ghost function stopped the call. `r` and `norm2` are then not valid.
+ * `RRB_OK`, or `RRB_STOPPED` if the ghost function stopped the call. After `RRB_STOPPED`, `r` and `norm2` are not
+ * valid.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: an array that is written overlaps another; or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory space. With uploaded arrays, r must
- *   be on the device.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or `u`
- *   and `f` are NULL before `smoother_upload`.
+ * - `RRB_ERR_ARGUMENT`: an output array overlaps another array, or an array or table is not 8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device. With
+ *   uploaded arrays, r must be on the device.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
+ *   `u` and `f` are NULL before `smoother_upload`.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
  *   double.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
+ * - `RRB_ERR_MEMORY`: allocation failed (on a device only).
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * Memory traffic: 16 bytes per cell, 24 with r. Squares beyond the range of a double are scaled in a second pass.
+ * The memory traffic is 16 bytes per cell, or 24 bytes with r. If squares overflow or underflow, a second pass
+ * computes the norm with scaling.
  *
  * Required:
  * As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -1775,27 +1807,27 @@ rrb_status smoother_residual(smoother_handle *h,
                              double *norm2);
 
 /**
- * Copies u and f into arrays of the library, where they remain between calls.
+ * Copies u and f into arrays of the library, which exist until the next `smoother_set_patches`.
  *
- * The arrays are on the device with `backend=cuda`, else on the host. Afterwards the other calls accept NULL tables. A
- * second upload replaces the values. The arrays exist until the next `smoother_set_patches`.
+ * The arrays are on the device with `backend=cuda`, else on the host. After this call, the other functions accept NULL
+ * tables and use these arrays. A second upload replaces the values.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
- * - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`; or NULL: u of the library
- *   remains, zero at first.
- * - `f` (in): table of one pointer per patch; or NULL: f of the library remains, zero at first.
+ * - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`. With NULL, u in the library
+ *   is unchanged; its initial value is zero.
+ * - `f` (in): table of one pointer per patch. With NULL, f in the library is unchanged; its initial value is zero.
  *
- * Arrays are only read: patches may share one.
+ * The arrays are only read, so several patches may use the same array.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are not all in
- *   one memory.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
+ * - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are neither all
+ *   on the host nor all on the device.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -1806,7 +1838,7 @@ rrb_status smoother_residual(smoother_handle *h,
 rrb_status smoother_upload(smoother_handle *h, const double *const *u, const double *const *f);
 
 /**
- * Copies u of the library, ghost cells included, into the arrays of the caller.
+ * Copies u from the library into the arrays of the caller, ghost cells included.
  *
  * Parameters:
  * - `h` (in/out): handle with arrays from `smoother_upload`.
@@ -1818,8 +1850,8 @@ rrb_status smoother_upload(smoother_handle *h, const double *const *u, const dou
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
  * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are not all in one memory space.
- * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+ *   arrays are neither all on the host nor all on the device.
+ * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
  *   at set_patches has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
@@ -1833,25 +1865,26 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
 /**
  * Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
  *
- * They are device pointers with `backend=cuda`, else host pointers. They are valid until the next
+ * The addresses are device pointers with `backend=cuda`, else host pointers. They are valid until the next
  * `smoother_set_patches` or `smoother_destroy`.
  *
  * Parameters:
  * - `h` (in): handle with arrays from `smoother_upload`.
- * - `u` (out): table for one pointer per patch, to arrays with ghost cells; or NULL.
- * - `f` (out): table for one pointer per patch; or NULL.
+ * - `u` (out): table for one pointer per patch, to arrays with ghost cells; may be NULL.
+ * - `f` (out): table for one pointer per patch; may be NULL.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+ * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
  *   at set_patches has changed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * Kernels that write the arrays must be complete before the next call, or run on the stream of `smoother_set_stream`.
+ * Kernels that write to the arrays must run on the stream of `smoother_set_stream`, or be complete before the next
+ * call.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
@@ -1861,18 +1894,18 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
 /**
  * Creates a handle with a matrix in compressed sparse row (CSR) form.
  *
- * The entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns `col[k]` and the values `values[k]`. The
- * columns of a row may have any order. Values given at the same index are added, in the order given. Explicit zeros
- * remain entries of the pattern. All arrays are copied.
+ * Row i has the entries k = row_ptr[i] .. row_ptr[i + 1] - 1, with the columns `col[k]` and the values `values[k]`.
+ * The columns of a row may have any order. Values with the same row and column are added, in their order in the
+ * arrays. Explicit zeros are entries of the pattern. All arrays are copied.
  *
  * Parameters:
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed. `sparse_factorize` needs a square matrix.
- * - `nnz` (in): number of entries given, from 0.
- * - `row_ptr` (in): rows + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+ * - `rows`, `cols` (in): number of rows and columns, at least 0. `sparse_factorize` needs a square matrix.
+ * - `nnz` (in): number of entries in the arrays, at least 0.
+ * - `row_ptr` (in): rows + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
  * - `col` (in): nnz integers in [base, base + cols - 1].
  * - `values` (in): nnz finite values.
  * - `index_bytes` (in): size of an integer of `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
- * - `base` (in): first index, 0 (C) or 1 (Fortran).
+ * - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Arrays are in host memory. An array of length 0 may be NULL.
@@ -1881,23 +1914,23 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+ * - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
  * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: `row_ptr` does not start with `base`, ascend and end with nnz + `base`; or a column is not in
- *   the matrix. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a column is
+ *   out of range. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Notes:
- * - Give both triangles of a symmetric matrix. One triangle alone is solved as the triangular matrix that it is; the
- *   log warns.
- * - Memory: 12 bytes per entry and 8 per row; 16 per entry if `rows` or `cols` is 2^31 or more. Unsorted or repeated
- *   entries need another 8 bytes per entry.
- * - The threads of `threads=0` sort the entries, if there are enough of them.
- * - The family runs on the CPUs of one process, not over MPI ranks.
+ * - Pass both triangles of a symmetric matrix. If you pass only one triangle, the triangular matrix is solved; the log
+ *   contains a warning.
+ * - The matrix needs 12 bytes per entry and 8 bytes per row. From 2^31 rows or columns on, it needs 16 bytes per
+ *   entry. Unsorted or repeated entries need another 8 bytes per entry.
+ * - Large matrices are sorted in parallel, with the default number of threads.
+ * - `sparse_` runs on the CPU in one process. It does not run over MPI ranks.
  *
  * Required:
  * `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
@@ -1916,17 +1949,17 @@ rrb_status sparse_create_csr(int64_t rows,
 /**
  * Creates a handle with a matrix in compressed sparse column (CSC) form.
  *
- * The entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j have the rows `row[k]` and the values `values[k]`.
- * Order, repeated entries and zeros are treated as by `sparse_create_csr`.
+ * Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`.
+ * Order, repeated entries and zeros are treated as in `sparse_create_csr`.
  *
  * Parameters:
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
- * - `nnz` (in): number of entries given, from 0.
- * - `col_ptr` (in): cols + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+ * - `rows`, `cols` (in): number of rows and columns, at least 0.
+ * - `nnz` (in): number of entries in the arrays, at least 0.
+ * - `col_ptr` (in): cols + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
  * - `row` (in): nnz integers in [base, base + rows - 1].
  * - `values` (in): nnz finite values.
  * - `index_bytes` (in): size of an integer of `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
- * - `base` (in): first index, 0 (C) or 1 (Fortran).
+ * - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Arrays are in host memory. An array of length 0 may be NULL.
@@ -1935,19 +1968,19 @@ rrb_status sparse_create_csr(int64_t rows,
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+ * - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
  * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: `col_ptr` does not start with `base`, ascend and end with nnz + `base`; or a row is not in the
- *   matrix. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a row is out
+ *   of range. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Notes:
- * The matrix is stored by rows, with the memory of `sparse_create_csr`. Since the entries change order, 8 bytes per
- * entry are added for `sparse_set_values`.
+ * The matrix is stored by rows and needs as much memory as in `sparse_create_csr`. The handle also stores the original
+ * order of the entries for `sparse_set_values`, which needs 8 bytes per entry.
  *
  * Required:
  * As for `sparse_create_csr`, with cols + 1 pointers.
@@ -1966,16 +1999,16 @@ rrb_status sparse_create_csc(int64_t rows,
  * Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
  *
  * Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
- * as by `sparse_create_csr`; thus element matrices can be given one after the other.
+ * as in `sparse_create_csr`. The entries of element matrices can therefore be listed one after the other.
  *
  * Parameters:
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
- * - `nnz` (in): number of entries given, from 0.
+ * - `rows`, `cols` (in): number of rows and columns, at least 0.
+ * - `nnz` (in): number of entries in the arrays, at least 0.
  * - `row` (in): nnz integers in [base, base + rows - 1].
  * - `col` (in): nnz integers in [base, base + cols - 1].
  * - `values` (in): nnz finite values.
  * - `index_bytes` (in): size of an integer of `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
- * - `base` (in): first index, 0 (C) or 1 (Fortran).
+ * - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Arrays are in host memory. An array of length 0 may be NULL.
@@ -1984,17 +2017,17 @@ rrb_status sparse_create_csc(int64_t rows,
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+ * - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
  * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: a row or column is not in the matrix. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: a row or column is out of range. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Notes:
- * Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the repeated entries.
+ * The matrix needs as much memory as in `sparse_create_csr`. `RRB_INFO_DUPLICATES` is the number of repeated entries.
  *
  * Required:
  * As for `sparse_create_csr`, with nnz rows and columns.
@@ -2010,15 +2043,15 @@ rrb_status sparse_create_coo(int64_t rows,
                              sparse_handle **out);
 
 /**
- * Creates a handle from the arrays of a storage format, as `sparse_arrays` writes them.
+ * Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
  *
- * Arrays of `sparse_arrays` give the same matrix, bitwise. Exception: zeros of bsr, dia, ell, sell, skyline and
- * diagonal are padding and are dropped.
+ * Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception: in bsr, dia, ell, sell, skyline
+ * and diagonal, zeros are padding and are dropped.
  *
  * Parameters:
  * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
- * - `rows`, `cols` (in): size of the matrix; 0 is allowed.
- * - `sizes` (in): 4 integers, the lengths of `i0`, `i1`, `i2` and `values`.
+ * - `rows`, `cols` (in): number of rows and columns, at least 0.
+ * - `sizes` (in): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
  * - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
  * - `values` (in): finite values.
  * - `out` (out): the new handle; unchanged after an error.
@@ -2029,11 +2062,11 @@ rrb_status sparse_create_coo(int64_t rows,
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, `sizes`, or an array with values, is NULL.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; a pointer, index or permutation is not valid; an array is
- *   not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_DIMENSION`: a size is below 0, or 2^60 or more; or the lengths do not fit the format and the size of the
- *   matrix.
+ * - `RRB_ERR_NULL`: `out`, `sizes`, or an array of nonzero length, is NULL.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a pointer, index or permutation is not valid.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_DIMENSION`: a size is below 0 or not below 2^60; or the lengths do not match the format and the size of
+ *   the matrix.
  * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -2070,9 +2103,9 @@ rrb_status sparse_create_from(int32_t format,
 /**
  * Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
  *
- * The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
- * matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and solutions of a
- * Harwell-Boeing file.
+ * The format is detected from the content, not from the name. If the file stores one triangle of a symmetric or
+ * skew-symmetric matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and
+ * solutions of a Harwell-Boeing file.
  *
  * Parameters:
  * - `path` (in): name of the file, ending with NUL.
@@ -2084,25 +2117,26 @@ rrb_status sparse_create_from(int32_t format,
  * Errors:
  * - `RRB_ERR_NULL`: `path` or `out` is NULL.
  * - `RRB_ERR_IO`: the file cannot be opened or read.
- * - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message has the path, the line and
- *   the reason.
- * - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values at one index add up to such a
- *   value.
- * - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or its values are in another file; or the
- *   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
+ * - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message contains the path, the line
+ *   and the reason.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN, infinite, or too large for a
+ *   double.
+ * - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental, or its values are in another file; or the
+ *   file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
  * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
- * - `RRB_ERR_MEMORY`: an allocation failed. The next call can succeed; no memory is leaked.
+ * - `RRB_ERR_MEMORY`: an allocation failed. No memory is leaked.
  *
  * Notes:
- * - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
- * - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
- * - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read and the
- *   log warns.
+ * - MatrixMarket files may be coordinate or array; real, integer or pattern (all values are 1); general, symmetric or
+ *   skew-symmetric.
+ * - Harwell-Boeing and Rutherford-Boeing files must be assembled, and may be real, integer or pattern.
+ * - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read, and the
+ *   log contains a warning.
  * - Right-hand sides in a separate Rutherford-Boeing file are read as a matrix with one column per right-hand side.
- * - A gz file may have several members.
- * - Several threads read a file above 1 MB; their number is that of `threads=0`. If memory for starting them or for
- *   the message of another error is missing, the process ends. `RRBSOLVER_NUM_THREADS=1` starts none.
- * - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
+ * - A gzip file may consist of several members.
+ * - A file of more than 1 MB is read by the default number of threads; `RRBSOLVER_NUM_THREADS=1` starts no threads. If
+ *   there is no memory to start a thread or to store an error message, the process ends.
+ * - The call needs at most 32 times the memory of the uncompressed text, plus 1 MB, plus 8 bytes per row.
  *
  * Required:
  * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -2112,8 +2146,9 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
 /**
  * Writes the matrix to a file, compressed with gzip if the name ends with .gz.
  *
- * Values have the fewest digits that read back to the same double. A matrix that is exactly symmetric is written as
- * its lower triangle. An existing file is replaced when the new one is complete; after an error it is unchanged.
+ * Each value is written with the fewest digits from which the same double is read. If the matrix is exactly symmetric,
+ * only its lower triangle is written. An existing file is replaced when the new one is complete; after an error it is
+ * unchanged.
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
@@ -2132,10 +2167,10 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - The data is written to a new file in the same folder, which is then renamed; the file keeps its permissions. A
- *   symbolic link remains a link, and its target is replaced. A pipe or device is written directly.
- * - Memory: 0.1 MB for buffers, 0.5 MB more for gzip; nothing per entry. If the matrix is not symmetric, `RRB_FILE_HB`
- *   and `RRB_FILE_RB` need a copy of the matrix by columns.
+ * - The data is written to a new file in the same folder, which is then renamed. A replaced file keeps its
+ *   permissions. If the path is a symbolic link, its target is replaced. Pipes and devices are written directly.
+ * - The call needs 0.1 MB for buffers, and 0.5 MB more for gzip. If the matrix is not symmetric, `RRB_FILE_HB` and
+ *   `RRB_FILE_RB` also need a copy of the matrix by columns.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
@@ -2143,12 +2178,12 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
 rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_format);
 
 /**
- * Copies a right-hand side, initial guess or solution that came with the matrix in a Harwell-Boeing file.
+ * Copies a right-hand side, initial guess or solution from the Harwell-Boeing file of the matrix.
  *
  * Parameters:
  * - `h` (in): handle from `sparse_read`.
  * - `which` (in): `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
- * - `k` (in): number of the vector, from 0.
+ * - `k` (in): number of the vector, counted from 0.
  * - `v` (out): as many values as rows, in host memory.
  *
  * Returns:
@@ -2156,14 +2191,14 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `v` is NULL.
- * - `RRB_ERR_ARGUMENT`: `which` is none of these; the file has no vector `k` of this kind; `v` is not 8-byte aligned,
- *   or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector `k` of this kind; or `v` is not
+ *   8-byte aligned, or resides on a device.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
  *
  * Notes:
- * `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, their number is the
- * same.
+ * `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, it has as many as
+ * right-hand sides.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
@@ -2173,14 +2208,14 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
 /**
  * Replaces the values of all entries; the pattern remains.
  *
- * The next product or `sparse_factorize` rebuilds what depends on the values. `sparse_solve` and `sparse_apply` return
+ * The next product or `sparse_factorize` updates the storage format. `sparse_solve` and `sparse_apply` return
  * `RRB_ERR_STATE` until `sparse_factorize` is called again.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
- *   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
- *   NULL if there are none.
+ * - `values` (in): the new values, in host memory, in the same number and order as in `sparse_create_csr`, `_csc` or
+ *   `_coo`. For a matrix from a file or from a format with padding, pass `RRB_INFO_NONZEROS` values in CSR order. May
+ *   be NULL if the matrix has no entries.
  *
  * Returns:
  * `RRB_OK`.
@@ -2188,12 +2223,12 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `values` is NULL.
  * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
- * - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
+ * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+ * - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only for unsorted or repeated entries.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
  *
- * After an error the previous values remain.
+ * After an error the values are unchanged.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
@@ -2208,15 +2243,16 @@ rrb_status sparse_set_values(sparse_handle *h, const double *values);
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
  * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
- * - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
+ * - `sizes` (out): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats, or `sizes` is not 8-byte aligned or resides on a device.
- * - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off the diagonal. The message names it.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants, or `sizes` is not 8-byte aligned or resides on a
+ *   device.
+ * - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an off-diagonal entry. The message names it.
  * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
  * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
@@ -2235,7 +2271,8 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
  * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
- * - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
+ * - `i0`, `i1`, `i2` (out): index arrays with the lengths that `sparse_sizes` returns; an array of length 0 may be
+ *   NULL.
  * - `values` (out): values, padding included.
  *
  * Arrays are in host memory and must not overlap.
@@ -2246,8 +2283,8 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
  * Errors:
  * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
  * - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off
- *   the diagonal.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an
+ *   off-diagonal entry.
  * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
  * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
@@ -2262,9 +2299,9 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
 /**
  * Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
  *
- * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
- * the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle has its
- * matrix but no factorization.
+ * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1` a
+ * log line also does. A second call, for example after `sparse_set_values`, reuses memory. After an error the handle
+ * has the matrix but no factorization.
  *
  * Parameters:
  * - `h` (in/out): handle with a square matrix of at least one row.
@@ -2276,24 +2313,26 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * - `RRB_ERR_NULL`: `h` is NULL.
  * - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
  * - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
- * - `RRB_ERR_MATRIX`: `solver=cg` or `minres`, or `preconditioner=ic0`, and the matrix is not symmetric. The message
- *   names an entry.
- * - `RRB_ERR_MATRIX`: a zero or missing diagonal, and the method or preconditioner divides by it. These are the
- *   sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg; ilu0 needs the entry only.
- * - `RRB_ERR_MATRIX`: ic0 with a diagonal or pivot that is not positive; ilu0 with a zero pivot; or with
- *   `precision=f32`, a value of M that does not fit single precision.
- * - `RRB_ERR_UNSUPPORTED`: this solver does not accept this preconditioner: sweeps accept none, minres accepts jacobi,
- *   and amg requires cg.
- * - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or a handle created before a fork.
- * - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an entry off the diagonal.
- * - `RRB_ERR_MEMORY`: the format, or the copy of A' for bicg with `transpose=copy`, needs more than `format_memory`
- *   bytes; or allocation failed.
+ * - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
+ *   message names an entry.
+ * - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or preconditioner divides by it. This
+ *   applies to the sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg. With ilu0 the entry must exist but may be
+ *   zero.
+ * - `RRB_ERR_MATRIX`: a diagonal entry or pivot of ic0 is not positive; a pivot of ilu0 is zero; or, with
+ *   `precision=f32`, an entry of M is outside the range of single precision.
+ * - `RRB_ERR_UNSUPPORTED`: the solver does not accept the preconditioner. Sweeps accept none, minres accepts only
+ *   jacobi, and amg requires cg.
+ * - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or the handle was created before a fork.
+ * - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an off-diagonal entry.
+ * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or the copy of A' does (bicg with
+ *   `transpose=copy`); or allocation failed.
  *
  * Notes:
- * - If `auto` selected ic0 or ilu0 and a pivot fails, jacobi replaces it, or no preconditioner if the diagonal has a
- *   zero.
- * - The log reports a matrix with one triangle only, and sweeps on a matrix without a dominant diagonal.
- * - Cost: a few products, and the setup of the preconditioner.
+ * - If `auto` selects ic0 or ilu0 and a pivot is not usable, jacobi is used instead. If a diagonal entry is zero or
+ *   missing, no preconditioner is used.
+ * - The log contains a warning if the matrix has only one triangle, or if sweeps are used on a matrix that is not
+ *   diagonally dominant.
+ * - The cost is that of a few products plus the setup of the preconditioner.
  * - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
  *   Sci. Comput. 34 (2012), A1079-A1109 (amg).
  *
@@ -2306,8 +2345,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * Solves A x = b with the method of `sparse_factorize`.
  *
  * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
- * from x before convergence is reported. b = 0 gives x = 0; a guess that meets the test is returned after 0
- * iterations.
+ * from x before convergence is reported. For b = 0 the result is x = 0. An initial guess that satisfies the test is
+ * returned after 0 iterations.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -2317,31 +2356,34 @@ rrb_status sparse_factorize(sparse_handle *h);
  * Both arrays are in host memory.
  *
  * Returns:
- * - `RRB_OK`: the test is met.
- * - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` reports the reason. max_iter: `x` is the last iterate or a better one.
- *   stagnated: `x` is the best iterate known. diverged: `x` is the guess, if no better iterate is known.
- * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+ * - `RRB_OK`: the solve has converged.
+ * - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. With max_iter, `x` is
+ *   the last iterate or a better one. With stagnated, `x` is the best known iterate. With diverged, `x` is the best
+ *   known iterate or the initial guess.
+ * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
  *
- * After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+ * For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
+ * stop reason.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
  * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
- *   absolute row sum represents the diagonal.
- * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at factorize,
- *   have changed.
+ * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / d, where d is half the largest sum of
+ *   abs(a_ij) over a row.
+ * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
+ *   acts at factorize.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
  *   double.
  * - `RRB_ERR_RANGE`: the solution is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: `solver=cg`, and A or M is indefinite; use minres. Or numbers of the iteration overflowed.
+ * - `RRB_ERR_BREAKDOWN`: with `solver=cg`, A or M is indefinite (use minres); or the iteration overflowed.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * After an error `x` is unchanged.
  *
  * Notes:
- * - With `solver=auto`, minres continues if cg finds the matrix indefinite; `RRB_INFO_SOLVER` reports it.
+ * - With `solver=auto`, if cg finds that the matrix is indefinite, the solve continues with minres. `RRB_INFO_SOLVER`
+ *   then reports minres.
  * - The results are bitwise identical for any number of threads.
  * - The call allocates no memory and starts no thread.
  *
@@ -2353,7 +2395,7 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 /**
  * Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
  *
- * With `preconditioner=amg`, M changes with r; use a flexible method. Otherwise M is fixed.
+ * With `preconditioner=amg`, M depends on r; use a flexible method. All other preconditioners are fixed.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -2366,9 +2408,9 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
  * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at factorize,
- *   have changed.
- * - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
+ * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
+ *   acts at factorize.
+ * - `RRB_ERR_UNSUPPORTED`: `solver` is jacobi, gauss_seidel or sor, which have no preconditioner; or the handle was
  *   created before a fork.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
  * - `RRB_ERR_RANGE`: `z` is too small for a double.
@@ -2385,8 +2427,8 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 /**
  * Computes y = A x.
  *
- * No factorization is needed, and the matrix may be rectangular. The first product after new values or another format
- * option creates the storage format; `sparse_factorize` does so too.
+ * No factorization is needed, and the matrix may be rectangular. The storage format is created by `sparse_factorize`,
+ * or by the first product after a change of the values or of a format option.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
@@ -2399,7 +2441,7 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
  * Errors:
  * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
  * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+ * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
  * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
  * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
@@ -2409,8 +2451,9 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
  * After an error `y` is unchanged.
  *
  * Notes:
- * - Cost: `RRB_INFO_BYTES_PER_NONZERO` bytes of memory traffic per entry, and 2 flops per stored value.
- * - One thread multiplies in coo, jds, tjds and skyline; the others use the threads of `threads`.
+ * - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes per entry, and computes 2 flops per stored value.
+ * - Products in coo, jds, tjds and skyline use one thread. Products in the other formats use the number of threads of
+ *   the option `threads`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
@@ -2420,7 +2463,7 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
 /**
  * Computes y = A' x with the transpose of A.
  *
- * Otherwise as `sparse_multiply`.
+ * Apart from the transpose, the call is the same as `sparse_multiply`.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
@@ -2433,7 +2476,7 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  * Errors:
  * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
  * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+ * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
  * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
  * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
  * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
@@ -2443,7 +2486,7 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  * After an error `y` is unchanged.
  *
  * Notes:
- * No copy of A' is made. Partial sums use up to 64 bytes per column; this memory remains allocated.
+ * The call does not copy A'. Partial sums need up to 64 bytes per column; this memory remains allocated.
  *
  * Required:
  * As for `sparse_multiply`.
@@ -2466,7 +2509,7 @@ rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double 
  *
  * Notes:
  * - The call does not wait for other ranks.
- * - A child process must not use handles that were created before a fork. The call then frees no memory.
+ * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2476,30 +2519,30 @@ rrb_status rrb_destroy(rrb_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists keys, ranges and the time when each option takes effect.
+ * The options page lists the keys and ranges, and says when each option acts.
  *
- * After a change that acts at factorize, `rrb_factorize` must come before the next solve.
+ * After a change of an option that acts at factorize, call `rrb_factorize` before the next solve.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A real option accepts a whole value, too.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The function also sets real options to integer values.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2519,16 +2562,16 @@ rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2542,7 +2585,7 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
  *
  * Parameters:
  * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -2556,8 +2599,8 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
  * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
  *
  * Notes:
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - The last of two entries with the same name wins.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - If a name occurs more than once, the last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2577,13 +2620,13 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
+ * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2591,7 +2634,7 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
 rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; integers are converted.
+ * Reads a real option or result, or an integer one converted to a real number.
  *
  * Parameters:
  * - `h` (in): the handle.
@@ -2603,7 +2646,7 @@ rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
@@ -2631,9 +2674,9 @@ rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - A stream of another device or context is reported by the next call that computes, as `RRB_ERR_DEVICE`.
- * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
- * - Set another stream, or NULL, before destroying one.
+ * - If the stream belongs to another device or context, the next call that computes returns `RRB_ERR_DEVICE`.
+ * - If other streams, such as the default stream, write the arrays of a call, synchronize them before the call.
+ * - Before you destroy the stream, set another stream or NULL.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2643,13 +2686,13 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
 /**
  * Sets or removes the monitor, a callback that observes the residual and may stop the call.
  *
- * `rrb_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the residual
- * of the stopping test, relative to its reference.
+ * `rrb_solve` calls the monitor with iteration 0 before the first iteration, and then after each iteration. The
+ * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
- * - `user` (in): passed to the monitor unchanged; may be NULL.
+ * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -2660,8 +2703,9 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  *
  * Notes:
  * - The monitor is called on the calling thread, in order, with no lock held.
- * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
- * - Over ranks the monitor may be set on some ranks. If one monitor stops the solve, it stops on all ranks.
+ * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
+ * - On a distributed handle, the monitor may be set on some ranks only. If one monitor stops the solve, the solve
+ *   stops on all ranks.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2669,13 +2713,13 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
 rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Copies the relative residuals of the last call that iterated.
+ * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the residuals of the stopping test in the last solve, from iteration 0.
+ * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
  *
  * Parameters:
  * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
  * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
@@ -2688,7 +2732,7 @@ rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
+ * The handle stores at most min(`max_iter` + 1, 1,000,000) values.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL
@@ -2711,7 +2755,7 @@ rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capac
  * None.
  *
  * Notes:
- * - A child process must not use handles that were created before a fork. The call then frees no memory.
+ * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2721,33 +2765,33 @@ rrb_status smoother_destroy(smoother_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists keys, ranges and the time when each option takes effect.
+ * The options page lists the keys and ranges, and says when each option acts.
  *
- * After a change that acts at set_patches, `smoother_set_patches` must come before the next apply.
+ * After a change of an option that acts at set_patches, call `smoother_set_patches` before the next apply.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  * - `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A real option accepts a whole value, too.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - `stagger` and `block_jacobi` need more block inverses or a second array. They are computed in this call.
+ * - The function also sets real options to integer values.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - `stagger` needs more block inverses, and `block_jacobi` needs a second array. This call creates them.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2767,16 +2811,16 @@ rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2790,7 +2834,7 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
  *
  * Parameters:
  * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -2806,8 +2850,8 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - The last of two entries with the same name wins.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - If a name occurs more than once, the last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2827,13 +2871,13 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
+ * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2841,7 +2885,7 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
 rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; integers are converted.
+ * Reads a real option or result, or an integer one converted to a real number.
  *
  * Parameters:
  * - `h` (in): the handle.
@@ -2853,10 +2897,10 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_STATE`: `RRB_INFO_INITIAL_RESIDUAL` or `RRB_INFO_FINAL_RESIDUAL`, and the last apply had no monitor and
- *   `verbosity` was below 2. No other call computes them.
+ * - `RRB_ERR_STATE`: the residual results do not exist, because the last apply had no monitor and `verbosity` was
+ *   below 2.
  *
  * Notes:
  * A result is 0 until a call has computed it.
@@ -2881,11 +2925,11 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the stream belongs to another device or context. The previous stream remains.
+ * - `RRB_ERR_DEVICE`: the stream belongs to another device or context. The handle still uses the previous stream.
  *
  * Notes:
- * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
- * - Set another stream, or NULL, before destroying one.
+ * - If other streams, such as the default stream, write the arrays of a call, synchronize them before the call.
+ * - Before you destroy the stream, set another stream or NULL.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2895,13 +2939,13 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 /**
  * Sets or removes the monitor, a callback that observes the residual and may stop the call.
  *
- * `smoother_apply` calls it after each sweep, and once before the first one with sweep 0. It receives the 2-norm of
- * f - A u, relative to its value before the first sweep.
+ * `smoother_apply` calls the monitor with sweep 0 before the first sweep, and then after each sweep. The monitor
+ * receives the 2-norm of f - A u, relative to its value before the first sweep.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
- * - `user` (in): passed to the monitor unchanged; may be NULL.
+ * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -2913,10 +2957,11 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
  *
  * Notes:
  * - The monitor is called on the calling thread, in order, with no lock held.
- * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
- * - A monitor costs one pass over u and f per sweep, with exchanged and filled ghost cells. The ghost cells therefore
- *   hold the values after the last sweep. Without a monitor they hold those that the last sweep read.
- * - An apply of 0 sweeps calls the monitor once.
+ * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
+ * - For a monitor, each sweep is followed by an update of the ghost cells and one pass over u and f. With a monitor,
+ *   ghost cells therefore hold the values after the last sweep. Without a monitor, they hold the values that the last
+ *   sweep read.
+ * - An apply with 0 sweeps calls the monitor once.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2924,13 +2969,13 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Copies the relative residuals of the last call that iterated.
+ * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are those that the monitor received in the last apply, from sweep 0.
+ * The values are those that the monitor received in the last apply, from sweep 0 on.
  *
  * Parameters:
  * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
  * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
@@ -2943,7 +2988,7 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * The handle holds at most 100,000 values.
+ * The handle stores at most 100,000 values.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL
@@ -2966,7 +3011,7 @@ rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int
  * None.
  *
  * Notes:
- * - A child process must not use handles that were created before a fork. The call then frees no memory.
+ * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2976,30 +3021,30 @@ rrb_status dpcg_destroy(dpcg_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists keys, ranges and the time when each option takes effect.
+ * The options page lists the keys and ranges, and says when each option acts.
  *
- * After a change that acts at factorize, `dpcg_factorize` must come before the next solve.
+ * After a change of an option that acts at factorize, call `dpcg_factorize` before the next solve.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A real option accepts a whole value, too.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The function also sets real options to integer values.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3019,16 +3064,16 @@ rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3042,7 +3087,7 @@ rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
  *
  * Parameters:
  * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -3056,8 +3101,8 @@ rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
  * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
  *
  * Notes:
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - The last of two entries with the same name wins.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - If a name occurs more than once, the last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -3077,13 +3122,13 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
+ * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -3091,7 +3136,7 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
 rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; integers are converted.
+ * Reads a real option or result, or an integer one converted to a real number.
  *
  * Parameters:
  * - `h` (in): the handle.
@@ -3103,7 +3148,7 @@ rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
@@ -3131,9 +3176,9 @@ rrb_status dpcg_get_real(const dpcg_handle *h, int32_t key, double *value);
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * - A stream of another device or context is reported by the next call that computes, as `RRB_ERR_DEVICE`.
- * - The caller must synchronize other streams that write the arrays of a call, the default stream included.
- * - Set another stream, or NULL, before destroying one.
+ * - If the stream belongs to another device or context, the next call that computes returns `RRB_ERR_DEVICE`.
+ * - If other streams, such as the default stream, write the arrays of a call, synchronize them before the call.
+ * - Before you destroy the stream, set another stream or NULL.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3143,13 +3188,13 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
 /**
  * Sets or removes the monitor, a callback that observes the residual and may stop the call.
  *
- * `dpcg_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the residual
- * of the stopping test, relative to its reference.
+ * `dpcg_solve` calls the monitor with iteration 0 before the first iteration, and then after each iteration. The
+ * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
- * - `user` (in): passed to the monitor unchanged; may be NULL.
+ * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -3160,7 +3205,7 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
  *
  * Notes:
  * - The monitor is called on the calling thread, in order, with no lock held.
- * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
+ * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -3168,13 +3213,13 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
 rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Copies the relative residuals of the last call that iterated.
+ * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the residuals of the stopping test in the last solve, from iteration 0.
+ * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
  *
  * Parameters:
  * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
  * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
@@ -3187,7 +3232,7 @@ rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user)
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
+ * The handle stores at most min(`max_iter` + 1, 1,000,000) values.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL
@@ -3210,7 +3255,7 @@ rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t cap
  * None.
  *
  * Notes:
- * - A child process must not use handles that were created before a fork. The call then frees no memory.
+ * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -3220,31 +3265,31 @@ rrb_status sparse_destroy(sparse_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists keys, ranges and the time when each option takes effect.
+ * The options page lists the keys and ranges, and says when each option acts.
  *
- * After a change that acts at factorize, `sparse_factorize` must come before the next solve.
+ * After a change of an option that acts at factorize, call `sparse_factorize` before the next solve.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+ * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A real option accepts a whole value, too.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - Options that act at the next product make that product convert the matrix again.
+ * - The function also sets real options to integer values.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - After a change of an option that acts at the next product, that product converts the matrix again.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3264,16 +3309,16 @@ rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
- * After an error all options keep their values.
+ * After an error all options are unchanged.
  *
  * Notes:
- * - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3287,7 +3332,7 @@ rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
  *
  * Parameters:
  * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the options page.
+ * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -3301,8 +3346,8 @@ rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
  * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
  *
  * Notes:
- * - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - The last of two entries with the same name wins.
+ * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - If a name occurs more than once, the last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -3322,12 +3367,12 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
- * - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
+ * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -3335,7 +3380,7 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
 rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; integers are converted.
+ * Reads a real option or result, or an integer one converted to a real number.
  *
  * Parameters:
  * - `h` (in): the handle.
@@ -3347,7 +3392,7 @@ rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+ * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
@@ -3361,7 +3406,7 @@ rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
 /**
  * Sets the CUDA stream of the handle.
  *
- * The call has no effect: this family computes on the CPU.
+ * The call has no effect because this family computes on the CPU.
  *
  * Parameters:
  * - `h` (in/out): the handle.
@@ -3384,13 +3429,13 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
 /**
  * Sets or removes the monitor, a callback that observes the residual and may stop the call.
  *
- * `sparse_solve` calls it after each iteration, and once before the first one with iteration 0. It receives the
- * residual of the stopping test, relative to its reference.
+ * `sparse_solve` calls the monitor with iteration 0 before the first iteration, and then after each iteration. The
+ * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
  * - `h` (in/out): the handle.
  * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
- * - `user` (in): passed to the monitor unchanged; may be NULL.
+ * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -3401,7 +3446,7 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
  *
  * Notes:
  * - The monitor is called on the calling thread, in order, with no lock held.
- * - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
+ * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -3409,13 +3454,13 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
 rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Copies the relative residuals of the last call that iterated.
+ * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the residuals of the stopping test in the last solve, from iteration 0.
+ * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
  *
  * Parameters:
  * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+ * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
  * - `capacity` (in): length of `residuals`, at least 0.
  * - `count` (out): number of values that the handle holds.
  *
@@ -3428,7 +3473,7 @@ rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *u
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
- * The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
+ * The handle stores at most min(`max_iter` + 1, 1,000,000) values.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must be NULL

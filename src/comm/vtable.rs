@@ -3,14 +3,14 @@
 
 use core::ffi::c_void;
 
-/// A message to a rank and the message from it. Either may be empty.
+/// A message to another rank and a message from the same rank. Either may be empty.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rrbsolver_message {
     /// The other rank.
     pub peer: i32,
-    /// The same on both sides. An exchange has one message in each direction per peer and tag.
+    /// Tag, equal on both sides. An exchange has one message in each direction per peer and tag.
     pub tag: i32,
     /// Bytes to send; 0: none.
     pub send_bytes: i64,
@@ -18,7 +18,7 @@ pub struct rrbsolver_message {
     pub receive_bytes: i64,
     /// Values to send.
     pub send: *const c_void,
-    /// Room for the received values.
+    /// Buffer for the received values.
     pub receive: *mut c_void,
 }
 
@@ -31,14 +31,14 @@ pub const MIN: i32 = 2;
 
 /// Functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
 ///
-/// `exchange`, `allreduce` and `allgather` create a plan for a communication that is repeated on the same memory.
-/// `start` starts it, `test` checks whether it is complete, and `release` frees the plan. `test` and `release` must not
-/// wait; a plan may be released before it is complete.
+/// `exchange`, `allreduce` and `allgather` create a plan: a communication that can be repeated on the same buffers.
+/// `start` starts a plan, `test` checks whether it is complete, and `release` frees it. `test` and `release` must not
+/// wait. A plan may be released before it is complete.
 ///
-/// - All functions return 0, or another number if they fail.
-/// - All ranks start the plans of `allreduce` and `allgather` in the same order. They may create them at different
-///   times, so creating one must not wait for other ranks.
-/// - The functions are called by one thread at a time, the thread that called the library.
+/// - All functions return 0 for success and another number for failure.
+/// - All ranks start the plans of `allreduce` and `allgather` in the same order. Ranks may create a plan at different
+///   times, so creating a plan must not wait for other ranks.
+/// - Only the thread that called the library calls these functions.
 /// - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
 #[allow(non_camel_case_types)]
 #[repr(C)]
@@ -52,11 +52,12 @@ pub struct rrbsolver_comm {
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// 0. Reserved for later: 1: device pointers are accepted, 2: `start` enqueues on the stream.
+    /// Must be 0. Reserved for later versions: 1: device pointers are accepted; 2: `start` enqueues on the stream.
     pub flags: i32,
-    /// 0.
+    /// Must be 0.
     pub reserved: i32,
-    /// Creates a plan for `count` messages. This call reads the list; each start reads the memory.
+    /// Creates a plan for `count` messages. The list `messages` is read in this call only; the buffers are used in each
+    /// start.
     pub exchange: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -65,8 +66,8 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// Creates a plan that reduces `count` doubles of all ranks in place, in any order. `operation`: 0 sum, 1 maximum,
-    /// 2 minimum.
+    /// Creates a plan that reduces `count` doubles over all ranks, in place and in any order. `operation`: 0 sum, 1
+    /// maximum, 2 minimum.
     pub allreduce: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -76,8 +77,8 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. This
-    /// call reads `bytes`.
+    /// Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. The list
+    /// `bytes` is read in this call only.
     pub allgather: Option<
         unsafe extern "C" fn(
             context: *mut c_void,

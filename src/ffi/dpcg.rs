@@ -17,8 +17,8 @@ use crate::runtime::heap::boxed;
 use crate::solver::dpcg::{Dpcg, machine};
 use crate::solver::machine::Machine;
 
-/// A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. One thread uses a handle
-/// at a time; different handles are independent.
+/// A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. Only one thread at a time
+/// may use a handle.
 #[allow(non_camel_case_types)]
 pub struct dpcg_handle {
     system: System<Dpcg>,
@@ -31,8 +31,8 @@ const WORDS: Words =
 
 /// Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
 ///
-/// The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize` allocates the memory for
-/// the matrix. `dpcg_destroy` frees the handle.
+/// The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize`
+/// allocates the memory for the matrix. `dpcg_destroy` frees the handle.
 ///
 /// # Parameters
 /// - `nx`, `ny`, `nz` (in): cells in x, y and z; each at least 1, and nx * ny * nz at most 2^32 - 1.
@@ -47,9 +47,8 @@ const WORDS: Words =
 /// - `RRB_ERR_MEMORY`: allocation failed.
 ///
 /// # Notes
-/// - One process solves the whole box: `dpcg_` does not run over MPI ranks. A matrix that is distributed over ranks
-///   must be gathered on one of them.
-/// - Periodic boundaries are not supported: couplings beyond the last cell of a direction are ignored.
+/// - One process solves the whole system: `dpcg_` does not run over MPI ranks. Gather a distributed matrix on one rank.
+/// - Periodic boundaries are not supported: couplings beyond the last cell in a direction are ignored.
 ///
 /// # Fortran
 /// `call solver%create(nx, ny, nz [, stat] [, errmsg])` with `type(dpcg_solver) :: solver`
@@ -77,14 +76,14 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 
 /// Sets the deflation regions of `deflation=levelset` and `levelset_subdomain`, one label per cell.
 ///
-/// Cells with the same label form one region, such as one bubble of a level set. Each region gets a deflation vector.
-/// The labels are copied and act at the next `dpcg_factorize`; `dpcg_solve` returns `RRB_ERR_STATE` until then. Without
-/// labels the regions are found from the strong couplings of the matrix.
+/// Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The labels are
+/// copied; they act at the next `dpcg_factorize`. Until then `dpcg_solve` returns `RRB_ERR_STATE`. Without labels,
+/// `dpcg_factorize` determines the regions from the strong couplings of the matrix.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `dpcg_create`.
 /// - `labels` (in): (nz - 1) * lp + (ny - 1) * ld + nx labels in the layout of the other arrays, always in host memory.
-///   A label is the number of a region, from 0; -1 marks a cell in no region. NULL removes the regions.
+///   A label is the number of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -92,18 +91,18 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL.
 /// - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned or resides on a device.
-/// - `RRB_ERR_DIMENSION`: the length of the array overflows, with the leading dimensions that are set.
+/// - `RRB_ERR_DIMENSION`: the leading dimensions make the length of the array overflow.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_MEMORY`: allocation of the copy failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
 ///
-/// After an error the previous regions remain.
+/// After an error the regions are unchanged.
 ///
 /// # Notes
-/// - Labels may have gaps, and some may have no cells. A label in several connected components of the matrix is split.
+/// - Labels need not be consecutive. A region that extends over several connected components of the matrix is split.
 /// - Padding is not read.
-/// - A `dpcg_factorize` that uses the labels refuses more than 65,535 regions with `RRB_ERR_ARGUMENT`. With
-///   `deflation=none` or `subdomain` the labels are ignored.
+/// - If there are more than 65,535 regions, `dpcg_factorize` returns `RRB_ERR_ARGUMENT`. With `deflation=none` or
+///   `subdomain` it ignores the labels.
 ///
 /// # Fortran
 /// `call solver%set_regions([labels] [, stat] [, errmsg])` with `integer(c_int32_t) :: labels(nx, ny, nz)`; pass `stat`
@@ -134,21 +133,21 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
     unsafe { with_ok(h, |h| h.set_regions(labels)) }
 }
 
-/// Copies the coefficients of A and sets up the preconditioner M, the deflation vectors Z and E = Z^T A Z.
+/// Copies the coefficients of A; computes the preconditioner M, the deflation vectors Z and E = Z^T A Z.
 ///
 /// The sign convention is that of -div(k grad x): `center` is positive, and couplings are normally negative. For a
-/// Neumann problem the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
+/// Neumann problem, the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
 /// reuses memory. After an error the handle holds no matrix.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `dpcg_create`.
-/// - `center` (in): matrix entry of (i, j, k) with itself; positive.
+/// - `center` (in): diagonal entry of (i, j, k); positive.
 /// - `east` (in): matrix entry between (i, j, k) and (i + 1, j, k).
 /// - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
 /// - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
 ///
-/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k * lp + j
-/// * ld + i]`; ld = nx and lp = ny * ld unless `leading_dimension` and `leading_plane` are set.
+/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k*lp +
+/// j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp = ny * ld.
 ///
 /// All four arrays are required, also for nz = 1. Padding is not read.
 ///
@@ -157,34 +156,33 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or not in the memory space that `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
 /// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
 ///   deflation regions.
-/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling that points out of the box is not zero.
-/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or a device gets more than 2^31 cells, or 2^31 in a
-///   direction.
+/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a cell outside the grid is not zero.
+/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or, on a device, the grid has more than 2^31 cells in
+///   total, or 2^31 in one direction.
 /// - `RRB_ERR_MATRIX`: a center is not positive, or below the smallest normal double. If all centers are negative, the
-///   message asks whether the arrays hold -A and -b.
-/// - `RRB_ERR_MATRIX`: a pivot is not positive, in ic0 or ric, on the coarsest grid, or in E. With `ric_omega=1` every
+///   message suggests that the arrays may hold -A and -b.
+/// - `RRB_ERR_MATRIX`: a pivot of ic0, of ric, of the coarsest grid or of E is not positive. With `ric_omega=1`, every
 ///   singular matrix has such a pivot.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, a coefficient is NaN or infinite.
 /// - `RRB_ERR_UNSUPPORTED`: `preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a device; `amg` with
 ///   `backend=reference`; `amg` on too many cells for 32-bit indices.
 /// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` with row sums that are not zero; `memory=device` on the CPU;
-///   `backend=cuda` in a build without kernels; a handle created before a fork.
+///   `backend=cuda` in a build without kernels; or the handle was created before a fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
-/// - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
-///   error.
+/// - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// - Positive couplings are accepted, and A is solved as given. If the arrays hold the couplings with the wrong sign,
-///   no error is reported, but x is wrong.
-/// - Couplings that point out of the box are ignored. If some are neither zero nor NaN, the log reports it once per
-///   handle.
+/// - Positive couplings are accepted. Couplings with the wrong sign therefore cause no error, but x is wrong.
+/// - Couplings to cells outside the grid are ignored. If one of them is neither zero nor NaN, the log reports it once
+///   per handle.
 /// - A solid cell is a row with zero couplings and a positive center.
-/// - A closed box, or each tank in it, is singular. `null_space` says how this is detected.
-/// - `auto` chooses from the matrix alone. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING`,
-///   `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
+/// - The system of a closed box is singular. The option `null_space` selects how singular components are detected.
+/// - The choices of `auto` depend on the matrix only. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
+///   `RRB_INFO_COARSENING`, `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
 /// - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
 ///   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
 /// - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
@@ -224,48 +222,48 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// Solves A x = b by deflated preconditioned conjugate gradients.
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
-/// deflated one. The residual is recomputed from x before convergence is reported. b = 0 gives x = 0; a guess that
-/// satisfies the test is returned after 0 iterations.
+/// deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. An
+/// initial guess that satisfies the test is returned after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
-/// - `b` (in): right-hand side of A x = b, thus of -div(k grad x) = b.
+/// - `b` (in): right-hand side, with the sign of -div(k grad x) = b.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
 ///
 /// Both arrays have the layout of `dpcg_factorize`, on the host or on the device of the handle.
 ///
 /// # Returns
-/// - `RRB_OK`: the test is met.
+/// - `RRB_OK`: the solve has converged.
 /// - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the last iterate or a better one.
-/// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+/// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
 ///
-/// After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
-/// `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` have the numbers.
+/// For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
+/// stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` return these as numbers.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
-///   specifies.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or is not in the memory space that
+///   `memory` specifies.
 /// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
-/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at
-///   factorize, have changed.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
+///   at factorize.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
 ///   double.
 /// - `RRB_ERR_RANGE`: the solution is too small for a double.
-/// - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or numbers of the iteration overflowed.
+/// - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or the iteration overflowed.
 /// - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, `b` does not sum to zero over a singular component.
-/// - `RRB_ERR_MEMORY`: allocation of transfer buffers failed, on a device only.
+/// - `RRB_ERR_MEMORY`: allocation of transfer buffers failed (on a device only).
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - On a singular component, b is projected: its mean is subtracted. x has the mean of the guess there.
-/// - `x` and the test use double precision for every `precision`.
-/// - The call allocates no memory and starts no thread on the CPU. On a device, the first solve with pageable host
-///   arrays allocates page-locked buffers and starts the threads that fill them.
+/// - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
+/// - `x` and the stopping test are in double precision for every `precision`.
+/// - On the CPU the call allocates no memory and starts no thread. On a device, the first solve with pageable host
+///   arrays allocates page-locked buffers and starts threads that fill them.
 /// - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
 ///
 /// # Fortran
@@ -293,11 +291,11 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
     unsafe { solve(h, ("b", b), ("x", x), Dpcg::solve) }
 }
 
-/// Computes z = M^-1 r, with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
+/// Computes z = M^-1 r, or z = (P^T M^-1 P + Z E^-1 Z^T) r with deflation, for a Krylov method of the caller.
 ///
-/// P is I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to the rounding of `precision`
-/// and, with `coarse_solver=cg`, up to `coarse_tol`. Exception: with `preconditioner=amg` it changes with r; use a
-/// flexible method, such as flexible CG.
+/// Here P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding in the selected
+/// `precision`. With `coarse_solver=cg` it is so up to `coarse_tol`. With `preconditioner=amg` on the CPU, the operator
+/// depends on r; use a flexible method, such as flexible CG.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -309,12 +307,12 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
-///   specifies.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or is not in the memory space that
+///   `memory` specifies.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
-/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at
-///   factorize, have changed.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
+///   at factorize.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
 /// - `RRB_ERR_RANGE`: `z` is too small for a double.
 /// - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
@@ -323,7 +321,8 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 /// After an error `z` is unchanged.
 ///
 /// # Notes
-/// On singular components r and z are projected: the operator is definite on the complement of the null space.
+/// On singular components, the means of r and z are subtracted. The operator is then positive definite on the
+/// complement of the null space.
 ///
 /// # Fortran
 /// `call solver%apply(r, z [, stat] [, errmsg])`
@@ -356,12 +355,12 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or not in the memory space that `memory`
-///   specifies.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or is not in the memory space that
+///   `memory` specifies.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
-/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded; or since then regions, or an option that acts at
-///   factorize, have changed.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or a handle created before a fork.
+/// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
+///   at factorize.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
 /// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
 ///
@@ -388,15 +387,15 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 
 /// Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
 ///
-/// It replaces a call to an ICCG routine. To solve again on the same grid, use a handle: it reuses memory, threads and
-/// the factorization.
+/// The function replaces a call to an ICCG routine. If you solve repeatedly on the same grid, use a handle: it reuses
+/// memory, threads and the factorization.
 ///
 /// # Parameters
 /// - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
-/// - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`; dense, entry (i, j, k) is `a[(k * ny
-///   + j) * nx + i]`.
-/// - `b` (in): right-hand side, dense.
-/// - `x` (in/out): initial guess on entry, solution on return; dense, must overlap no other array.
+/// - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`, without padding: entry (i, j, k) is
+///   `a[(k * ny + j) * nx + i]`.
+/// - `b` (in): right-hand side, without padding.
+/// - `x` (in/out): initial guess on entry, solution on return; without padding; must not overlap another array.
 /// - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
 /// - `max_iter` (in): largest number of iterations, in [0, 2147483647].
 /// - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
@@ -406,12 +405,13 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 ///
 /// # Errors
 /// - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
-/// - those of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
+/// - all errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`, except `RRB_ERR_STATE`.
 ///
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and all other options.
+/// The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
+/// options.
 ///
 /// # Fortran
 /// `call dpcg_solve_once(center, east, north, top, b, x, rel_tol, max_iter, iterations [, stat] [, errmsg])`

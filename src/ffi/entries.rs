@@ -30,7 +30,8 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - (rrb_) The call does not wait for other ranks.
-        /// - A child process must not use handles that were created before a fork. The call then frees no memory.
+        /// - In a child process, a handle that was created before the fork is not freed; only the pointer is set to
+        ///   NULL.
         ///
         /// # Fortran
         /// `call solver%destroy()`
@@ -70,36 +71,40 @@ macro_rules! entries {
 
         /// Sets an integer option or a choice.
         ///
-        /// The [options](options.md) page lists keys, ranges and the time when each option takes effect.
-        /// (rrb_, dpcg_) After a change that acts at factorize, `$family_factorize` must come before the next solve.
-        /// (smoother_) After a change that acts at set_patches, `smoother_set_patches` must come before the next apply.
-        /// (sparse_) After a change that acts at factorize, `sparse_factorize` must come before the next solve.
+        /// The [options](options.md) page lists the keys and ranges, and says when each option acts.
+        /// (rrb_, dpcg_) After a change of an option that acts at factorize, call `$family_factorize` before the next
+        /// solve.
+        /// (smoother_) After a change of an option that acts at set_patches, call `smoother_set_patches` before the
+        /// next apply.
+        /// (sparse_) After a change of an option that acts at factorize, call `sparse_factorize` before the next solve.
         ///
         /// # Parameters
         /// - `h` (in/out): the handle.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>`.
-        /// - `value` (in): the new value; for a choice one of the constants `RRB_<OPTION>_<CHOICE>`.
+        /// - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
         ///
         /// # Returns
         /// `RRB_OK`.
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is set as text only.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only
+        ///   text.
         /// - `RRB_ERR_ARGUMENT`: the value is out of range.
         /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-        /// - `RRB_ERR_MEMORY`: allocation failed, for example of the residual history for a larger `max_iter`.
+        /// - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
         /// - (smoother_) `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
-        /// After an error all options keep their values.
+        /// After an error all options are unchanged.
         ///
         /// # Notes
-        /// - A real option accepts a whole value, too.
-        /// - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
-        /// - (smoother_) `stagger` and `block_jacobi` need more block inverses or a second array. They are computed in
-        ///   this call.
-        /// - (sparse_) Options that act at the next product make that product convert the matrix again.
+        /// - The function also sets real options to integer values.
+        /// - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+        /// - (smoother_) `stagger` needs more block inverses, and `block_jacobi` needs a second array. This call
+        ///   creates them.
+        /// - (sparse_) After a change of an option that acts at the next product, that product converts the matrix
+        ///   again.
         ///
         /// # Fortran
         /// `call solver%set(key, value [, stat] [, errmsg])`
@@ -139,16 +144,17 @@ macro_rules! entries {
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, is read-only, or is not a real option.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real
+        ///   option.
         /// - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
         /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
         /// - `RRB_ERR_MEMORY`: allocation failed.
         ///
-        /// After an error all options keep their values.
+        /// After an error all options are unchanged.
         ///
         /// # Notes
-        /// - A subnormal value is usually a 4-byte real that was passed where 8 bytes are expected.
-        /// - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+        /// - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
+        /// - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
         ///
         /// # Fortran
         /// `call solver%set(key, value [, stat] [, errmsg])`
@@ -180,8 +186,8 @@ macro_rules! entries {
         ///
         /// # Parameters
         /// - `h` (in/out): the handle.
-        /// - `text` (in): UTF-8 text with NUL at its end; names, ranges and choices as on the [options](options.md)
-        ///   page.
+        /// - `text` (in): UTF-8 text with NUL at its end; the [options](options.md) page lists names, ranges and
+        ///   choices.
         ///
         /// # Returns
         /// `RRB_OK`.
@@ -197,8 +203,8 @@ macro_rules! entries {
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
         /// # Notes
-        /// - `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
-        /// - The last of two entries with the same name wins.
+        /// - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+        /// - If a name occurs more than once, the last entry applies.
         ///
         /// # Fortran
         /// `call solver%set(text [, stat] [, errmsg])`
@@ -255,13 +261,13 @@ macro_rules! entries {
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a real or text value.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
         /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
         ///
         /// # Notes
         /// - A result is 0 until a call has computed it.
         /// - (rrb_, dpcg_, smoother_) `RRB_INFO_DEVICE` is -1 while no device is in use.
-        /// - The value of an option includes the changes by `RRBSOLVER_OPTIONS`.
+        /// - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
         ///
         /// # Fortran
         /// `call solver%get(key, value [, stat] [, errmsg])`
@@ -290,7 +296,7 @@ macro_rules! entries {
             unsafe { get(h, value, find) }
         }
 
-        /// Reads a real option or result; integers are converted.
+        /// Reads a real option or result, or an integer one converted to a real number.
         ///
         /// # Parameters
         /// - `h` (in): the handle.
@@ -303,10 +309,10 @@ macro_rules! entries {
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or is that of a text value.
+        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
         /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-        /// - (smoother_) `RRB_ERR_STATE`: `RRB_INFO_INITIAL_RESIDUAL` or `RRB_INFO_FINAL_RESIDUAL`, and the last apply
-        ///   had no monitor and `verbosity` was below 2. No other call computes them.
+        /// - (smoother_) `RRB_ERR_STATE`: the residual results do not exist, because the last apply had no monitor and
+        ///   `verbosity` was below 2.
         ///
         /// # Notes
         /// A result is 0 until a call has computed it.
@@ -337,7 +343,7 @@ macro_rules! entries {
         /// Sets the CUDA stream of the handle.
         ///
         /// (rrb_, dpcg_, smoother_) The stream has no effect on the CPU.
-        /// (sparse_) The call has no effect: this family computes on the CPU.
+        /// (sparse_) The call has no effect because this family computes on the CPU.
         ///
         /// # Parameters
         /// - `h` (in/out): the handle.
@@ -350,20 +356,20 @@ macro_rules! entries {
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
         /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-        /// - (smoother_) `RRB_ERR_DEVICE`: the stream belongs to another device or context. The previous stream
-        ///   remains.
+        /// - (smoother_) `RRB_ERR_DEVICE`: the stream belongs to another device or context. The handle still uses the
+        ///   previous stream.
         ///
         /// # Notes
-        /// - (rrb_, dpcg_) A stream of another device or context is reported by the next call that computes, as
+        /// - (rrb_, dpcg_) If the stream belongs to another device or context, the next call that computes returns
         ///   `RRB_ERR_DEVICE`.
-        /// - (rrb_, dpcg_, smoother_) The caller must synchronize other streams that write the arrays of a call, the
-        ///   default stream included.
-        /// - (rrb_, dpcg_, smoother_) Set another stream, or NULL, before destroying one.
+        /// - (rrb_, dpcg_, smoother_) If other streams, such as the default stream, write the arrays of a call,
+        ///   synchronize them before the call.
+        /// - (rrb_, dpcg_, smoother_) Before you destroy the stream, set another stream or NULL.
         ///
         /// # Fortran
         /// `call solver%set_stream(stream [, stat] [, errmsg])`
         ///
-        /// The stream is `type(c_ptr)`; `c_null_ptr` selects the handle's own.
+        /// The stream is `type(c_ptr)`; `c_null_ptr` selects the handle's own stream.
         ///
         /// # C++
         /// `void rrbsolver::$family::set_stream(void *cuda_stream)`
@@ -383,16 +389,16 @@ macro_rules! entries {
 
         /// Sets or removes the monitor, a callback that observes the residual and may stop the call.
         ///
-        /// (rrb_, dpcg_, sparse_) `$family_solve` calls it after each iteration, and once before the first one with
-        /// iteration 0. It receives the residual of the stopping test, relative to its reference.
-        /// (smoother_) `smoother_apply` calls it after each sweep, and once before the first one with sweep 0. It
-        /// receives the 2-norm of f - A u, relative to its value before the first sweep.
+        /// (rrb_, dpcg_, sparse_) `$family_solve` calls the monitor with iteration 0 before the first iteration, and
+        /// then after each iteration. The monitor receives the relative residual of the stopping test.
+        /// (smoother_) `smoother_apply` calls the monitor with sweep 0 before the first sweep, and then after each
+        /// sweep. The monitor receives the 2-norm of f - A u, relative to its value before the first sweep.
         ///
         /// # Parameters
         /// - `h` (in/out): the handle.
         /// - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the
         ///   monitor.
-        /// - `user` (in): passed to the monitor unchanged; may be NULL.
+        /// - `user` (in): pointer that is passed to the monitor; may be NULL.
         ///
         /// # Returns
         /// `RRB_OK`.
@@ -404,20 +410,21 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - The monitor is called on the calling thread, in order, with no lock held.
-        /// - It must not use this handle. It must not let a C++ exception escape or unwind in another way.
-        /// - (rrb_) Over ranks the monitor may be set on some ranks. If one monitor stops
-        ///   the solve, it stops on all ranks.
-        /// - (smoother_) A monitor costs one pass over u and f per sweep, with exchanged and filled ghost cells. The
-        ///   ghost cells therefore hold the values after the last sweep. Without a monitor they hold those that the
-        ///   last sweep read.
-        /// - (smoother_) An apply of 0 sweeps calls the monitor once.
+        /// - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
+        /// - (rrb_) On a distributed handle, the monitor may be set on some ranks only. If one monitor stops the solve,
+        ///   the solve stops on all ranks.
+        /// - (smoother_) For a monitor, each sweep is followed by an update of the ghost cells and one pass over u and
+        ///   f. With a monitor, ghost cells therefore hold the values after the last sweep. Without a monitor, they
+        ///   hold the values that the last sweep read.
+        /// - (smoother_) An apply with 0 sweeps calls the monitor once.
         ///
         /// # Fortran
         /// `call solver%set_monitor([monitor] [, stat] [, errmsg])`
         ///
-        /// The monitor has the interface `rrb_monitor`; without it the monitor is removed. It is a function of
+        /// The monitor has the interface `rrb_monitor`. Omit the argument to remove the monitor. It is a function of
         /// `integer, intent(in) :: iteration` and `real(c_double), intent(in) :: relative_residual`. Its result is
-        /// logical; `.true.` stops the call. Internal procedures make the stack executable.
+        /// logical; `.true.` stops the call. Use a module procedure: an internal procedure makes the stack of the
+        /// program executable.
         ///
         /// # C++
         /// `void rrbsolver::$family::set_monitor(monitor callback)`
@@ -446,15 +453,15 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| h.set_monitor(callback, user)) }
         }
 
-        /// Copies the relative residuals of the last call that iterated.
+        /// Copies the relative residuals of the last call that performed iterations.
         ///
-        /// (rrb_, dpcg_, sparse_) The values are the residuals of the stopping test in the last solve, from iteration
-        /// 0.
-        /// (smoother_) The values are those that the monitor received in the last apply, from sweep 0.
+        /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve, from
+        /// iteration 0 on.
+        /// (smoother_) The values are those that the monitor received in the last apply, from sweep 0 on.
         ///
         /// # Parameters
         /// - `h` (in): the handle.
-        /// - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL with `capacity` 0.
+        /// - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
         /// - `capacity` (in): length of `residuals`, at least 0.
         /// - `count` (out): number of values that the handle holds.
         ///
@@ -467,8 +474,8 @@ macro_rules! entries {
         /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
         ///
         /// # Notes
-        /// (rrb_, dpcg_, sparse_) The handle holds at most `max_iter` + 1 values, and at most 1,000,000.
-        /// (smoother_) The handle holds at most 100,000 values.
+        /// (rrb_, dpcg_, sparse_) The handle stores at most min(`max_iter` + 1, 1,000,000) values.
+        /// (smoother_) The handle stores at most 100,000 values.
         ///
         /// # Fortran
         /// `call solver%history(residuals, count [, stat] [, errmsg])`

@@ -39,7 +39,7 @@ pub extern "C" fn rrbsolver_version() -> *const c_char {
 /// Returns the meaning of a status in a few words.
 ///
 /// # Parameters
-/// - `status` (in): any status; an unknown number gives "unknown status".
+/// - `status` (in): any number; if it is not a status, the function returns "unknown status".
 ///
 /// # Returns
 /// Text with NUL at its end. It is valid until the program ends.
@@ -48,7 +48,8 @@ pub extern "C" fn rrbsolver_version() -> *const c_char {
 /// None.
 ///
 /// # Notes
-/// `rrbsolver_last_error` has the details of the last call: names, values and the allowed range, or the stop reason.
+/// `rrbsolver_last_error` returns the details of the last call: names, values and the allowed range, or the stop
+/// reason.
 ///
 /// # Fortran
 /// `rrbsolver_status_string(status)`
@@ -69,15 +70,16 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
 
 /// Copies the message of the last call of this thread that did not return `RRB_OK`.
 ///
-/// An error message names the argument, its value and the allowed range. Node indices in it count from 0. After
-/// `RRB_NOT_CONVERGED` or `RRB_STOPPED` the message holds the iterations, the residual, its target and the stop reason.
+/// An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
+/// `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the iterations, the residual, the tolerance and the stop
+/// reason.
 ///
 /// # Parameters
-/// - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
-/// - `capacity` (in): bytes of `buffer`.
+/// - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+/// - `capacity` (in): size of `buffer` in bytes.
 ///
 /// # Returns
-/// Number of bytes that the whole message needs, NUL included; 1 if there is no message.
+/// The number of bytes of the complete message, NUL included; 1 if there is no message.
 ///
 /// # Errors
 /// None.
@@ -86,7 +88,7 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
 /// A successful call does not clear the message. Test the status first.
 ///
 /// # Fortran
-/// No procedure: pass `stat` and `errmsg` to any procedure, and `errmsg` receives the message.
+/// No procedure: every procedure accepts `stat` and `errmsg`; `errmsg` receives the message.
 ///
 /// # C++
 /// `std::string rrbsolver::last_error()`
@@ -110,21 +112,21 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
     unsafe { rrbsolver_last_error_based(0, buffer, capacity) }
 }
 
-/// Copies the message that `rrbsolver_last_error` copies, with node indices that count from `index_base`.
+/// Copies the same message as `rrbsolver_last_error`, with indices that count from `index_base`.
 ///
 /// # Parameters
 /// - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
-/// - `buffer` (out): receives at most `capacity` bytes, with NUL at the end; may be NULL with `capacity` 0.
-/// - `capacity` (in): bytes of `buffer`.
+/// - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+/// - `capacity` (in): size of `buffer` in bytes.
 ///
 /// # Returns
-/// Number of bytes that the whole message needs, NUL included; 1 if there is no message.
+/// The number of bytes of the complete message, NUL included; 1 if there is no message.
 ///
 /// # Errors
 /// None.
 ///
 /// # Notes
-/// This function serves bindings of languages that count from 1.
+/// This function is for bindings of languages in which indices start at 1.
 ///
 /// # Fortran
 /// No procedure: `errmsg` receives the message, with indices that count from 1.
@@ -173,7 +175,7 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
 /// - `RRB_ERR_NULL`: `count` is NULL.
 ///
 /// # Notes
-/// The first call loads the CUDA driver, if there is one. The number does not change later.
+/// The first call loads the CUDA driver if there is one. Later calls return the same number.
 ///
 /// # Fortran
 /// `rrbsolver_cuda_device_count()`
@@ -206,12 +208,12 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 
 /// Sets or removes the callback that receives the log lines of all handles with `log=callback`.
 ///
-/// When the call returns, the previous callback is not running and will not be called again. The call waits for other
-/// threads that are inside it. The caller must hold no lock that the previous callback needs.
+/// The call waits until no other thread runs the previous callback. When it returns, the previous callback is not
+/// running and will not be called again. The caller must hold no lock that the previous callback needs.
 ///
 /// # Parameters
-/// - `callback` (in): receives each line with its level; NULL removes the callback.
-/// - `user` (in): passed to the callback unchanged; may be NULL.
+/// - `callback` (in): the function that receives each log line with its level; NULL removes the callback.
+/// - `user` (in): pointer that is passed to the callback; may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -220,14 +222,15 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 /// None.
 ///
 /// # Notes
-/// - The callback is called from any thread that uses the library, and from several at the same time.
-/// - It may call the library with other handles, but not with the one that logs. Log lines of these calls are dropped,
-///   so it is never called recursively on one thread.
-/// - It must remain valid until it is replaced. Called from inside the callback, this function does not wait.
-/// - `verbosity` selects the lines of a handle. Without a callback they are dropped.
+/// - The callback may be called from any thread that uses the library, and from several threads at the same time.
+/// - The callback may call the library with other handles, but not with the handle that writes the line. Log lines of
+///   these calls are dropped, so the callback is never called recursively on one thread.
+/// - The callback must remain valid until it is replaced. If the callback itself calls this function, the call does not
+///   wait.
+/// - The option `verbosity` of a handle selects its log lines. Without a callback they are dropped.
 ///
 /// # Fortran
-/// No procedure: use `log=stderr` or `log=FILE`, or call the C function with `bind(c)` procedures.
+/// No procedure: use the option `log=stderr` or `log=FILE`, or call the C function with a `bind(c)` procedure.
 ///
 /// # C++
 /// No function: call the C function.

@@ -36,12 +36,13 @@ pub type rrb_status = i32;
 
 /// Log callback: receives one line without a newline.
 ///
-/// `level` is 0 for warnings, 1 for lines per solve, and 2 for lines per iteration. `message` is valid during the call.
+/// `level` is 0 for a warning, 1 for a line about a solve, and 2 for a line about an iteration. `message` is valid
+/// during the call only.
 #[allow(non_camel_case_types)]
 pub type rrb_log_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, level: i32, message: *const libc::c_char)>;
 
-/// Monitor: called after each iteration, and before the first one with iteration 0.
+/// Monitor: called before the first iteration with iteration 0, and after each iteration.
 ///
 /// `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops
 /// the solve.
@@ -51,8 +52,8 @@ pub type rrb_monitor_fn =
 
 /// Ghost function: fills the ghost cells that no patch covers, before each sweep.
 ///
-/// `sweep` is the number of the sweep from 0, or -1 before a residual is computed. `u` holds the arrays of all patches.
-/// A nonzero return value stops the call.
+/// `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. `u` contains the
+/// pointers to the arrays of all patches. A nonzero return value stops the call.
 #[allow(non_camel_case_types)]
 pub type smoother_ghost_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, sweep: i32, u: *const *mut f64) -> i32>;

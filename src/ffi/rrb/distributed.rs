@@ -18,15 +18,15 @@ use crate::runtime::heap::boxed;
 
 /// Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
 ///
-/// Each rank owns zero, one or several boxes of nodes. The boxes of all ranks are disjoint. Nodes in no box are land,
-/// and no coupling leads to them. [MPI](../guides/mpi.md) describes the use with MPI, where `rrbsolver_mpi_comm` fills
-/// `comm`.
+/// Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land;
+/// couplings to them are ignored. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the [guide to
+/// MPI](../guides/mpi.md).
 ///
 /// # Parameters
 /// - `nx`, `ny` (in): nodes of the whole domain, the same on all ranks; limits as for `rrb_create`.
 /// - `count` (in): number of boxes of this rank, at least 0.
-/// - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL with `count` 0.
-/// - `size` (in): for each box its nodes in x and y, at least 1; NULL with `count` 0.
+/// - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL if `count` is 0.
+/// - `size` (in): for each box the number of nodes in x and y, at least 1; NULL if `count` is 0.
 /// - `comm` (in): functions that send messages between the ranks; the table is copied.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
@@ -34,30 +34,30 @@ use crate::runtime::heap::boxed;
 /// `RRB_OK`, on all ranks.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, `comm`, a function of it, `lower` or `size` is NULL.
+/// - `RRB_ERR_NULL`: `out`, `comm`, a function of `comm`, `lower` or `size` is NULL.
 /// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
-/// - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or the ranks give different
-///   extents.
+/// - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or `nx` or `ny` differs
+///   between ranks.
 /// - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
 /// - `RRB_ERR_MEMORY`: allocation failed.
-/// - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed. Such a
-///   handle can only be destroyed, which does not wait.
+/// - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed.
 ///
 /// # Notes
-/// - This call is collective, and so are factorize, solve, apply and multiply of the handle. All ranks make them in the
-///   same order with the same options.
-/// - These options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device, comm_timeout.
-/// - All ranks return the same status. If one rank fails, the message on the others begins with the number of that
-///   rank. A rank whose `comm` is incomplete cannot notify the others.
+/// - This call is collective: all ranks must make it. Factorize, solve, apply and multiply with the handle are
+///   collective, too. All ranks must make these calls in the same order with the same options.
+/// - Only these options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device,
+///   comm_timeout.
+/// - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that rank. A rank with an incomplete `comm` cannot notify the others.
+/// - After `RRB_ERR_COMMUNICATION`, a handle can only be destroyed.
 /// - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
 ///   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
-/// - `east[i, j]` belongs to the owner of (i, j) and may couple to a node of another box. Indices are those of the
-///   whole domain.
-/// - Results do not depend on the boxes, ranks and threads: they are bitwise identical with `reproducible=1`.
+/// - The rank that owns node (i, j) passes `east[i, j]`, also if (i + 1, j) is in another box. Here i and j are indices
+///   in the whole domain.
+/// - With `reproducible=1`, results are bitwise identical for all boxes, numbers of ranks and numbers of threads.
 /// - `cycle=auto` chooses v or amli, never aggregation.
-/// - With `backend=cuda`, rank 0 solves on its `device` or `devices`. The other ranks transfer their boxes to it and
-///   back.
-/// - The memory that `context` of `comm` refers to must remain valid until the handle is destroyed.
+/// - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The data of the other ranks
+///   is transferred to rank 0, and the results back.
+/// - `context` of `comm` must remain valid until the handle is destroyed.
 ///
 /// # Fortran
 /// `call solver%create_distributed(nx, ny, lower, size, comm [, stat] [, errmsg])`
@@ -110,33 +110,33 @@ pub unsafe extern "C" fn rrb_create_distributed(
     unsafe { create(out, make) }
 }
 
-/// Copies the coefficients of all boxes of this rank and computes the preconditioner M.
+/// Copies the coefficients like `rrb_factorize`, with lists of the boxes of this rank, and computes M.
 ///
-/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
-/// - `center`, `east`, `north` (in): list of arrays, as for `rrb_factorize`.
-/// - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points, on all ranks.
+/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
+/// - `center`, `east`, `north` (in): lists of arrays, as for `rrb_factorize`.
+/// - `northeast`, `northwest` (in): lists of arrays for 9 points; NULL on all ranks for 5 points.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - those of `rrb_factorize`.
+/// - all errors of `rrb_factorize`.
 /// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
-///   ranks.
-/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+///   between ranks.
+/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+/// array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: `factorize` takes the arrays of a rank with one box. With several boxes, call the C function with
-/// `solver%handle`.
+/// No procedure: for one box, use `factorize`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -186,13 +186,13 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
     unsafe { with_ok(h, factorize) }
 }
 
-/// Solves A x = b on all boxes of this rank, as `rrb_solve`.
+/// Solves A x = b like `rrb_solve`, with lists of the boxes of this rank.
 ///
-/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
 /// - `b` (in): list of arrays with the right-hand side.
 /// - `x` (in/out): list of arrays; initial guess on entry, solution on return.
 ///
@@ -200,19 +200,19 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`, on all ranks.
 ///
 /// # Errors
-/// - those of `rrb_solve`.
+/// - all errors of `rrb_solve`.
 /// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
-///   ranks.
-/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+///   between ranks.
+/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+/// array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: `solve` takes the arrays of a rank with one box. With several boxes, call the C function with
-/// `solver%handle`.
+/// No procedure: for one box, use `solve`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -244,13 +244,13 @@ pub unsafe extern "C" fn rrb_solve_boxes(
     unsafe { call_boxes(h, Function::Solve, leading_dimensions, ("b", b), ("x", x)) }
 }
 
-/// Computes z = M^-1 r on all boxes of this rank, as `rrb_apply`.
+/// Computes z = M^-1 r like `rrb_apply`, with lists of the boxes of this rank.
 ///
-/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
 /// - `r` (in): list of arrays.
 /// - `z` (out): list of arrays.
 ///
@@ -258,19 +258,19 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - those of `rrb_apply`.
+/// - all errors of `rrb_apply`.
 /// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
-///   ranks.
-/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+///   between ranks.
+/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+/// array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: `apply` takes the arrays of a rank with one box. With several boxes, call the C function with
-/// `solver%handle`.
+/// No procedure: for one box, use `apply`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -302,13 +302,13 @@ pub unsafe extern "C" fn rrb_apply_boxes(
     unsafe { call_boxes(h, Function::Apply, leading_dimensions, ("r", r), ("z", z)) }
 }
 
-/// Computes y = A x on all boxes of this rank, as `rrb_multiply`.
+/// Computes y = A x like `rrb_multiply`, with lists of the boxes of this rank.
 ///
-/// The call is collective. Each list has one entry for each box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): values from one row to the next, for each box; NULL: the nodes of a row.
+/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
 /// - `x` (in): list of arrays.
 /// - `y` (out): list of arrays.
 ///
@@ -316,19 +316,19 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - those of `rrb_multiply`.
+/// - all errors of `rrb_multiply`.
 /// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the nodes of a row, or options or calls differ between
-///   ranks.
-/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+///   between ranks.
+/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of box k hold (size y - 1) * ld + size x values. An array that is written must not overlap another one.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
+/// array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: `multiply` takes the arrays of a rank with one box. With several boxes, call the C function with
-/// `solver%handle`.
+/// No procedure: for one box, use `multiply`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.

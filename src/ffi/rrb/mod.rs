@@ -19,8 +19,8 @@ use crate::solver::rrb::Rrb;
 
 /// Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
 ///
-/// The handle has the default options; `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize` allocates the memory for the
-/// matrix. `rrb_destroy` frees the handle.
+/// The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize`
+/// allocates the memory for the matrix. `rrb_destroy` frees the handle.
 ///
 /// # Parameters
 /// - `nx`, `ny` (in): nodes in x and y; each at least 1, and nx * ny at most 2^32 - 1.
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// aggregation-based multigrid. The sign convention is that of -div(k grad u): `center` is positive, and couplings are
 /// normally negative.
 ///
-/// The handle then holds the new matrix; after an error it holds none. A second call with a matrix of the same kind
-/// reuses all memory.
+/// After success, the handle holds the new matrix. After an error, it holds no matrix. A second call with a similar
+/// matrix reuses all memory.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
@@ -77,37 +77,38 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL with 5 points.
 /// - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL with 5 points.
 ///
-/// Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Entries that
-/// point outside the grid are ignored; `check_input` reports or refuses nonzero ones.
+/// Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Couplings to
+/// nodes outside the grid are ignored; `check_input` selects whether nonzero ones are logged or are an error.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h` or a required array is NULL, or only one of `northeast` and `northwest` is.
+/// - `RRB_ERR_NULL`: `h` or a required array is NULL, or exactly one of `northeast` and `northwest` is NULL.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
-/// - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or the recursions cost more than 100 V-cycles.
-/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, an entry that points outside the grid is not zero.
-/// - `RRB_ERR_DIMENSION`: the length of an array overflows, with the leading dimension that is set.
-/// - `RRB_ERR_UNSUPPORTED`: `cycle=k` on a device; `cycle=aggregation` with `precision` bf16 or mixed, or with
-///   `backend=reference`; `memory=device` without a device; `null_space=constant`, and a component is regular;
-///   `backend=cuda` in a build without kernels; or the handle was created before a fork.
-/// - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot is below the range of the `precision` that is
-///   set.
+/// - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or one recursive cycle would cost more than 100 V-cycles.
+/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a node outside the grid is not zero.
+/// - `RRB_ERR_DIMENSION`: the leading dimension makes the length of an array overflow.
+/// - `RRB_ERR_UNSUPPORTED`: `cycle=k` on a device; `cycle=aggregation` with `precision` bf16 or mixed, or with `backend=reference`.
+/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant`, and a component is regular.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without a device; `backend=cuda` in a build without kernels; or the handle was created before a fork.
+/// - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot underflows in the selected `precision`.
 /// - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity (with `check_input`).
 /// - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
-/// - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: no device, or the CUDA driver reported an error.
+/// - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
 ///
 /// # Notes
-/// - `precision=auto` and `cycle=auto` choose by the matrix; see the [rules of auto](auto.md). `RRB_INFO_PRECISION` and
-///   `RRB_INFO_CYCLE` report the choice.
-/// - Choices that `auto` made by trial hold for the following matrices, until an option that affects them changes.
-/// - The cost is about 40 flops per node. `amli` adds 6 to 16 applications of M on coarse grids, which have at most one
-///   sixteenth of the nodes.
-/// - Memory is allocated again if another format or cycle is needed, or if there are more connected components than
-///   before.
-/// - With `cycle=aggregation` the CPU keeps those aggregates of the previous matrix that still pass their quality test.
+/// - The choices of `precision=auto` and `cycle=auto` depend on the matrix; see the [rules of auto](auto.md).
+///   `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report them.
+/// - Choices that `auto` made after a failed or slow attempt also apply to later matrices, until an option that affects
+///   them changes.
+/// - The cost is about 40 flops per node. `cycle=amli` adds 6 to 16 applications of M on coarse grids, which have at
+///   most 1/16 of the nodes.
+/// - A second call allocates memory only if it needs another precision or cycle, or if the matrix has more connected
+///   components than before.
+/// - With `cycle=aggregation`, the CPU reuses those aggregates of the previous matrix that still pass the quality test.
 /// - On a distributed handle the call is collective. A rank with one box passes the arrays of that box.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
 ///
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn rrb_factorize(
 /// Solves A x = b by conjugate gradients with the preconditioner M.
 ///
 /// The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
-/// define the norm and the reference. `x` and the test are in double precision with every `precision`.
+/// define the norm and the reference. `x` and the stopping test are in double precision for every `precision`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
@@ -157,10 +158,11 @@ pub unsafe extern "C" fn rrb_factorize(
 /// - `x` (in/out): initial guess on entry, solution on return; same size as `b`; must not overlap it.
 ///
 /// # Returns
-/// - `RRB_OK`: converged; also if b = 0, which gives x = 0, or if the guess satisfies the test, after 0 iterations.
+/// - `RRB_OK`: the solve has converged. With b = 0 (then x = 0), or if the initial guess satisfies the test, it ends
+///   after 0 iterations.
 /// - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated; x is the last iterate or a better
 ///   one. `RRB_INFO_STOP_REASON` reports the reason.
-/// - `RRB_STOPPED`: the monitor stopped the solve; x is the iterate at the stop.
+/// - `RRB_STOPPED`: the monitor stopped the solve; x is the current iterate.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
@@ -171,24 +173,24 @@ pub unsafe extern "C" fn rrb_factorize(
 /// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
 /// - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
-/// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or numbers of the iteration overflowed.
+/// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or the iteration overflowed.
 /// - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
 /// - `RRB_ERR_MEMORY`: allocation failed on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
 ///
-/// x is unchanged after an error. After `RRB_ERR_DEVICE` it may have changed.
+/// After an error x is unchanged, except after `RRB_ERR_DEVICE`.
 ///
 /// # Notes
-/// - On singular components b is projected, and x keeps the mean of the guess.
-/// - With `precision` f32, bf16 or mixed, a guess with max |x| > 1e15 max |b| / max center counts as zero.
-/// - If the cycle that `cycle=auto` selected is indefinite, this solve and the following ones use v. That holds until
-///   the next `rrb_factorize`.
-/// - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see the
-///   [rules of auto](auto.md).
-///   `switch_memory` limits that memory, and `switch_memory=0` forbids it.
-/// - With an explicit `cycle` or `switch_memory=0` a solve on the CPU allocates no memory and starts no thread. Over
-///   ranks, with `precision=auto`, a solve that stagnates in single precision factorizes again for double precision.
+/// - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
+/// - With `precision` f32, bf16 or mixed, an initial guess with max |x| > 1e15 max |b| / max center is replaced with
+///   zero.
+/// - If the cycle that `cycle=auto` selected is indefinite, this solve and later ones use v, until the next
+///   `rrb_factorize`.
+/// - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see the [rules of
+///   auto](auto.md). `switch_memory` limits this memory. `switch_memory=0` prevents the switch.
+/// - With an explicit `cycle` or `switch_memory=0`, a solve on the CPU allocates no memory and starts no thread.
+/// - On a distributed handle with `precision=auto`, a solve that stagnates with mixed factorizes again with bf16 and continues.
 /// - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
 /// - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
 /// - On a distributed handle the call is collective.
@@ -228,13 +230,13 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 
 /// Computes z = M^-1 r with the preconditioner M.
 ///
-/// M is symmetric and positive definite. For a singular matrix that holds on the complement of the null space, and r
-/// and z are projected.
+/// M is symmetric and positive definite. On singular components, the means of r and z are subtracted; M^-1 is then
+/// positive definite on the complement of the null space.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
 /// - `r` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
-/// - `z` (out): as large as `r`, and not overlapping it.
+/// - `z` (out): same size as `r`; must not overlap it.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -250,12 +252,12 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
 ///
-/// z is unchanged after an error.
+/// After an error z is unchanged.
 ///
 /// # Notes
-/// - With `cycle` v, amli and aggregation, M is a fixed matrix here, up to rounding. With `cycle=k`, z is not linear in
-///   r: use a flexible Krylov method.
-/// - The rounding is that of double precision with `precision=f64`, else that of single precision.
+/// - With `cycle` v, amli or aggregation, M is a fixed matrix up to rounding. With `cycle=k`, z is not a linear
+///   function of r: use a flexible Krylov method.
+/// - With `precision=f64` the result has double precision, else single precision.
 /// - On a distributed handle the call is collective.
 ///
 /// # Fortran
@@ -287,7 +289,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
 /// - `x` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
-/// - `y` (out): as large as `x`, and not overlapping it.
+/// - `y` (out): same size as `x`; must not overlap it.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -302,10 +304,10 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
 ///
-/// y is unchanged after an error.
+/// After an error y is unchanged.
 ///
 /// # Notes
-/// - The product is computed in double precision with every `precision`.
+/// - The product is computed in double precision for every `precision`.
 /// - On a distributed handle the call is collective.
 ///
 /// # Fortran
@@ -332,17 +334,17 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
     unsafe { run(h, ("x", x), ("y", y), Rrb::multiply) }
 }
 
-/// Solves one system A x = b without a handle, as a replacement for an ICCG function.
+/// Solves one system A x = b without a handle.
 ///
-/// The call creates a handle, factorizes, solves and frees the handle. Prefer the separate functions if the
-/// coefficients stay or memory should be reused.
+/// The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
+/// you solve repeatedly on the same grid, use a handle: it reuses memory and the factorization.
 ///
 /// # Parameters
 /// - `nx`, `ny` (in): nodes in x and y, as for `rrb_create`.
 /// - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
 /// - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points.
 /// - `b` (in): right-hand side, nx * ny values.
-/// - `x` (in/out): initial guess on entry, solution on return; overlaps none of the other arrays.
+/// - `x` (in/out): initial guess on entry, solution on return; must not overlap another array.
 /// - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
 /// - `max_iter` (in): iteration limit, at least 0.
 /// - `iterations` (out): number of iterations; may be NULL.
@@ -351,13 +353,14 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`.
 ///
 /// # Errors
-/// - those of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+/// - all errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
 /// - `RRB_ERR_ARGUMENT`: also if `rel_tol` or `max_iter` is out of range.
 ///
-/// x is unchanged after an error.
+/// After an error x is unchanged.
 ///
 /// # Notes
-/// `RRBSOLVER_OPTIONS` applies to this call, too.
+/// The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
+/// options.
 ///
 /// # Fortran
 /// ```fortran

@@ -20,14 +20,14 @@ use watch::GhostFill;
 
 /// Creates a block smoother for a constant stencil and blocks of bx x by x bz cells.
 ///
-/// The operator is (A u)[c] = sum over k of stencil[k] u[c + offset k], the same in every cell. The values are copied.
-/// `smoother_set_patches` computes the inverses of the blocks.
+/// The operator is (A u)[c] = sum over k of stencil[k] u[c + offset[k]], with the same stencil in every cell. The
+/// stencil is copied. `smoother_set_patches` computes the inverses of the blocks.
 ///
 /// # Parameters
 /// - `stencil_points` (in): 7 or 27.
-/// - `stencil` (in): that many finite values. 7: center, west, east, south, north, bottom, top. 27: the 3 x 3 x 3 cube,
-///   x fastest, with the center at index 13.
-/// - `bx`, `by`, `bz` (in): cells of a block in x, y and z, each in [1, 8].
+/// - `stencil` (in): `stencil_points` finite values. With 7 points: center, west, east, south, north, bottom, top. With
+///   27 points: the 3 x 3 x 3 cube, x fastest, with the center at index 13.
+/// - `bx`, `by`, `bz` (in): number of cells of a block in x, y and z, each in [1, 8].
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
@@ -41,8 +41,9 @@ use watch::GhostFill;
 /// - `RRB_ERR_MEMORY`: allocation failed.
 ///
 /// # Notes
-/// - The stencil may be nonsymmetric, and of either sign. Singular blocks are refused by `smoother_set_patches`.
-/// - The family does not run over MPI ranks. Each rank may have its own handle; the ghost function then fills the ghost
+/// - The stencil may be nonsymmetric, and its center may be positive or negative. If a block is singular,
+///   `smoother_set_patches` returns an error.
+/// - A handle does not extend over MPI ranks. Each rank may have its own handle; the ghost function then copies ghost
 ///   cells from other ranks.
 ///
 /// # Fortran
@@ -85,15 +86,18 @@ pub unsafe extern "C" fn smoother_create(
 
 /// Sets the list of patches and computes the inverses of their blocks.
 ///
-/// Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of the global index space of one level. Blocks end at
-/// multiples of the block size of the global index, and at the edges of the patches. The call also finds which patch
-/// covers which ghost cells. Existing inverses remain: a call after regridding is cheap.
+/// Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of a global index space. Blocks end where the global index
+/// is a multiple of the block size, and at the edges of patches.
+///
+/// The call also determines which ghost cells are covered by which patch. Inverses of a previous call are reused, so a
+/// call after regridding is cheap.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `smoother_create`.
 /// - `count` (in): number of patches; 0 is allowed.
-/// - `lower` (in): first cell (i, j, k) of each patch, in [-2^60, 2^60]; NULL is allowed for `count` = 0.
-/// - `size` (in): cells of each patch in x, y and z, at least 1; NULL is allowed for `count` = 0.
+/// - `lower` (in): for each patch the indices (i, j, k) of its first cell, in [-2^60, 2^60]; may be NULL if `count` is
+///   0.
+/// - `size` (in): for each patch the number of cells in x, y and z, at least 1; may be NULL if `count` is 0.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -102,21 +106,22 @@ pub unsafe extern "C" fn smoother_create(
 /// - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
 /// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
 /// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
-///   large (on a device: above 32 bits).
+///   large (on a device: does not fit 32 bits).
 /// - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
-/// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and the stencil has no such form or loses more than 4
-///   digits.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or a
-///   handle created before a fork.
-/// - `RRB_ERR_NO_DEVICE`, `RRB_ERR_DEVICE`: `backend=cuda` finds no driver or device; the CUDA driver reported an
-///   error.
+/// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and sine transforms do not apply to the stencil or
+///   would lose more than 4 digits.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or the
+///   handle was created before a fork.
+/// - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
 ///
 /// After an error the handle has no patches.
 ///
 /// # Notes
 /// - The arrays of `smoother_upload` are freed.
-/// - Cost: for dense blocks 2 n^3 flops per shape of n cells; for the sine transforms the cost is negligible.
+/// - With dense inverses, the cost is 2 n^3 flops for each block shape of n cells. With sine transforms, the cost is
+///   negligible.
 ///
 /// # Fortran
 /// `call s%set_patches(lower, extents [, stat] [, errmsg])`, both of shape (3, patches)
@@ -148,43 +153,45 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// Performs `sweeps` sweeps of block relaxation on all patches: u_b = u_b + omega A_b^-1 (f - A u)_b for each block b.
 ///
 /// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, ghost
-/// cells that another patch covers are copied from it, and the ghost function fills the others. After the call, ghost
-/// cells hold what the last sweep read.
+/// cells that another patch covers are copied from that patch, and the ghost function fills the others. After the call,
+/// ghost cells hold the values that the last sweep read.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
-/// - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest: one layer of
-///   ghost cells surrounds the patch.
+/// - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest; they include
+///   one layer of ghost cells around the patch.
 /// - `f` (in): table of one pointer per patch, to nx * ny * nz values, x fastest.
-/// - `sweeps` (in): number of sweeps, from 0. 0 sweeps check the input and call the monitor once.
+/// - `sweeps` (in): number of sweeps, at least 0. With 0, the call only checks the input and calls the monitor once.
 ///
 /// Both tables may be NULL: the call then works on the arrays of `smoother_upload`.
 ///
 /// # Returns
-/// `RRB_OK`; or `RRB_STOPPED` if the ghost function or the monitor stopped the call. u is then the current iterate.
+/// `RRB_OK`, or `RRB_STOPPED` if the ghost function or the monitor stopped the call. After `RRB_STOPPED`, u is the
+/// current iterate.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
-/// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; a u overlaps another array; or an array or table is not 8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not in one memory space: all on the host, or all on the
-///   device of the handle.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or both
-///   tables are NULL before `smoother_upload`.
+/// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; an array of `u` overlaps another array; or an array or table is not
+///   8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device of the
+///   handle.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
+///   both tables are NULL before `smoother_upload`.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
-/// - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u then has the sweeps
-///   done so far.
-/// - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` in a method that updates blocks at the same time; `memory=device`
-///   without `backend=cuda`; or a handle created before a fork.
-/// - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+/// - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u is then the current
+///   iterate.
+/// - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` with a method that updates several blocks at the same time;
+///   `memory=device` without `backend=cuda`; or the handle was created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed (on a device only).
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// - Memory traffic per cell and sweep: 24 bytes in place, 32 for block Jacobi. `check_input` reads u and f once more
-///   per call.
-/// - A CPU backend does not check for device pointers: arrays must be in host memory.
-/// - The call allocates no memory and starts no thread. Exception: with `backend=cuda`, the first call with host arrays
-///   allocates their device copies.
-/// - Periodic ghost cells are filled by the ghost function.
+/// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. `check_input` reads u and f once
+///   more per call.
+/// - On the CPU, arrays must be in host memory. The call does not check for device pointers.
+/// - The call allocates no memory and starts no thread, with one exception: with `backend=cuda`, the first call with
+///   host arrays allocates device copies.
+/// - For periodic boundaries, the ghost function must fill the ghost cells.
 /// - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
 ///   and multicore CPUs, algorithms 1 to 3.
 ///
@@ -215,9 +222,9 @@ pub unsafe extern "C" fn smoother_apply(
     unsafe { with(h, |h| h.apply(u, f, sweeps)) }
 }
 
-/// Copies the ghost cells of u that another patch covers from that patch.
+/// Copies ghost cells of u that are covered by another patch from that patch.
 ///
-/// Other values are not changed. `smoother_apply` and `smoother_residual` exchange ghost cells themselves.
+/// Other values are not changed. `smoother_apply` and `smoother_residual` include this exchange.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
@@ -227,12 +234,12 @@ pub unsafe extern "C" fn smoother_apply(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL before `smoother_upload`.
+/// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL, or `u` is NULL before `smoother_upload`.
 /// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
-///   arrays are not all in one memory space.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
-/// - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+///   arrays are neither all on the host nor all on the device.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed (on a device only).
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Fortran
@@ -257,22 +264,22 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
     unsafe { with_ok(h, exchange) }
 }
 
-/// Sets the function that fills the ghost cells that no patch covers, or removes it.
+/// Sets or removes the ghost function, which fills ghost cells that no patch covers.
 ///
-/// The function is called on the calling thread before each sweep, after the exchange between patches. It implements
-/// boundary conditions, or copies from other levels or other ranks. Without a function these ghost cells are not
-/// changed.
+/// The library calls the ghost function on the calling thread before each sweep, after the exchange between patches. It
+/// can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function these
+/// ghost cells are not changed.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `smoother_create`.
-/// - `callback` (in): `int32_t f(void *user, int32_t sweep, double *const *u)`, or NULL for none.
+/// - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes it.
 /// - `user` (in): pointer that is passed to `callback`; may be NULL.
 ///
-/// `callback` receives the number of the sweep from 0, or -1 before a residual is computed. `u` has one pointer per
-/// patch: to the arrays of the call, or to those of `smoother_upload` if the call passed NULL. They are device pointers
-/// if these arrays are on a device.
+/// `callback` receives the number of the sweep, counted from 0, or -1 before a residual is computed. `u` has one
+/// pointer per patch, to the arrays of the call, or to the arrays of `smoother_upload` if the call passed NULL. If the
+/// arrays are on a device, these are device pointers.
 ///
-/// The callback must write ghost cells only. A nonzero result ends the call with `RRB_STOPPED`.
+/// The callback must write ghost cells only. A nonzero result stops the call with `RRB_STOPPED`.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -282,9 +289,10 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 ///
 /// # Notes
-/// - `callback` must not use this handle, and no exception may leave it.
-/// - Work that it starts on a device must be on the stream of `smoother_set_stream`, or be complete when it returns.
-/// - With `backend=cuda` and host arrays, u is transferred in both directions for each call of the function.
+/// - `callback` must not use this handle, and must not throw an exception.
+/// - Device work that the callback starts must be on the stream of `smoother_set_stream`, or be complete when the
+///   callback returns.
+/// - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
 ///
 /// # Fortran
 /// `call s%set_ghost_fill([fill] [, stat] [, errmsg])` with `procedure(smoother_ghost_fill) :: fill`; pass `stat` by
@@ -323,42 +331,44 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 
 /// Computes r = f - A u and its 2-norm over all patches.
 ///
-/// Ghost cells are exchanged and filled first, and written into u; no other value of u changes. The norm is bitwise
-/// identical for any number of threads.
+/// The call first exchanges and fills the ghost cells of u; no other value of u changes. The norm is bitwise identical
+/// for any number of threads.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
 /// - `u` (in/out): table of one pointer per patch, as for `smoother_apply`; only ghost cells are written.
 /// - `f` (in): table of one pointer per patch, as for `smoother_apply`.
-/// - `r` (out): table of one pointer per patch, to nx * ny * nz values; or NULL if r is not needed.
-/// - `norm2` (out): the 2-norm of r; or NULL. Unchanged after an error.
+/// - `r` (out): table of one pointer per patch, to nx * ny * nz values; NULL if r is not needed.
+/// - `norm2` (out): the 2-norm of r; unchanged after an error. May be NULL.
 ///
 /// `u` and `f` may both be NULL: the call then works on the arrays of `smoother_upload`.
 ///
 /// # Returns
-/// `RRB_OK`; or `RRB_STOPPED` if the ghost function stopped the call. `r` and `norm2` are then not valid.
+/// `RRB_OK`, or `RRB_STOPPED` if the ghost function stopped the call. After `RRB_STOPPED`, `r` and `norm2` are not
+/// valid.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array that is written overlaps another; or an array or table is not 8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are not all in one memory space. With uploaded arrays, r must
-///   be on the device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since; or `u`
-///   and `f` are NULL before `smoother_upload`.
+/// - `RRB_ERR_ARGUMENT`: an output array overlaps another array, or an array or table is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device. With
+///   uploaded arrays, r must be on the device.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
+///   `u` and `f` are NULL before `smoother_upload`.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
 ///   double.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or a handle created before a fork.
-/// - `RRB_ERR_MEMORY`: allocation failed, on a device only.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
+/// - `RRB_ERR_MEMORY`: allocation failed (on a device only).
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// Memory traffic: 16 bytes per cell, 24 with r. Squares beyond the range of a double are scaled in a second pass.
+/// The memory traffic is 16 bytes per cell, or 24 bytes with r. If squares overflow or underflow, a second pass
+/// computes the norm with scaling.
 ///
 /// # Fortran
 /// `call s%residual(patches, norm2 [, stat] [, errmsg])`; or `s%residual(u, f, norm2 [, r] ...)` with tables of
 /// `type(c_ptr)`; or `s%residual(norm2 [, r] ...)`
 ///
-/// With `patches`, r is written to the component `r` of each patch, if it is associated in all of them.
+/// With `patches`, r is written to the component `r` of the patches, if it is associated in all of them.
 ///
 /// # C++
 /// `double rrbsolver::smoother::residual(patches u, const_patches f)`; `residual(u, f, patches r)`; `residual()`;
@@ -397,27 +407,27 @@ pub unsafe extern "C" fn smoother_residual(
     unsafe { with(h, residual) }
 }
 
-/// Copies u and f into arrays of the library, where they remain between calls.
+/// Copies u and f into arrays of the library, which exist until the next `smoother_set_patches`.
 ///
-/// The arrays are on the device with `backend=cuda`, else on the host. Afterwards the other calls accept NULL tables. A
-/// second upload replaces the values. The arrays exist until the next `smoother_set_patches`.
+/// The arrays are on the device with `backend=cuda`, else on the host. After this call, the other functions accept NULL
+/// tables and use these arrays. A second upload replaces the values.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
-/// - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`; or NULL: u of the library
-///   remains, zero at first.
-/// - `f` (in): table of one pointer per patch; or NULL: f of the library remains, zero at first.
+/// - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`. With NULL, u in the library
+///   is unchanged; its initial value is zero.
+/// - `f` (in): table of one pointer per patch. With NULL, f in the library is unchanged; its initial value is zero.
 ///
-/// Arrays are only read: patches may share one.
+/// The arrays are only read, so several patches may use the same array.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are not all in
-///   one memory.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded, or an option that acts there has changed since.
+/// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are neither all
+///   on the host nor all on the device.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -452,7 +462,7 @@ pub unsafe extern "C" fn smoother_upload(
     unsafe { with_ok(h, |h| h.upload(u, f)) }
 }
 
-/// Copies u of the library, ghost cells included, into the arrays of the caller.
+/// Copies u from the library into the arrays of the caller, ghost cells included.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with arrays from `smoother_upload`.
@@ -464,8 +474,8 @@ pub unsafe extern "C" fn smoother_upload(
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
 /// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
-///   arrays are not all in one memory space.
-/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+///   arrays are neither all on the host nor all on the device.
+/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
 ///   at set_patches has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
@@ -498,25 +508,26 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 
 /// Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
 ///
-/// They are device pointers with `backend=cuda`, else host pointers. They are valid until the next
+/// The addresses are device pointers with `backend=cuda`, else host pointers. They are valid until the next
 /// `smoother_set_patches` or `smoother_destroy`.
 ///
 /// # Parameters
 /// - `h` (in): handle with arrays from `smoother_upload`.
-/// - `u` (out): table for one pointer per patch, to arrays with ghost cells; or NULL.
-/// - `f` (out): table for one pointer per patch; or NULL.
+/// - `u` (out): table for one pointer per patch, to arrays with ghost cells; may be NULL.
+/// - `f` (out): table for one pointer per patch; may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL.
-/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`; or an option that acts
+/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
 ///   at set_patches has changed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 ///
 /// # Notes
-/// Kernels that write the arrays must be complete before the next call, or run on the stream of `smoother_set_stream`.
+/// Kernels that write to the arrays must run on the stream of `smoother_set_stream`, or be complete before the next
+/// call.
 ///
 /// # Fortran
 /// `call s%device_pointers(u, f [, stat] [, errmsg])` with `type(c_ptr) :: u(:), f(:)`

@@ -6,14 +6,14 @@ use crate::ffi::sparse::sparse_handle;
 
 /// Replaces the values of all entries; the pattern remains.
 ///
-/// The next product or `sparse_factorize` rebuilds what depends on the values. `sparse_solve` and `sparse_apply` return
+/// The next product or `sparse_factorize` updates the storage format. `sparse_solve` and `sparse_apply` return
 /// `RRB_ERR_STATE` until `sparse_factorize` is called again.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): as many values as were given to `sparse_create_csr`, `_csc` or `_coo`, in the same order; in host
-///   memory. For a matrix from a file, or from a format with padding: `RRB_INFO_NONZEROS` values in CSR order. May be
-///   NULL if there are none.
+/// - `values` (in): the new values, in host memory, in the same number and order as in `sparse_create_csr`, `_csc` or
+///   `_coo`. For a matrix from a file or from a format with padding, pass `RRB_INFO_NONZEROS` values in CSR order. May
+///   be NULL if the matrix has no entries.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -21,12 +21,12 @@ use crate::ffi::sparse::sparse_handle;
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `values` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
-/// - `RRB_ERR_MEMORY`: allocation failed. It is needed only for unsorted or repeated entries.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+/// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only for unsorted or repeated entries.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
 ///
-/// After an error the previous values remain.
+/// After an error the values are unchanged.
 ///
 /// # Fortran
 /// `call solver%set_values(values [, stat] [, errmsg])`
@@ -62,15 +62,16 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
-/// - `sizes` (out): 4 integers: the lengths of `i0`, `i1`, `i2` and `values`.
+/// - `sizes` (out): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats, or `sizes` is not 8-byte aligned or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off the diagonal. The message names it.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants, or `sizes` is not 8-byte aligned or resides on a
+///   device.
+/// - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an off-diagonal entry. The message names it.
 /// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
 /// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
@@ -103,7 +104,8 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
-/// - `i0`, `i1`, `i2` (out): index arrays of the lengths that `sparse_sizes` reports; NULL is allowed for length 0.
+/// - `i0`, `i1`, `i2` (out): index arrays with the lengths that `sparse_sizes` returns; an array of length 0 may be
+///   NULL.
 /// - `values` (out): values, padding included.
 ///
 /// Arrays are in host memory and must not overlap.
@@ -114,8 +116,8 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
 /// - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an entry off
-///   the diagonal.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an
+///   off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
 /// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
@@ -160,9 +162,9 @@ pub unsafe extern "C" fn sparse_arrays(
 
 /// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
 ///
-/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1`
-/// the log does. A second call, such as after `sparse_set_values`, reuses memory. After an error the handle has its
-/// matrix but no factorization.
+/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1` a
+/// log line also does. A second call, for example after `sparse_set_values`, reuses memory. After an error the handle
+/// has the matrix but no factorization.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a square matrix of at least one row.
@@ -174,24 +176,26 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_NULL`: `h` is NULL.
 /// - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
 /// - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
-/// - `RRB_ERR_MATRIX`: `solver=cg` or `minres`, or `preconditioner=ic0`, and the matrix is not symmetric. The message
-///   names an entry.
-/// - `RRB_ERR_MATRIX`: a zero or missing diagonal, and the method or preconditioner divides by it. These are the
-///   sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg; ilu0 needs the entry only.
-/// - `RRB_ERR_MATRIX`: ic0 with a diagonal or pivot that is not positive; ilu0 with a zero pivot; or with
-///   `precision=f32`, a value of M that does not fit single precision.
-/// - `RRB_ERR_UNSUPPORTED`: this solver does not accept this preconditioner: sweeps accept none, minres accepts jacobi,
-///   and amg requires cg.
-/// - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or a handle created before a fork.
-/// - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an entry off the diagonal.
-/// - `RRB_ERR_MEMORY`: the format, or the copy of A' for bicg with `transpose=copy`, needs more than `format_memory`
-///   bytes; or allocation failed.
+/// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
+///   message names an entry.
+/// - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or preconditioner divides by it. This
+///   applies to the sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg. With ilu0 the entry must exist but may be
+///   zero.
+/// - `RRB_ERR_MATRIX`: a diagonal entry or pivot of ic0 is not positive; a pivot of ilu0 is zero; or, with
+///   `precision=f32`, an entry of M is outside the range of single precision.
+/// - `RRB_ERR_UNSUPPORTED`: the solver does not accept the preconditioner. Sweeps accept none, minres accepts only
+///   jacobi, and amg requires cg.
+/// - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or the handle was created before a fork.
+/// - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an off-diagonal entry.
+/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or the copy of A' does (bicg with
+///   `transpose=copy`); or allocation failed.
 ///
 /// # Notes
-/// - If `auto` selected ic0 or ilu0 and a pivot fails, jacobi replaces it, or no preconditioner if the diagonal has a
-///   zero.
-/// - The log reports a matrix with one triangle only, and sweeps on a matrix without a dominant diagonal.
-/// - Cost: a few products, and the setup of the preconditioner.
+/// - If `auto` selects ic0 or ilu0 and a pivot is not usable, jacobi is used instead. If a diagonal entry is zero or
+///   missing, no preconditioner is used.
+/// - The log contains a warning if the matrix has only one triangle, or if sweeps are used on a matrix that is not
+///   diagonally dominant.
+/// - The cost is that of a few products plus the setup of the preconditioner.
 /// - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
 ///   Sci. Comput. 34 (2012), A1079-A1109 (amg).
 ///
@@ -220,8 +224,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// Solves A x = b with the method of `sparse_factorize`.
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
-/// from x before convergence is reported. b = 0 gives x = 0; a guess that meets the test is returned after 0
-/// iterations.
+/// from x before convergence is reported. For b = 0 the result is x = 0. An initial guess that satisfies the test is
+/// returned after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -231,31 +235,34 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// Both arrays are in host memory.
 ///
 /// # Returns
-/// - `RRB_OK`: the test is met.
-/// - `RRB_NOT_CONVERGED`: `RRB_INFO_STOP_REASON` reports the reason. max_iter: `x` is the last iterate or a better one.
-///   stagnated: `x` is the best iterate known. diverged: `x` is the guess, if no better iterate is known.
-/// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the iterate at that time.
+/// - `RRB_OK`: the solve has converged.
+/// - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. With max_iter, `x` is
+///   the last iterate or a better one. With stagnated, `x` is the best known iterate. With diverged, `x` is the best
+///   known iterate or the initial guess.
+/// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
 ///
-/// After the last two, `rrbsolver_last_error` returns the iterations, the residual, its target and the stop reason.
+/// For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
+/// stop reason.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A). Half the largest
-///   absolute row sum represents the diagonal.
-/// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at
-///   factorize, have changed.
+/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / d, where d is half the largest sum of
+///   abs(a_ij) over a row.
+/// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
+///   acts at factorize.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
 ///   double.
 /// - `RRB_ERR_RANGE`: the solution is too small for a double.
-/// - `RRB_ERR_BREAKDOWN`: `solver=cg`, and A or M is indefinite; use minres. Or numbers of the iteration overflowed.
+/// - `RRB_ERR_BREAKDOWN`: with `solver=cg`, A or M is indefinite (use minres); or the iteration overflowed.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - With `solver=auto`, minres continues if cg finds the matrix indefinite; `RRB_INFO_SOLVER` reports it.
+/// - With `solver=auto`, if cg finds that the matrix is indefinite, the solve continues with minres. `RRB_INFO_SOLVER`
+///   then reports minres.
 /// - The results are bitwise identical for any number of threads.
 /// - The call allocates no memory and starts no thread.
 ///
@@ -285,7 +292,7 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 
 /// Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
 ///
-/// With `preconditioner=amg`, M changes with r; use a flexible method. Otherwise M is fixed.
+/// With `preconditioner=amg`, M depends on r; use a flexible method. All other preconditioners are fixed.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -298,9 +305,9 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded; or since then values, or an option that acts at
-///   factorize, have changed.
-/// - `RRB_ERR_UNSUPPORTED`: the solver is jacobi, gauss_seidel or sor: sweeps have no preconditioner. Or the handle was
+/// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
+///   acts at factorize.
+/// - `RRB_ERR_UNSUPPORTED`: `solver` is jacobi, gauss_seidel or sor, which have no preconditioner; or the handle was
 ///   created before a fork.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
 /// - `RRB_ERR_RANGE`: `z` is too small for a double.
@@ -330,8 +337,8 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 
 /// Computes y = A x.
 ///
-/// No factorization is needed, and the matrix may be rectangular. The first product after new values or another format
-/// option creates the storage format; `sparse_factorize` does so too.
+/// No factorization is needed, and the matrix may be rectangular. The storage format is created by `sparse_factorize`,
+/// or by the first product after a change of the values or of a format option.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
@@ -344,7 +351,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
 /// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
@@ -354,8 +361,9 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// After an error `y` is unchanged.
 ///
 /// # Notes
-/// - Cost: `RRB_INFO_BYTES_PER_NONZERO` bytes of memory traffic per entry, and 2 flops per stored value.
-/// - One thread multiplies in coo, jds, tjds and skyline; the others use the threads of `threads`.
+/// - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes per entry, and computes 2 flops per stored value.
+/// - Products in coo, jds, tjds and skyline use one thread. Products in the other formats use the number of threads of
+///   the option `threads`.
 ///
 /// # Fortran
 /// `call solver%multiply(x, y [, stat] [, errmsg])`
@@ -378,7 +386,7 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 
 /// Computes y = A' x with the transpose of A.
 ///
-/// Otherwise as `sparse_multiply`.
+/// Apart from the transpose, the call is the same as `sparse_multiply`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
@@ -391,7 +399,7 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
 /// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an entry off the diagonal.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
 /// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
@@ -401,7 +409,7 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// After an error `y` is unchanged.
 ///
 /// # Notes
-/// No copy of A' is made. Partial sums use up to 64 bytes per column; this memory remains allocated.
+/// The call does not copy A'. Partial sums need up to 64 bytes per column; this memory remains allocated.
 ///
 /// # Fortran
 /// `call solver%multiply_transposed(x, y [, stat] [, errmsg])`

@@ -18,18 +18,18 @@ use std::ffi::CStr;
 
 /// Creates a handle with a matrix in compressed sparse row (CSR) form.
 ///
-/// The entries k = row_ptr[i] .. row_ptr[i + 1] - 1 of row i have the columns `col[k]` and the values `values[k]`. The
-/// columns of a row may have any order. Values given at the same index are added, in the order given. Explicit zeros
-/// remain entries of the pattern. All arrays are copied.
+/// Row i has the entries k = row_ptr[i] .. row_ptr[i + 1] - 1, with the columns `col[k]` and the values `values[k]`.
+/// The columns of a row may have any order. Values with the same row and column are added, in their order in the
+/// arrays. Explicit zeros are entries of the pattern. All arrays are copied.
 ///
 /// # Parameters
-/// - `rows`, `cols` (in): size of the matrix; 0 is allowed. `sparse_factorize` needs a square matrix.
-/// - `nnz` (in): number of entries given, from 0.
-/// - `row_ptr` (in): rows + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+/// - `rows`, `cols` (in): number of rows and columns, at least 0. `sparse_factorize` needs a square matrix.
+/// - `nnz` (in): number of entries in the arrays, at least 0.
+/// - `row_ptr` (in): rows + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
 /// - `col` (in): nnz integers in [base, base + cols - 1].
 /// - `values` (in): nnz finite values.
 /// - `index_bytes` (in): size of an integer of `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
-/// - `base` (in): first index, 0 (C) or 1 (Fortran).
+/// - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// Arrays are in host memory. An array of length 0 may be NULL.
@@ -38,23 +38,23 @@ use std::ffi::CStr;
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+/// - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
-/// - `RRB_ERR_ARGUMENT`: `row_ptr` does not start with `base`, ascend and end with nnz + `base`; or a column is not in
-///   the matrix. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a column is
+///   out of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// - Give both triangles of a symmetric matrix. One triangle alone is solved as the triangular matrix that it is; the
-///   log warns.
-/// - Memory: 12 bytes per entry and 8 per row; 16 per entry if `rows` or `cols` is 2^31 or more. Unsorted or repeated
-///   entries need another 8 bytes per entry.
-/// - The threads of `threads=0` sort the entries, if there are enough of them.
-/// - The family runs on the CPUs of one process, not over MPI ranks.
+/// - Pass both triangles of a symmetric matrix. If you pass only one triangle, the triangular matrix is solved; the log
+///   contains a warning.
+/// - The matrix needs 12 bytes per entry and 8 bytes per row. From 2^31 rows or columns on, it needs 16 bytes per
+///   entry. Unsorted or repeated entries need another 8 bytes per entry.
+/// - Large matrices are sorted in parallel, with the default number of threads.
+/// - `sparse_` runs on the CPU in one process. It does not run over MPI ranks.
 ///
 /// # Fortran
 /// `call solver%create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg])` with `type(sparse_solver) ::
@@ -100,17 +100,17 @@ pub unsafe extern "C" fn sparse_create_csr(
 
 /// Creates a handle with a matrix in compressed sparse column (CSC) form.
 ///
-/// The entries k = col_ptr[j] .. col_ptr[j + 1] - 1 of column j have the rows `row[k]` and the values `values[k]`.
-/// Order, repeated entries and zeros are treated as by `sparse_create_csr`.
+/// Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`.
+/// Order, repeated entries and zeros are treated as in `sparse_create_csr`.
 ///
 /// # Parameters
-/// - `rows`, `cols` (in): size of the matrix; 0 is allowed.
-/// - `nnz` (in): number of entries given, from 0.
-/// - `col_ptr` (in): cols + 1 integers; starts with `base`, ascends, ends with nnz + `base`.
+/// - `rows`, `cols` (in): number of rows and columns, at least 0.
+/// - `nnz` (in): number of entries in the arrays, at least 0.
+/// - `col_ptr` (in): cols + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
 /// - `row` (in): nnz integers in [base, base + rows - 1].
 /// - `values` (in): nnz finite values.
 /// - `index_bytes` (in): size of an integer of `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
-/// - `base` (in): first index, 0 (C) or 1 (Fortran).
+/// - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// Arrays are in host memory. An array of length 0 may be NULL.
@@ -119,19 +119,19 @@ pub unsafe extern "C" fn sparse_create_csr(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+/// - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
-/// - `RRB_ERR_ARGUMENT`: `col_ptr` does not start with `base`, ascend and end with nnz + `base`; or a row is not in the
-///   matrix. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a row is out
+///   of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// The matrix is stored by rows, with the memory of `sparse_create_csr`. Since the entries change order, 8 bytes per
-/// entry are added for `sparse_set_values`.
+/// The matrix is stored by rows and needs as much memory as in `sparse_create_csr`. The handle also stores the original
+/// order of the entries for `sparse_set_values`, which needs 8 bytes per entry.
 ///
 /// # Fortran
 /// `call solver%create_csc(rows, cols, col_ptr, row, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
@@ -176,16 +176,16 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
 ///
 /// Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
-/// as by `sparse_create_csr`; thus element matrices can be given one after the other.
+/// as in `sparse_create_csr`. The entries of element matrices can therefore be listed one after the other.
 ///
 /// # Parameters
-/// - `rows`, `cols` (in): size of the matrix; 0 is allowed.
-/// - `nnz` (in): number of entries given, from 0.
+/// - `rows`, `cols` (in): number of rows and columns, at least 0.
+/// - `nnz` (in): number of entries in the arrays, at least 0.
 /// - `row` (in): nnz integers in [base, base + rows - 1].
 /// - `col` (in): nnz integers in [base, base + cols - 1].
 /// - `values` (in): nnz finite values.
 /// - `index_bytes` (in): size of an integer of `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
-/// - `base` (in): first index, 0 (C) or 1 (Fortran).
+/// - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// Arrays are in host memory. An array of length 0 may be NULL.
@@ -194,17 +194,17 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, or an array with values, is NULL.
+/// - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
-/// - `RRB_ERR_ARGUMENT`: a row or column is not in the matrix. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: a row or column is out of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0, or 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at one index, is NaN or infinite.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// Memory: as for `sparse_create_csr`. `RRB_INFO_DUPLICATES` counts the repeated entries.
+/// The matrix needs as much memory as in `sparse_create_csr`. `RRB_INFO_DUPLICATES` is the number of repeated entries.
 ///
 /// # Fortran
 /// `call solver%create_coo(rows, cols, row, col, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
@@ -245,15 +245,15 @@ pub unsafe extern "C" fn sparse_create_coo(
     unsafe { create(out, || sparse_handle::of(matter.matrix()?)) }
 }
 
-/// Creates a handle from the arrays of a storage format, as `sparse_arrays` writes them.
+/// Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
 ///
-/// Arrays of `sparse_arrays` give the same matrix, bitwise. Exception: zeros of bsr, dia, ell, sell, skyline and
-/// diagonal are padding and are dropped.
+/// Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception: in bsr, dia, ell, sell, skyline
+/// and diagonal, zeros are padding and are dropped.
 ///
 /// # Parameters
 /// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
-/// - `rows`, `cols` (in): size of the matrix; 0 is allowed.
-/// - `sizes` (in): 4 integers, the lengths of `i0`, `i1`, `i2` and `values`.
+/// - `rows`, `cols` (in): number of rows and columns, at least 0.
+/// - `sizes` (in): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
 /// - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
 /// - `values` (in): finite values.
 /// - `out` (out): the new handle; unchanged after an error.
@@ -264,11 +264,11 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, `sizes`, or an array with values, is NULL.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of the formats; a pointer, index or permutation is not valid; an array is
-///   not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: a size is below 0, or 2^60 or more; or the lengths do not fit the format and the size of the
-///   matrix.
+/// - `RRB_ERR_NULL`: `out`, `sizes`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a pointer, index or permutation is not valid.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_DIMENSION`: a size is below 0 or not below 2^60; or the lengths do not match the format and the size of
+///   the matrix.
 /// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -327,9 +327,9 @@ pub unsafe extern "C" fn sparse_create_from(
 
 /// Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
 ///
-/// The content determines the format, not the name. If the file stores one triangle of a symmetric or skew-symmetric
-/// matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and solutions of a
-/// Harwell-Boeing file.
+/// The format is detected from the content, not from the name. If the file stores one triangle of a symmetric or
+/// skew-symmetric matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and
+/// solutions of a Harwell-Boeing file.
 ///
 /// # Parameters
 /// - `path` (in): name of the file, ending with NUL.
@@ -341,25 +341,26 @@ pub unsafe extern "C" fn sparse_create_from(
 /// # Errors
 /// - `RRB_ERR_NULL`: `path` or `out` is NULL.
 /// - `RRB_ERR_IO`: the file cannot be opened or read.
-/// - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message has the path, the line and
-///   the reason.
-/// - `RRB_ERR_NOT_FINITE`: a value is NaN, infinite, or too large for a double; or values at one index add up to such
-///   a value.
-/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex or Hermitian, elemental, or its values are in another file; or the
-///   file is a supplementary Rutherford-Boeing file other than assembled right-hand sides.
+/// - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message contains the path, the line
+///   and the reason.
+/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN, infinite, or too large for a
+///   double.
+/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental, or its values are in another file; or the
+///   file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
-/// - `RRB_ERR_MEMORY`: an allocation failed. The next call can succeed; no memory is leaked.
+/// - `RRB_ERR_MEMORY`: an allocation failed. No memory is leaked.
 ///
 /// # Notes
-/// - MatrixMarket: coordinate or array; real, integer or pattern (values 1); general, symmetric or skew-symmetric.
-/// - Harwell-Boeing and Rutherford-Boeing: assembled; real, integer or pattern.
-/// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read and the
-///   log warns.
+/// - MatrixMarket files may be coordinate or array; real, integer or pattern (all values are 1); general, symmetric or
+///   skew-symmetric.
+/// - Harwell-Boeing and Rutherford-Boeing files must be assembled, and may be real, integer or pattern.
+/// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read, and the
+///   log contains a warning.
 /// - Right-hand sides in a separate Rutherford-Boeing file are read as a matrix with one column per right-hand side.
-/// - A gz file may have several members.
-/// - Several threads read a file above 1 MB; their number is that of `threads=0`. If memory for starting them or for
-///   the message of another error is missing, the process ends. `RRBSOLVER_NUM_THREADS=1` starts none.
-/// - Memory: at most 32 times the unpacked text, plus 1 MB, plus 8 bytes per row.
+/// - A gzip file may consist of several members.
+/// - A file of more than 1 MB is read by the default number of threads; `RRBSOLVER_NUM_THREADS=1` starts no threads. If
+///   there is no memory to start a thread or to store an error message, the process ends.
+/// - The call needs at most 32 times the memory of the uncompressed text, plus 1 MB, plus 8 bytes per row.
 ///
 /// # Fortran
 /// `call solver%read(path [, stat] [, errmsg])`
@@ -387,8 +388,9 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 
 /// Writes the matrix to a file, compressed with gzip if the name ends with .gz.
 ///
-/// Values have the fewest digits that read back to the same double. A matrix that is exactly symmetric is written as
-/// its lower triangle. An existing file is replaced when the new one is complete; after an error it is unchanged.
+/// Each value is written with the fewest digits from which the same double is read. If the matrix is exactly symmetric,
+/// only its lower triangle is written. An existing file is replaced when the new one is complete; after an error it is
+/// unchanged.
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
@@ -407,10 +409,10 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 ///
 /// # Notes
-/// - The data is written to a new file in the same folder, which is then renamed; the file keeps its permissions. A
-///   symbolic link remains a link, and its target is replaced. A pipe or device is written directly.
-/// - Memory: 0.1 MB for buffers, 0.5 MB more for gzip; nothing per entry. If the matrix is not symmetric,
-///   `RRB_FILE_HB` and `RRB_FILE_RB` need a copy of the matrix by columns.
+/// - The data is written to a new file in the same folder, which is then renamed. A replaced file keeps its
+///   permissions. If the path is a symbolic link, its target is replaced. Pipes and devices are written directly.
+/// - The call needs 0.1 MB for buffers, and 0.5 MB more for gzip. If the matrix is not symmetric, `RRB_FILE_HB` and
+///   `RRB_FILE_RB` also need a copy of the matrix by columns.
 ///
 /// # Fortran
 /// `call solver%write(path, file_format [, stat] [, errmsg])`
@@ -450,12 +452,12 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
     Ok(unsafe { CStr::from_ptr(*path) })
 }
 
-/// Copies a right-hand side, initial guess or solution that came with the matrix in a Harwell-Boeing file.
+/// Copies a right-hand side, initial guess or solution from the Harwell-Boeing file of the matrix.
 ///
 /// # Parameters
 /// - `h` (in): handle from `sparse_read`.
 /// - `which` (in): `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
-/// - `k` (in): number of the vector, from 0.
+/// - `k` (in): number of the vector, counted from 0.
 /// - `v` (out): as many values as rows, in host memory.
 ///
 /// # Returns
@@ -463,14 +465,14 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `v` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `which` is none of these; the file has no vector `k` of this kind; `v` is not 8-byte aligned,
-///   or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector `k` of this kind; or `v` is not
+///   8-byte aligned, or resides on a device.
 /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
 ///
 /// # Notes
-/// `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, their number is the
-/// same.
+/// `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, it has as many as
+/// right-hand sides.
 ///
 /// # Fortran
 /// `call solver%get_vector(which, k, v [, stat] [, errmsg])`, with k from 1

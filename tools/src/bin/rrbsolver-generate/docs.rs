@@ -386,7 +386,7 @@ impl Entry {
                 complain(format!("section Parameters has no item `{parameter}`"));
             }
         }
-        for error in items("Errors").filter(|text| !text.starts_with("`RRB_") && !text.starts_with("those of ")) {
+        for error in items("Errors").filter(|text| !text.starts_with("`RRB_") && !text.starts_with("all errors of ")) {
             complain(format!("an error does not begin with its status: {error}"));
         }
         for title in ["Fortran", "C++"] {
