@@ -1,19 +1,22 @@
-! Two levels of an adaptive grid, as FAC and MLAT solve them: -Laplace(u) = f on the unit cube, u = 0 on the boundary, 32^3
-! coarse cells, and a refined patch of 32^3 cells of half the size on [1/4, 3/4]^3. One cycle:
+! Solves -Laplace(u) = f on the unit cube, u = 0 on the boundary, on two levels of an adaptive grid (FAC, MLAT). The
+! coarse level has 32^3 cells. A refined patch on [1/4, 3/4]^3 has 32^3 cells of half the size. One cycle has these
+! steps:
 !
-!    ghost cells of the patch from the coarse level, by trilinear interpolation; nu sweeps of the block smoother on it;
-!    on the coarse level, A_c w = A_c (R u) + R (f - A u) under the patch, f elsewhere, solved exactly; u = u + P (w - R u)
+!    1. Fill the ghost cells of the patch from the coarse level by trilinear interpolation.
+!    2. Apply nu sweeps of the block smoother to the patch.
+!    3. Solve A_c w = c exactly on the coarse level: c = A_c (R u) + R (f - A u) under the patch, c = f elsewhere.
+!    4. Correct the patch: u = u + P (w - R u).
 !
-! with R the average of eight cells and P trilinear. Prints the factor per cycle of the patch's residual for block Jacobi and
-! coloured block Gauss-Seidel, blocks of 4^3 and 8^3, nu = 1, 2, 3, and compares it with what another program found, to the two
-! digits that it gave: within 5 percent, or the program fails.
+! R averages eight cells, P interpolates trilinearly. Prints the convergence factor per cycle (residual of the patch)
+! for block Jacobi and coloured block Gauss-Seidel with blocks of 4^3 and 8^3 cells and nu = 1, 2, 3. The program fails
+! if a factor differs by more than 5 percent from that of an independent program.
 program amr_two_level
    use, intrinsic :: iso_c_binding, only: dp => c_double
    use rrbsolver
    implicit none
 
    integer, parameter :: n = 32, low = n/4 + 1, high = 3*n/4        ! coarse cells under the patch: low..high
-   integer, parameter :: cycles = 11, first = 5, last = 11          ! the factor is taken between these two cycles
+   integer, parameter :: cycles = 11, first = 5, last = 11          ! measures the factor from cycle first to last
    real(dp), parameter :: pi = acos(-1.0_dp)
    type(smoother) :: relaxation
    type(smoother_patch) :: patch(1)
@@ -70,7 +73,7 @@ contains
       factor_of = (residual(last)/residual(first))**(1.0_dp/(last - first))
    end function factor_of
 
-   ! Numbers between -1/2 and 1/2 that every compiler makes alike.
+   ! Pseudorandom numbers between -1/2 and 1/2, identical with every compiler.
    subroutine start()
       integer :: i, j, k, state
       state = 12345
@@ -94,7 +97,7 @@ contains
       next = state/2147483647.0_dp - 0.5_dp
    end function next
 
-   ! Coarse values with ghost cells: the mirror image with the other sign.
+   ! Coarse values with ghost cells, which hold the mirror image with opposite sign (u = 0 on the boundary).
    pure function with_ghosts(v) result(w)
       real(dp), intent(in) :: v(n, n, n)
       real(dp) :: w(0:n + 1, 0:n + 1, 0:n + 1)

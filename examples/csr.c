@@ -3,7 +3,8 @@
  *    div(u T) - div(grad T) = 0,   T = 1 on the left wall, T = 0 on the right wall, no flux through bottom and top
  *
  * u = (d psi/dy, -d psi/dx), psi = 50 sin(pi x) sin(pi y). Upwind differences make the matrix nonsymmetric.
- * Prints the heat fluxes through both walls, relative to those of a fluid at rest (Nusselt numbers); they must agree. */
+ * Prints the heat fluxes through both walls, relative to those of a fluid at rest (Nusselt numbers); they must agree.
+ * */
 #include <math.h>
 #include <rrbsolver.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static void add(int column, double value) {
     col[entries] = column;
     values[entries++] = value;
 }
-static double face(int neighbour, double flow) { /* flow out of the cell; returns its share of the diagonal */
+static double face(int neighbour, double flow) { /* flow out of the cell; returns the contribution to the diagonal */
     add(neighbour, -1 + fmin(flow, 0));
     return 1 + fmax(flow, 0);
 }
@@ -32,7 +33,7 @@ int main(void) {
             if (i < N - 1) diagonal += face(row + 1, psi(i + 1, j + 1) - psi(i + 1, j));
             if (j > 0) diagonal += face(row - N, psi(i + 1, j) - psi(i, j));
             if (j < N - 1) diagonal += face(row + N, psi(i, j + 1) - psi(i + 1, j + 1));
-            add(row, diagonal); /* any order within a row */
+            add(row, diagonal); /* the order within a row is arbitrary */
             row_ptr[row + 1] = entries;
             b[row] = i == 0 ? 2 : 0;
             t[row] = 0.5;

@@ -23,7 +23,7 @@ program convection
          if (i < n) call face(row + 1, psi(i, j) - psi(i, j - 1))
          if (j > 1) call face(row - n, psi(i, j - 1) - psi(i - 1, j - 1))
          if (j < n) call face(row + n, psi(i - 1, j) - psi(i, j))
-         call add(row, diagonal)                                   ! any order within a row
+         call add(row, diagonal)                                   ! the order within a row is arbitrary
          row_ptr(row + 1) = entries + 1
       end do
    end do

@@ -1,18 +1,18 @@
-/* Initial pressure of a gas bubble in a closed box of liquid, densities 1 and 1000:
+/* Initial pressure around a gas bubble (density 1) in a closed box of liquid (density 1000):
  *
  *    -div(1/rho grad p) = -div(w),   w = (0, 0, -g) inside the box, zero normal component at the walls
  *
- * The fluid then accelerates by w - (1/rho) grad p. Theory: 2 g for a light sphere (added mass 1/2). */
+ * The resulting acceleration is w - (1/rho) grad p. Theory predicts 2 g for a massless sphere (added mass 1/2). */
 #include <math.h>
 #include <rrbsolver.h>
 #include <stdio.h>
 
 enum { NX = 24, NY = 24, NZ = 32 };
-typedef double field[NZ][NY][NX]; /* x fastest: Fortran's (NX, NY, NZ) */
+typedef double field[NZ][NY][NX]; /* x is the fastest index, as in Fortran's (NX, NY, NZ) */
 static field rho, center, east, north, top, b, p, ap;
 static const double h = 0.001, g = 9.81; /* cell width [m], gravity [m/s^2] */
 
-static double face(double rho_1, double rho_2) { return -2 / (rho_1 + rho_2); } /* -1/rho: a matrix entry, negative */
+static double face(double rho_1, double rho_2) { return -2 / (rho_1 + rho_2); } /* -1/rho: entries are negative */
 int main(void) {
     for (int k = 0; k < NZ; k++)
         for (int j = 0; j < NY; j++)
@@ -33,7 +33,7 @@ int main(void) {
     int64_t iterations = 0;
     rrb_status status = dpcg_create(NX, NY, NZ, &solver);
     if (status >= 0) status = dpcg_set_options(solver, "rel_tol=1e-8");
-    if (status >= 0) status = dpcg_factorize(solver, **center, **east, **north, **top); /* again in every time step */
+    if (status >= 0) status = dpcg_factorize(solver, **center, **east, **north, **top); /* in every time step */
     if (status >= 0) status = dpcg_solve(solver, **b, **p); /* p: initial guess in, pressure out */
     if (status < 0) {
         char message[512];

@@ -2,7 +2,7 @@
 !
 !    -div(1/rho grad p) = -div(w),   w = (0, 0, -g) inside the box, zero normal component at the walls
 !
-! The fluid then accelerates by w - (1/rho) grad p. Theory: 2 g for a light sphere (added mass 1/2).
+! The resulting acceleration is w - (1/rho) grad p. Theory predicts 2 g for a massless sphere (added mass 1/2).
 program rising_bubble
    use, intrinsic :: iso_c_binding, only: dp => c_double
    use rrbsolver
@@ -23,7 +23,7 @@ program rising_bubble
    east = 0                                                         ! no flux through the walls
    north = 0
    top = 0
-   east(:nx - 1, :, :) = -2/(rho(:nx - 1, :, :) + rho(2:, :, :))    ! -1/rho at the face, a matrix entry: negative
+   east(:nx - 1, :, :) = -2/(rho(:nx - 1, :, :) + rho(2:, :, :))    ! -1/rho at the face: matrix entries are negative
    north(:, :ny - 1, :) = -2/(rho(:, :ny - 1, :) + rho(:, 2:, :))
    top(:, :, :nz - 1) = -2/(rho(:, :, :nz - 1) + rho(:, :, 2:))
    center = -(east + eoshift(east, -1, dim=1) + north + eoshift(north, -1, dim=2) + top + eoshift(top, -1, dim=3))

@@ -1,7 +1,7 @@
-// A geometric multigrid solver in a page: -Laplace(u) = f on the unit cube, u = 0 on the boundary, 64^3 cells, to 1e-10.
-// V(1,1)-cycles on 64^3, 32^3, .., 2^3 cells, cell-centred, with the block smoother of rrbsolver: 4 x 4 x 4 blocks solved
-// exactly, red-black, omega = 0.85, blocks staggered between the pre- and the post-sweep, colours reversed in the latter.
-// Prints the residual and the convergence factor of every cycle.
+// A geometric multigrid solver. Solves -Laplace(u) = f on the unit cube, u = 0 on the boundary, with 64^3 cells, to a
+// relative residual of 1e-10. Uses cell-centred V(1,1)-cycles on 64^3, 32^3, .., 2^3 cells. The smoother is red-black
+// block relaxation of rrbsolver with exactly solved blocks of 4 x 4 x 4 cells and omega = 0.85. The post-sweep shifts
+// the blocks by half a block and reverses the colours. Prints the residual and the convergence factor of every cycle.
 #include <rrbsolver.hpp>
 
 #include <cmath>
@@ -15,7 +15,7 @@ struct level {
         const std::vector<rrbsolver::box> all = {{{0, 0, 0}, {n, n, n}}};
         smoother.set("omega=0.85 check_input=0");
         smoother.set_patches(all);
-        // u = 0 on the faces of the boundary cells: a ghost cell is minus the cell inside of it.
+        // u = 0 on the boundary faces: a ghost cell holds minus the value of the adjacent boundary cell.
         smoother.set_ghost_fill([this](std::int32_t, double *const *patches) {
             mirror(patches[0]);
             return false;
@@ -63,8 +63,8 @@ void restrict_residual(const level &fine, level &coarse) {
             }
 }
 
-// Adds the coarse correction by trilinear interpolation: weights 3/4 and 1/4 in each direction. Ghost edges and corners
-// are not needed beyond the faces: the mirror of a mirror is filled here.
+// Adds the coarse correction by trilinear interpolation, with weights 3/4 and 1/4 in each direction. The interpolation
+// also reads ghost cells beyond edges and corners; they are filled here by mirroring in each direction.
 void prolongate(level &coarse, level &fine) {
     double *c = coarse.u.data();
     const std::int64_t n = coarse.n;
@@ -93,7 +93,7 @@ void prolongate(level &coarse, level &fine) {
 
 void v_cycle(std::vector<std::unique_ptr<level>> &levels, std::size_t l) {
     level &fine = *levels[l];
-    if (l + 1 == levels.size()) { // 2^3 cells are one block: a few sweeps settle the boundary
+    if (l + 1 == levels.size()) { // 2^3 cells form one block: a few sweeps converge
         fine.relax(30);
         return;
     }

@@ -1,5 +1,6 @@
-/* The test problem of the RRB papers: -Laplace(u) = f on the unit square, u = x(x-1) y(y-1) exp(xy), zero on the boundary.
- * 5 points, matrix entries 4 and -1, right-hand side h^2 f. Prints iterations and error against u for 1/h = 64, 128, ... */
+/* Solves the test problem of the RRB papers: -Laplace(u) = f on the unit square, u = 0 on the boundary. The exact
+ * solution is u = x(x-1) y(y-1) exp(xy). The matrix entries are 4 and -1, the right-hand side is h^2 f. Prints the
+ * number of iterations and the largest error for 1/h = 64, 128, ... */
 #include <math.h>
 #include <rrbsolver.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@ static double f(double x, double y) {
     return -(u_xx + u_yy) * exp(x * y);
 }
 
-/* Negative: failed, the message says why. Positive: usable, but incomplete. */
+/* A negative status is an error, with a message. A positive status is a warning: x is usable but not converged. */
 static void check(rrb_status status) {
     if (status < 0) {
         char message[512];
@@ -26,7 +27,7 @@ static void check(rrb_status status) {
 int main(void) {
     printf(" 1/h  iterations  largest error\n");
     for (int64_t n = 64; n <= 1024; n *= 2) {
-        int64_t m = n - 1, count = m * m, iterations = 0; /* m x m unknowns, b[j * m + i] at ((i+1) h, (j+1) h) */
+        int64_t m = n - 1, count = m * m, iterations = 0; /* m x m unknowns; b[j * m + i] is at ((i+1) h, (j+1) h) */
         double h = 1.0 / (double)n, error = 0;
         double *center = malloc((size_t)count * sizeof *center), *off = malloc((size_t)count * sizeof *off);
         double *b = malloc((size_t)count * sizeof *b), *x = calloc((size_t)count, sizeof *x);
@@ -34,7 +35,7 @@ int main(void) {
         for (int64_t j = 0; j < m; j++)
             for (int64_t i = 0; i < m; i++) {
                 center[j * m + i] = 4;
-                off[j * m + i] = -1; /* east and north alike; what points out of the grid is ignored */
+                off[j * m + i] = -1; /* both east and north; entries that leave the grid are ignored */
                 b[j * m + i] = h * h * f((double)(i + 1) * h, (double)(j + 1) * h);
             }
 

@@ -1,5 +1,6 @@
-// The test problem of the RRB papers: -Laplace(u) = f on the unit square, u = x(x-1) y(y-1) exp(xy), zero on the boundary.
-// 5 points, matrix entries 4 and -1, right-hand side h^2 f. Prints iterations and error against u for 1/h = 64, 128, ...
+// Solves the test problem of the RRB papers: -Laplace(u) = f on the unit square, u = 0 on the boundary. The exact
+// solution is u = x(x-1) y(y-1) exp(xy). The matrix entries are 4 and -1, the right-hand side is h^2 f. Prints the
+// number of iterations and the largest error for 1/h = 64, 128, ...
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,10 +18,10 @@ static double f(double x, double y) {
 int main() try {
     std::printf(" 1/h  iterations  largest error\n");
     for (int n = 64; n <= 1024; n *= 2) {
-        const int m = n - 1; // m x m unknowns, b[j * m + i] at ((i+1) h, (j+1) h)
+        const int m = n - 1; // m x m unknowns; b[j * m + i] is at ((i+1) h, (j+1) h)
         const double h = 1.0 / n;
         const auto count = static_cast<std::size_t>(m) * static_cast<std::size_t>(m);
-        const std::vector<double> center(count, 4.0), off(count, -1.0); // what points out of the grid is ignored
+        const std::vector<double> center(count, 4.0), off(count, -1.0); // entries that leave the grid are ignored
         std::vector<double> b(count), exact(count), x(count, 0.0);
         for (std::size_t k = 0; k < count; k++) {
             const double px = h * static_cast<double>(k % static_cast<std::size_t>(m) + 1);

@@ -1,5 +1,6 @@
-! The test problem of the RRB papers: -Laplace(u) = f on the unit square, u = x(x-1) y(y-1) exp(xy), zero on the boundary.
-! 5 points, matrix entries 4 and -1, right-hand side h^2 f. Prints iterations and error against u for 1/h = 64, 128, ...
+! Solves the test problem of the RRB papers: -Laplace(u) = f on the unit square, u = 0 on the boundary. The exact
+! solution is u = x(x-1) y(y-1) exp(xy). The matrix entries are 4 and -1, the right-hand side is h^2 f. Prints the
+! number of iterations and the largest error for 1/h = 64, 128, ...
 program poisson
    use, intrinsic :: iso_c_binding, only: dp => c_double
    use rrbsolver
@@ -12,7 +13,7 @@ program poisson
    write (*, '(a)') ' 1/h  iterations  largest error'
    do k = 6, 10
       n = 2**k
-      m = n - 1                                    ! m x m unknowns, (i, j) at (i h, j h)
+      m = n - 1                                    ! m x m unknowns; unknown (i, j) is at the point (i h, j h)
       h = 1.0_dp/n
       allocate (center(m, m), source=4.0_dp)
       allocate (off(m, m), source=-1.0_dp)         ! both east and north; entries that leave the grid are ignored

@@ -12,7 +12,8 @@ program replace_iccg
    logical :: converged
    type(rrb_solver) :: solver
 
-   ! - div(k grad u) + u/1000 = b, closed edges; east(i,j): entry between (i,j) and (i+1,j), north(i,j): (i,j) and (i,j+1).
+   ! - div(k grad u) + u/1000 = b with closed edges. east(i,j) couples (i,j) and (i+1,j), north(i,j) couples it to
+   ! (i,j+1).
    east = reshape([((-1 - 0.9_dp*sin(0.03_dp*i)*cos(0.05_dp*j), i=1, nx), j=1, ny)], [nx, ny])
    north = east
    east(nx, :) = 0
@@ -39,7 +40,7 @@ program replace_iccg
    call solver%factorize(center, east, north)
    x = 0
    do step = 1, 3
-      b(100 + 10*step, 100) = 1          ! the right-hand side of this step; x still holds the last solution
+      b(100 + 10*step, 100) = 1          ! the right-hand side of this step; x holds the previous solution
       call solver%solve(b, x)
       call solver%get(RRB_INFO_ITERATIONS, iterations)
       write (*, '(a, i2, a, i5, a)') 'rrb_solver, step', step, ': ', iterations, ' iterations'

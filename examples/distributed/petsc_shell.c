@@ -1,8 +1,9 @@
-/* The preconditioner of rrbsolver in PETSc: KSPCG on a DMDA, whose PCSHELL calls rrb_apply on the boxes that the DMDA
- * gives to the ranks. Arrays of a DMDA have the order of the library, i fastest, so nothing is copied.
+/* Uses rrbsolver as a preconditioner in PETSc: a PCSHELL of KSPCG on a DMDA calls rrb_apply on the box of each rank.
+ * Arrays of a DMDA have the layout that the library expects (i fastest), so nothing is copied.
  *
- * -div(k grad u) = 1 on NX x NY square cells, u = 0 around; k = 1, and 1000 in discs. To 1e-8 in the 2-norm of the
- * residual, from u = 0. Prints iterations and residual of KSPCG, and of rrb_solve on the same system. */
+ * Solves -div(k grad u) = 1 on NX x NY square cells, u = 0 on the boundary, with k = 1000 in discs and k = 1 elsewhere,
+ * to 1e-8 in the 2-norm of the residual, from u = 0. Prints iterations and residual of KSPCG, and those of rrb_solve
+ * for the same system. */
 #include <petscdmda.h>
 #include <petscksp.h>
 #include <rrbsolver_mpi.h>
@@ -26,14 +27,14 @@ static PetscErrorCode check(rrb_status status) {
     PetscFunctionReturn(0);
 }
 
-/* ---- the problem, times h^2: conductances of the faces of a cell in the matrix, h^2 on the right, h = 1/NX ---- */
+/* ---- the problem, multiplied by h^2: the matrix holds conductances, the right-hand side is h^2, h = 1/NX ---- */
 
 static double diffusivity(PetscInt i, PetscInt j) {
     const PetscInt x = i % PERIOD - PERIOD / 2, y = j % PERIOD - PERIOD / 2;
     return x * x + y * y < RADIUS * RADIUS ? 1000 : 1;
 }
 
-/* Between (i, j) and the cell beside it, by the harmonic mean; half a cell from the edge, where u = 0. */
+/* Conductance between cell (i, j) and its neighbour (harmonic mean), or between cell (i, j) and the boundary. */
 static double conductance(PetscInt i, PetscInt j, PetscInt di, PetscInt dj) {
     const PetscInt in = i + di, jn = j + dj;
     const double k = diffusivity(i, j);
@@ -88,7 +89,7 @@ static PetscErrorCode make_matrix(DM grid, Mat *matrix) {
     PetscFunctionReturn(0);
 }
 
-/* ---- the library's, of the same box; vectors of the DMDA hold its entries ---- */
+/* ---- the library's matrix for the same box; vectors of the DMDA hold its entries ---- */
 
 static PetscErrorCode factorize(DM grid, rrb_handle *h) {
     enum { CENTER, EAST, NORTH, ENTRIES };
@@ -117,7 +118,7 @@ static PetscErrorCode factorize(DM grid, rrb_handle *h) {
     PetscFunctionReturn(0);
 }
 
-/* cycle=v: CG of PETSc needs an M that is the same in all iterations. */
+/* cycle=v, because PETSc's CG needs a preconditioner that is the same in all iterations. */
 static PetscErrorCode make_solver(DM grid, const rrbsolver_comm *comm, rrb_handle **h) {
     PetscInt i0, j0, nx, ny;
     int64_t lower[1][2], size[1][2];

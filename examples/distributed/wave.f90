@@ -1,6 +1,6 @@
 ! Long waves in a bay with land, distributed over MPI ranks: each rank has one block of the grid. Ranks whose block is
-! all land do not take part in the solve.
-! Below the first line the output is the same for any number of ranks. It ends with a checksum of all bits of the result.
+! all land do not take part in the solve. Below the first line the output is the same for any number of ranks. It ends
+! with a checksum of all bits of the result.
 !
 ! Linear shallow water, implicit in time:
 !
@@ -26,13 +26,13 @@ program wave
 
    integer, parameter :: cells(2) = [160, 120], steps = 50, steps_a_line = 10
    real(dp), parameter :: dx = 200, dy = 200         ! [m]
-   real(dp), parameter :: dt = 30                    ! [s], 5 times what an explicit scheme could take
+   real(dp), parameter :: dt = 30                    ! [s], 5 times the limit of an explicit scheme
    real(dp), parameter :: gravity = 9.81_dp          ! [m/s^2]
    real(dp), parameter :: area = dx*dy               ! of a cell [m^2]
    real(dp), parameter :: largest_drift = 1e-9_dp    ! of the volume, relative
 
-   ! Values of the cells of a block, with a row and a column of ghost cells on each side. The library takes `inner`: its
-   ! option leading_dimension steps over the ghosts, which it neither reads nor writes.
+   ! Values of the cells of a block, with one layer of ghost cells on each side. The library receives `inner`. With its
+   ! option leading_dimension it neither reads nor writes the ghost cells.
    type :: field
       real(dp), pointer, contiguous :: storage(:) => null()
       real(dp), pointer, contiguous :: at(:, :) => null()      ! (0:nx+1, 0:ny+1)
@@ -41,11 +41,11 @@ program wave
 
    integer :: ierror
    integer :: cart                                   ! all ranks, one for each block
-   integer :: water                                  ! those with water; MPI_COMM_NULL on the others
-   integer :: rank                                   ! in water
+   integer :: water                                  ! ranks whose block has water; MPI_COMM_NULL on other ranks
+   integer :: rank                                   ! rank in the communicator water
    integer :: west, east, south, north               ! ranks in water; MPI_PROC_NULL: all land, or outside of the bay
    integer :: lower(2, 1), extents(2, 1)             ! of this rank's block: first cell in the bay, cells in x and y
-   integer :: nx, ny                                 ! the same cells in x and y
+   integer :: nx, ny                                 ! extents(1, 1) and extents(2, 1)
    type(field) :: eta, rhs                           ! [m], [m^2]
    real(dp), allocatable :: h_east(:, :), h_north(:, :)   ! depth at faces [m], 0 where no water flows through
    real(dp), allocatable :: q_east(:, :), q_north(:, :)   ! transport through faces [m^2/s]
@@ -83,8 +83,8 @@ contains
       call free_field(rhs)
    end subroutine run
 
-   ! The depth at rest in cell (i, j) of the bay [m]; 0 on land and outside. The bay has the shape of an L, becomes
-   ! shallower to the east, and has an island.
+   ! Depth at rest in cell (i, j) of the bay [m]; 0 on land and outside the bay. The bay is L-shaped, becomes shallower
+   ! to the east, and has an island.
    pure real(dp) function depth(i, j)
       integer, intent(in) :: i, j
       real(dp) :: x, y, width, height
@@ -107,8 +107,8 @@ contains
 
    ! ---- blocks ----
 
-   ! Cuts the bay into a block for each rank. The ranks of blocks with water get a communicator of their own, in which
-   ! land has no rank. The others only wait for the end.
+   ! Divides the bay into one block per rank. The communicator `water` contains the ranks whose block has water. The
+   ! other ranks only wait.
    subroutine cut_bay()
       integer :: ranks, workers, parts(2), place(2), i, j
       logical :: wet
@@ -116,7 +116,7 @@ contains
       call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
       parts = 0
       call MPI_Dims_create(ranks, 2, parts, ierror)
-      ! Blocks without cells would part others that are neighbours.
+      ! Blocks without cells would separate blocks that should be neighbours.
       if (any(parts > cells)) call refuse('more blocks than cells in a direction: take another number of ranks')
       call MPI_Cart_create(MPI_COMM_WORLD, 2, parts, [.false., .false.], .true., cart, ierror)
       call MPI_Comm_rank(cart, rank, ierror)
@@ -135,7 +135,7 @@ contains
          ', all land: ', ranks - workers
    end subroutine cut_bay
 
-   ! The ranks of the blocks around, by their numbers in `water`, where those of land have none.
+   ! Ranks of the neighbouring blocks in the communicator `water`. Blocks of land have no rank there.
    subroutine find_neighbours()
       integer :: all_blocks, wet_blocks, around(4)
       call MPI_Cart_shift(cart, 0, 1, west, east, ierror)
@@ -152,7 +152,7 @@ contains
       call MPI_Group_free(wet_blocks, ierror)
    end subroutine find_neighbours
 
-   ! Ends the program on all ranks; those with water all make this call. Rank 0 alone speaks, and the others wait for it.
+   ! Stops the program on all ranks with an error message, which rank 0 prints. All ranks of `water` must call this.
    subroutine refuse(message)
       character(*), intent(in) :: message
       if (rank == 0) then
@@ -180,7 +180,7 @@ contains
       nullify (f%at, f%inner)
    end subroutine free_field
 
-   ! Fills the ghost cells from the blocks around. No corner is read: the stencil has 5 points.
+   ! Fills the ghost cells from the neighbouring blocks. Corners are not needed, since the stencil has 5 points.
    subroutine exchange_ghosts(f)
       type(field), intent(inout) :: f
       call shift(f%at(nx, 1:ny), east, f%at(0, 1:ny), west)
@@ -189,7 +189,7 @@ contains
       call shift(f%at(1:nx, 1), south, f%at(1:nx, ny + 1), north)
    end subroutine exchange_ghosts
 
-   ! Without a sender `ghosts` stays as it is.
+   ! Without a sender, `ghosts` is unchanged.
    subroutine shift(edge, receiver, ghosts, sender)
       real(dp), intent(in) :: edge(:)
       real(dp), intent(inout) :: ghosts(:)
@@ -205,7 +205,7 @@ contains
 
    ! ---- the model ----
 
-   ! Water at rest, with a mound of 1 m. Face (i, j) of `east` is that between the cells (i, j) and (i+1, j).
+   ! Initial state: water at rest with a mound of 1 m. Face (i, j) of `east` is between cells (i, j) and (i+1, j).
    subroutine make_water()
       integer :: i, j, x, y
       call make_field(eta)
@@ -232,15 +232,15 @@ contains
       end do
    end subroutine make_water
 
-   ! The depth at a face: the mean of two cells of water, else 0.
+   ! Depth at a face: the mean of both cells if both have water, else 0.
    pure real(dp) function between(h, h_next)
       real(dp), intent(in) :: h, h_next
       between = 0
       if (min(h, h_next) > 0) between = (h + h_next)/2
    end function between
 
-   ! The matrix: A/(g dt^2) + sum h l/d on the diagonal, -h l/d between two cells [m]. A cell on land has the diagonal
-   ! alone, and eta = 0.
+   ! The matrix has A/(g dt^2) + sum h l/d on the diagonal and -h l/d between two cells [m]. The row of a land cell has
+   ! only a diagonal entry, so eta = 0 there.
    subroutine make_solver()
       type(field) :: center, east, north
       integer :: i, j
@@ -273,9 +273,9 @@ contains
       outflow = (q_east(i, j) - q_east(i - 1, j))*dy + (q_north(i, j) - q_north(i, j - 1))*dx
    end function outflow
 
-   ! One step. At its end eta follows from the transport: what leaves one cell enters another. So the volume is
-   ! conserved to rounding, whatever the tolerance of the solver. Both blocks at an edge compute the transport there,
-   ! from the same numbers by the same formula.
+   ! One time step. At its end, eta is computed from the transport: the outflow of one cell is the inflow of another.
+   ! The volume is therefore conserved to rounding, for any tolerance of the solver. Both blocks at a common edge
+   ! compute the transport through it, with the same formula from the same values.
    subroutine advance()
       real(dp) :: before(nx, ny)
       integer :: i, j
@@ -315,8 +315,8 @@ contains
 
    ! ---- what is printed ----
 
-   ! Of the water above the level at rest [m^3]. Its last digits depend on the number of ranks, by the order of the sum;
-   ! they are not printed.
+   ! Volume of the water above the level at rest [m^3]. Its last digits depend on the order of the sum, and therefore on
+   ! the number of ranks. They are not printed.
    real(dp) function volume()
       real(dp) :: own
       own = area*sum(eta%at(1:nx, 1:ny))
@@ -332,8 +332,8 @@ contains
       if (rank == 0) print '(f9.1, i12, f13.8, es15.8)', step*dt, iterations, highest, now
    end subroutine print_line
 
-   ! Exclusive or of the bits of all eta, each rotated by the place of its cell in the bay. The order does not matter.
-   ! One other bit in any cell makes another checksum.
+   ! Checksum: the exclusive or of the bits of all eta, each rotated by the index of its cell in the bay. The order of
+   ! the cells does not matter. A change of any bit changes the checksum.
    subroutine print_checksum()
       integer(int64) :: own, all_of_it
       integer :: i, j, cell
