@@ -1,20 +1,20 @@
 /* rrbsolver.h: solvers for stencil systems of simulation codes and for general sparse matrices. C99 and C++.
  *
- * Threads: different handles are independent. One thread at a time uses a handle; handles may move between threads.
- * The library has its own threads (option threads). Callbacks run on the calling thread, between iterations, with no
- * lock held. They must not use the handle that calls them.
+ * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle; it
+ * need not be the thread that created it. The option threads sets the number of threads that compute. Callbacks run on
+ * the calling thread, between iterations, with no lock held. They must not use the handle of the call.
  *
  * Statuses: every function that can fail returns an rrb_status, listed below. If it is not RRB_OK, the call also stores
  * a message for its thread, which rrbsolver_last_error copies.
  *
  * Arrays: a[j*ld + i] in 2D and a[k*lp + j*ld + i] in 3D; i = 0..nx-1 is contiguous. ld = nx and lp = ny*ld, unless the
- * options leading_dimension and leading_plane are set. Pointers are used during the call only. An array that is written
- * must not overlap any other array of the call.
+ * options leading_dimension and leading_plane are set. Pointers are used during the call only. An output array must not
+ * overlap any other array of the call.
  *
  * Handles: X_create (sparse_create_csr, ..., sparse_read) creates a handle. X_destroy frees it and sets the pointer to
  * NULL.
  *
- * Numbers are append-only: a published number never changes its meaning.
+ * Numbers of statuses, options, results and choices never change their meaning.
  *
  * Generated from the sources of the library; do not edit. */
 
@@ -30,18 +30,17 @@
 
 /* Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure. */
 #define RRB_OK                    0  /* success */
-#define RRB_NOT_CONVERGED         1  /* tolerance not reached; x is the last iterate or a better one (see
+#define RRB_NOT_CONVERGED         1  /* the tolerance was not reached; x is the last iterate or a better one (see
                                         rrbsolver_last_error) */
-#define RRB_STOPPED               2  /* stopped by a callback; x (smoother_: u) is the current iterate */
+#define RRB_STOPPED               2  /* a callback stopped the call; x (smoother_: u) is the current iterate */
 #define RRB_ERR_NULL           (-1)  /* a required pointer is NULL */
 #define RRB_ERR_ARGUMENT       (-2)  /* an argument is out of range, or arrays overlap */
-#define RRB_ERR_DIMENSION      (-3)  /* an extent is too small, extents are inconsistent, or their product is too
-                                        large */
-#define RRB_ERR_OPTION         (-4)  /* unknown option or result key, option name, or choice */
-#define RRB_ERR_STATE          (-5)  /* calls in the wrong order; call factorize (smoother_: set_patches) first */
-#define RRB_ERR_UNSUPPORTED    (-6)  /* not supported by this build, backend or method */
-#define RRB_ERR_MATRIX        (-20)  /* nonpositive center or pivot, or singular block; sparse_: also not symmetric,
-                                        or empty row */
+#define RRB_ERR_DIMENSION      (-3)  /* a size is too small, sizes are inconsistent, or their product is too large */
+#define RRB_ERR_OPTION         (-4)  /* unknown key of an option or result, unknown option name, or unknown choice */
+#define RRB_ERR_STATE          (-5)  /* wrong order of calls; call factorize (smoother_: set_patches) first */
+#define RRB_ERR_UNSUPPORTED    (-6)  /* the call is not supported by this build, backend or method */
+#define RRB_ERR_MATRIX        (-20)  /* a center or pivot is not positive, or a block is singular; sparse_: also if
+                                        the matrix is not symmetric, or a row is empty */
 #define RRB_ERR_NOT_FINITE    (-21)  /* NaN or infinity in an input array, or overflow of a result */
 #define RRB_ERR_BREAKDOWN     (-22)  /* the matrix or the preconditioner is indefinite; x is unchanged */
 #define RRB_ERR_INCOMPATIBLE  (-23)  /* the system is singular, and its right-hand side has a component in the null
@@ -58,141 +57,154 @@
 /* Options: keys of set and get. */
 #define RRB_OPT_BACKEND               100  /* where the solver runs; auto: see the rules of auto */
 #define RRB_OPT_DEVICE                101  /* CUDA device ordinal (not sparse_) */
-#define RRB_OPT_THREADS               102  /* number of threads of the handle; 0: the first that is set of
-                                              RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS, else
-                                              the number of cores in the affinity mask */
-#define RRB_OPT_MEMORY                103  /* memory space of the caller's arrays; auto: queried from the CUDA driver
-                                              (not sparse_) */
+#define RRB_OPT_THREADS               102  /* number of threads; 0: from the first of the variables
+                                              RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that is
+                                              set, else the number of cores in the affinity mask */
+#define RRB_OPT_MEMORY                103  /* memory space of the caller's arrays; auto: the CUDA driver is queried
+                                              for each array (not sparse_) */
 #define RRB_OPT_REL_TOL               104  /* relative tolerance; a solve has converged when norm(b - A x) <=
                                               max(rel_tol * reference, abs_tol) (not smoother_) */
-#define RRB_OPT_ABS_TOL               105  /* absolute tolerance, in the unit of the tested norm; see rel_tol (not
-                                              smoother_) */
-#define RRB_OPT_MAX_ITER              106  /* iteration limit; 0: a solve only evaluates the residual (not smoother_) */
+#define RRB_OPT_ABS_TOL               105  /* absolute tolerance, in the unit of the norm of the stopping test; see
+                                              rel_tol (not smoother_) */
+#define RRB_OPT_MAX_ITER              106  /* limit of iterations per solve; 0: a solve only evaluates the residual
+                                              (not smoother_) */
 #define RRB_OPT_NORM                  107  /* norm of the stopping test; true2: 2-norm of b - A x; preconditioned:
                                               sqrt(r' M^-1 r) (not smoother_, sparse_) */
-#define RRB_OPT_REFERENCE             108  /* reference of relative residuals, in the tested norm; rhs: b, projected
-                                              where A is singular (with norm=preconditioned also reduced to the first
-                                              Schur complement S1); initial: the initial residual (not smoother_) */
-#define RRB_OPT_NULL_SPACE            109  /* which connected components are singular; auto: those with |row sum| <=
-                                              1e-12 * center in every row; none: none; constant: all, with row sums
-                                              checked against 1e-6 * center (not smoother_, sparse_) */
-#define RRB_OPT_CHECK_INPUT           110  /* 0: no checks; 1: rejects NaN and infinity in input arrays, and logs
-                                              couplings that leave the grid, once per handle; 2: rejects these
-                                              couplings too (smoother_, sparse_: same as 1; sparse_ always checks
-                                              matrix entries) */
-#define RRB_OPT_CHECK_COMPATIBILITY   111  /* for singular components; 0: projects b; 1: rejects b with |sum b| >
-                                              1e-10 ||b||_1 (not smoother_, sparse_) */
-#define RRB_OPT_VERBOSITY             112  /* log level; 0: warnings; 1: also one line per solve (smoother_: apply;
-                                              sparse_: also factorize); 2: also one line per iteration (smoother_:
-                                              sweep) */
+#define RRB_OPT_REFERENCE             108  /* reference of relative residuals; rhs: norm of b, projected if A is
+                                              singular (with norm=preconditioned, b is also reduced to the first
+                                              Schur complement S1); initial: norm of the initial residual (not
+                                              smoother_) */
+#define RRB_OPT_NULL_SPACE            109  /* connected components that are treated as singular; auto: components
+                                              with |row sum| <= 1e-12 * center in every row; none: no component;
+                                              constant: all components, which must have |row sum| <= 1e-6 * center
+                                              (not smoother_, sparse_) */
+#define RRB_OPT_CHECK_INPUT           110  /* 0: no checks; 1: NaN and infinity in input arrays are errors, and
+                                              nonzero couplings to nodes outside the grid are logged once per handle;
+                                              2: such couplings are errors, too (smoother_, sparse_: same as 1;
+                                              sparse_ always checks matrix entries) */
+#define RRB_OPT_CHECK_COMPATIBILITY   111  /* treatment of b on singular components; 0: its mean is subtracted; 1:
+                                              |sum b| > 1e-10 ||b||_1 is an error (not smoother_, sparse_) */
+#define RRB_OPT_VERBOSITY             112  /* log lines; 0: warnings; 1: also one line per solve (smoother_: per
+                                              apply; sparse_: also per factorize); 2: also one line per iteration
+                                              (smoother_: per sweep) */
 #define RRB_OPT_LOG                   113  /* destination of log lines: callback (see rrbsolver_set_log), stderr, or
-                                              the path of a file to append to, without blanks or commas */
-#define RRB_OPT_LEVELS                200  /* number of elimination levels; 0: chosen by grid size; larger than the
-                                              grid allows: all */
+                                              a file to which lines are appended; the path must not contain blanks or
+                                              commas */
+#define RRB_OPT_LEVELS                200  /* number of elimination levels; 0: depends on the grid size; larger
+                                              values are reduced to the maximum */
 #define RRB_OPT_COARSE_MEMORY         201  /* memory limit, in bytes, for the exact factor of the coarsest system */
-#define RRB_OPT_GRIDS                 202  /* number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: chosen
-                                              by grid size; larger than the maximum: the maximum */
+#define RRB_OPT_GRIDS                 202  /* number of grids stored by colour as r1, r2, b1 and b2 arrays; 0:
+                                              depends on the grid size; larger values are reduced to the maximum */
 #define RRB_OPT_COMPUTE_BLOCK         203  /* row padding and border, in values, of the r1, r2, b1 and b2 arrays */
-#define RRB_OPT_LUMPING               204  /* lumped nodes; m1: red; m2: red and black; in text, m1u and m2u also set
-                                              relaxation=0, m1m and m2m relaxation=1 */
-#define RRB_OPT_RELAXATION            205  /* omega: fraction of each dropped coupling that is added to the diagonal */
-#define RRB_OPT_FUSION                206  /* on: fused stages where the backend has them; off: unfused reference
+#define RRB_OPT_LUMPING               204  /* nodes whose dropped couplings are lumped; m1: red; m2: red and black;
+                                              in text, m1u and m2u also set relaxation=0, and m1m and m2m set
+                                              relaxation=1 */
+#define RRB_OPT_RELAXATION            205  /* relaxation factor omega: fraction of each dropped coupling that is
+                                              added to the diagonal */
+#define RRB_OPT_FUSION                206  /* on: fused stages, if the backend has them; off: unfused reference
                                               formulation (also dpcg_) */
-#define RRB_OPT_COMPENSATION          207  /* auto, always: moves positive off-diagonal entries to the diagonal of M;
-                                              never: keeps them */
-#define RRB_OPT_PRECISION             208  /* storage precision of the preconditioner; mixed: bf16 with CG in single
-                                              precision, on the CPU for regular 5-point systems, else as bf16; auto:
-                                              see the rules of auto (also dpcg_, sparse_) */
-#define RRB_OPT_CYCLE                 209  /* v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation:
-                                              multigrid by aggregation instead of RRB; auto: see the rules of auto */
-#define RRB_OPT_CYCLE_SPACING         210  /* levels between recursions of a recursive cycle, even; 0: 4 */
-#define RRB_OPT_CYCLE_STEPS           211  /* inner iterations per recursion */
-#define RRB_OPT_SWITCH_MEMORY         213  /* memory limit, in bytes, for aggregation selected by cycle=auto, at
-                                              factorize or in a slow solve; -1: no limit; 0: never selects it */
+#define RRB_OPT_COMPENSATION          207  /* treatment of positive off-diagonal entries in M; auto: see the rules of
+                                              auto; always: moved to the diagonal; never: unchanged */
+#define RRB_OPT_PRECISION             208  /* precision in which the preconditioner is stored; mixed: bf16 and CG in
+                                              single precision, for regular 5-point systems on the CPU (otherwise
+                                              same as bf16); auto: see the rules of auto (also dpcg_, sparse_) */
+#define RRB_OPT_CYCLE                 209  /* cycle of the preconditioner; v: V-cycle of RRB; amli, k: recursive
+                                              cycles of RRB; aggregation: multigrid by aggregation instead of RRB;
+                                              auto: see the rules of auto */
+#define RRB_OPT_CYCLE_SPACING         210  /* number of levels between recursions of a recursive cycle, must be even;
+                                              0: 4 */
+#define RRB_OPT_CYCLE_STEPS           211  /* number of inner iterations per recursion */
+#define RRB_OPT_SWITCH_MEMORY         213  /* memory limit, in bytes, for aggregation that cycle=auto selects at
+                                              factorize or in a slow solve; -1: no limit; 0: auto never selects
+                                              aggregation */
 #define RRB_OPT_LEADING_DIMENSION     212  /* distance, in values, between rows of the caller's arrays, at least nx;
                                               0: nx (also dpcg_) */
 #define RRB_OPT_DEVICES               220  /* CUDA ordinals of up to eight devices that share the rows of large
                                               grids, such as 0+1+2; none: one device, set by option device */
-#define RRB_OPT_REPRODUCIBLE          218  /* 1: results are bitwise identical for any number of ranks; 0: only for
-                                              the same number of ranks, with one value per rank in sums */
-#define RRB_OPT_COMM_TIMEOUT          219  /* seconds that a rank waits for other ranks; 0: no limit */
+#define RRB_OPT_REPRODUCIBLE          218  /* 1: results are bitwise identical for any number of ranks; 0: results
+                                              are bitwise identical only for the same number of ranks, and global
+                                              sums need less communication */
+#define RRB_OPT_COMM_TIMEOUT          219  /* time in seconds for which a rank waits for other ranks; 0: no limit */
 #define RRB_OPT_METHOD                300  /* relaxation method: coloured block Gauss-Seidel, block Jacobi, or
                                               chaotic block Gauss-Seidel */
-#define RRB_OPT_OMEGA                 301  /* relaxation factor; 0: the default of the method, 0.8 for block_jacobi,
-                                              else 1 */
-#define RRB_OPT_STAGGER               302  /* sweeps whose blocks are shifted by floor(b / 2) cells; 0: none; 1: the
-                                              second, fourth, ... of an apply; 2: the first, third, ... */
-#define RRB_OPT_REVERSE               303  /* 1: visits colours (chaotic_gauss_seidel: blocks) in reverse order, for
-                                              post-smoothing */
-#define RRB_OPT_BLOCK_SOLVER          304  /* solver of the diagonal blocks; fast_diagonalization: by sine
-                                              transforms, rejected if it loses more than four digits; dense: by dense
+#define RRB_OPT_OMEGA                 301  /* relaxation factor; 0: 0.8 for block_jacobi, else 1 */
+#define RRB_OPT_STAGGER               302  /* sweeps of an apply in which blocks are shifted by floor(b / 2) cells;
+                                              0: none; 1: the second, fourth, ...; 2: the first, third, ... */
+#define RRB_OPT_REVERSE               303  /* 1: a sweep processes colours (chaotic_gauss_seidel: blocks) in reverse
+                                              order, for post-smoothing */
+#define RRB_OPT_BLOCK_SOLVER          304  /* solver of the diagonal blocks; fast_diagonalization: sine transforms,
+                                              an error if they would lose more than four digits; dense: dense
                                               inverses; auto: see the rules of auto */
-#define RRB_OPT_REMAINDER             305  /* blocks that the edge of a patch cuts; exact: solved as smaller blocks;
-                                              overlap: moved inwards, where they overlap other blocks */
-#define RRB_OPT_PARALLEL              306  /* work distribution among threads; auto: all blocks of all patches;
-                                              patch: whole patches (chaotic_gauss_seidel is then lexicographic in
-                                              each patch); block: the blocks of one patch at a time; nested: patches
-                                              among thread groups, and blocks within a group */
-#define RRB_OPT_PATCH_THREADS         307  /* number of thread groups with parallel=nested; 0: automatic */
-#define RRB_OPT_TRANSFER              308  /* order of copies and kernels when patches reside on the host and a
-                                              device relaxes them */
-#define RRB_OPT_PRECONDITIONER        400  /* jacobi; neumann: truncated Neumann series of `order`; ic0, ric:
-                                              incomplete Cholesky without fill, plain and relaxed (dpcg_: CPU only);
-                                              multigrid: geometric; amg: multigrid by aggregation (sparse_: for cg);
-                                              ssor: with sor_omega; ilu0: incomplete LU without fill; chebyshev:
-                                              polynomial of `degree` in D^-1 A; auto: see the rules of auto (also
-                                              sparse_) */
-#define RRB_OPT_ORDER                 401  /* terms of the Neumann series after the first; 0: same as jacobi (also
-                                              sparse_) */
-#define RRB_OPT_RIC_OMEGA             402  /* fraction of dropped fill that ric subtracts from the diagonal; 0: same
-                                              as ic0; 1: modified incomplete Cholesky */
-#define RRB_OPT_DEFLATION             403  /* deflation regions, with one vector each; subdomain: boxes of cells;
-                                              levelset: the caller's regions, else components of strong couplings;
-                                              levelset_subdomain: these regions split by boxes; auto: see the rules
-                                              of auto */
+#define RRB_OPT_REMAINDER             305  /* treatment of blocks that extend beyond the edge of a patch; exact: they
+                                              are solved as smaller blocks; overlap: they are moved inwards and
+                                              overlap other blocks */
+#define RRB_OPT_PARALLEL              306  /* work that is distributed among threads; auto: all blocks of all
+                                              patches; patch: whole patches (chaotic_gauss_seidel is then
+                                              lexicographic in each patch); block: the blocks of one patch at a time;
+                                              nested: patches among groups of threads, and the blocks of a patch
+                                              within a group */
+#define RRB_OPT_PATCH_THREADS         307  /* number of groups of threads with parallel=nested; 0: automatic */
+#define RRB_OPT_TRANSFER              308  /* order of copies and kernels if the device processes patches in host
+                                              memory */
+#define RRB_OPT_PRECONDITIONER        400  /* preconditioner; neumann: Neumann series truncated after `order`; ic0:
+                                              incomplete Cholesky without fill (dpcg_: CPU only); ric: the same with
+                                              relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid
+                                              by aggregation (sparse_: for cg); ssor: SSOR with sor_omega; ilu0:
+                                              incomplete LU without fill; chebyshev: polynomial of `degree` in D^-1
+                                              A; auto: see the rules of auto (also sparse_) */
+#define RRB_OPT_ORDER                 401  /* number of terms of the Neumann series after the first; 0: same as
+                                              jacobi (also sparse_) */
+#define RRB_OPT_RIC_OMEGA             402  /* fraction of the dropped fill that ric subtracts from the diagonal; 0:
+                                              same as ic0; 1: modified incomplete Cholesky */
+#define RRB_OPT_DEFLATION             403  /* deflation regions, with one vector per region; subdomain: boxes of
+                                              cells; levelset: the caller's regions, without these components of
+                                              strong couplings; levelset_subdomain: the regions of levelset, split by
+                                              boxes; auto: see the rules of auto */
 #define RRB_OPT_SUBDOMAINS_X          404  /* number of deflation boxes in x, at most nx; 0: automatic */
 #define RRB_OPT_SUBDOMAINS_Y          405  /* number of deflation boxes in y, at most ny; 0: automatic */
 #define RRB_OPT_SUBDOMAINS_Z          406  /* number of deflation boxes in z, at most nz; 0: automatic */
-#define RRB_OPT_KEEP_ALL              407  /* for singular systems; 1: keeps all deflation vectors and shifts the
-                                              coarse matrix; 0: omits the vector of one region of weak couplings */
+#define RRB_OPT_KEEP_ALL              407  /* deflation vectors for singular systems; 0: the vector of one region of
+                                              weak couplings is omitted; 1: all vectors are used, and the coarse
+                                              matrix is shifted */
 #define RRB_OPT_COARSE_SOLVER         408  /* solver of systems with the coarse deflation matrix; inverse: explicit
                                               inverse; cholesky: factorization; cg: inner CG, CPU only; auto: see the
                                               rules of auto */
 #define RRB_OPT_COARSE_TOL            409  /* relative tolerance of coarse_solver=cg */
 #define RRB_OPT_COARSENING            410  /* coarsening of multigrid; vertex: every second cell, operator-dependent
-                                              transfer, Galerkin coarse grids; cell: pairs of cells, constant
-                                              transfer, coarsest grid of at most 64 cells; auto: see the rules of
-                                              auto */
-#define RRB_OPT_SWEEPS                411  /* multigrid sweeps before and after each coarse-grid correction; 0:
-                                              automatic */
-#define RRB_OPT_DILATION              412  /* layers of cells by which levelset regions grow; -1: 1 for the caller's
-                                              regions, 0 for components of strong couplings */
+                                              interpolation, Galerkin coarse grids; cell: pairs of cells, constant
+                                              interpolation, coarsest grid of at most 64 cells; auto: see the rules
+                                              of auto */
+#define RRB_OPT_SWEEPS                411  /* number of multigrid sweeps before and after each coarse-grid
+                                              correction; 0: automatic */
+#define RRB_OPT_DILATION              412  /* number of layers of cells by which levelset regions grow; -1: 1 for the
+                                              caller's regions, 0 for components of strong couplings */
 #define RRB_OPT_LEADING_PLANE         413  /* distance, in values, between planes of the caller's arrays, at least
-                                              ny * leading_dimension; 0: this minimum */
+                                              ny * leading_dimension; 0: ny * leading_dimension */
 #define RRB_OPT_SOLVER                500  /* iterative method; auto: see the rules of auto; in text, jcbi, gs and
-                                              gssor are short for jacobi, gauss_seidel and sor */
+                                              gssor mean jacobi, gauss_seidel and sor */
 #define RRB_OPT_FORMAT                502  /* storage format for products; auto: see the rules of auto */
-#define RRB_OPT_ORDERING              503  /* row order of gauss_seidel and sor sweeps; natural: ascending;
-                                              multicolour: by colours of A + A', first fit; blocks: blocks that read
-                                              old values of each other; symmetric: ascending, then descending */
+#define RRB_OPT_ORDERING              503  /* order of rows in sweeps of gauss_seidel and sor; natural: ascending;
+                                              multicolour: by first-fit colours of A + A'; blocks: blocks of rows,
+                                              each with old values of the other blocks; symmetric: ascending, then
+                                              descending */
 #define RRB_OPT_SOR_OMEGA             504  /* relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor,
                                               else 1 */
 #define RRB_OPT_BLOCKS                505  /* number of blocks with ordering=blocks; 0: 16 */
-#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns per block of format=bsr; 0: the size among 2 to 6 and
-                                              8 that needs the fewest bytes */
+#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns per block of format=bsr; 0: 2 to 6 or 8, whichever
+                                              needs the fewest bytes */
 #define RRB_OPT_SLICE                 507  /* rows per slice of format=sell (C); 0: 8 */
 #define RRB_OPT_SIGMA                 508  /* rows per sorting window of format=sell; 0: 256 if that saves bytes,
                                               else 1 (unsorted) */
-#define RRB_OPT_RESTART               509  /* vectors of gmres between restarts */
+#define RRB_OPT_RESTART               509  /* number of iterations of gmres between restarts */
 #define RRB_OPT_SHADOW                510  /* dimension s of the shadow space of idr */
-#define RRB_OPT_SHIFT                 511  /* shift s of ic0, which factorizes A + s diag(A); below 0: starts with 0,
-                                              and after a nonpositive pivot tries 1e-3, 2e-3, 4e-3, ... */
+#define RRB_OPT_SHIFT                 511  /* shift s of ic0, which factorizes A + s diag(A); below 0: s = 0 and,
+                                              while a pivot is not positive, 1e-3, 2e-3, 4e-3, ... */
 #define RRB_OPT_DEGREE                513  /* degree of the polynomial of chebyshev */
-#define RRB_OPT_TRANSPOSE             514  /* product with A' in bicg; copy: with a stored transpose; none: with A;
-                                              auto: copy, unless its size is above format_memory */
-#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a solve has diverged when its residual exceeds this multiple of its
-                                              reference or of the initial residual, whichever is larger; 0: 1e100 for
-                                              jacobi, gauss_seidel and sor, else 1e10 */
+#define RRB_OPT_TRANSPOSE             514  /* product with A' in bicg; copy: a stored transpose is used; none: A is
+                                              used; auto: see the rules of auto */
+#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a solve has diverged when its residual exceeds this multiple of the
+                                              larger of its reference and its initial residual; 0: 1e100 for jacobi,
+                                              gauss_seidel and sor, else 1e10 */
 #define RRB_OPT_FORMAT_MEMORY         516  /* memory limit, in bytes, for the arrays of a format other than csr */
 
 /* Rules of auto. The first condition that holds decides; docs/reference/auto.md has the notes.
@@ -210,23 +222,23 @@
  *   cpu: otherwise
  *
  * cycle (rrb_):
- *   aggregation: aggregation is possible, nx * ny >= 16,384, none of the options of the levels is set, and the
- *     estimated cost of a solve is lower than with levels
+ *   aggregation: aggregation is possible, nx * ny >= 16,384, no option of the levels is set, and the estimated cost
+ *     of a solve is lower with aggregation than with RRB (see the notes)
  *   v: nx * ny < 16,384, or lumping or relaxation is not the default
- *   amli: the estimated condition numbers of the recursions are small enough (see the notes)
+ *   amli: the estimated condition numbers of the recursions are in the range given in the notes
  *   v: otherwise
  *
  * precision (rrb_):
  *   f32: the cycle is aggregation
- *   f64: nx * ny < 16,384; or lumping or relaxation is not the default; or the centers differ by more than a factor
- *     of 1e6, or 1e4 with a singular component
+ *   f64: nx * ny < 16,384; or lumping or relaxation is not the default; or the ratio of the largest to the smallest
+ *     center is above 1e6 (1e4 with a singular component)
  *   mixed: on the CPU: 5 points, no positive coupling, no singular component, grids is not 1, norm=true2,
  *     cycle=auto, and aggregation is possible or the handle is distributed
  *   bf16: otherwise
  *
  * compensation (rrb_):
- *   compensation: A has positive couplings, and the cycle is not aggregation
- *   no compensation: otherwise
+ *   always: A has positive couplings, and the cycle is not aggregation
+ *   never: otherwise
  *
  * backend (dpcg_):
  *   cuda: a CUDA device is present, nx * ny * nz >= 20,000, preconditioner is not ic0 or ric, and coarse_solver is
@@ -234,9 +246,9 @@
  *   cpu: otherwise
  *
  * preconditioner (dpcg_):
- *   amg: at least 12 components of strong couplings are not resolved by coarse grids, and they are not deflated or
- *     cells are flat (see the notes); there are no labels, deflation is auto or none, coarsening and sweeps are the
- *     defaults, and backend is not reference
+ *   amg: coarse grids do not resolve at least 12 components of strong couplings, and either these are not deflated
+ *     or cells are flat (see the notes). In addition, there are no labels, deflation is auto or none, coarsening and
+ *     sweeps have their defaults, and backend is not reference
  *   multigrid: otherwise
  *
  * coarsening (dpcg_):
@@ -244,12 +256,12 @@
  *   vertex: otherwise
  *
  * deflation (dpcg_):
- *   levelset: multigrid or amg, with labels of the caller
- *   none: amg
- *   levelset: multigrid with 2 to 1,000 components of strong couplings, and: the contrast is at most 1e-4, or a
- *     component is less than 4 cells across, or coarsening is cell
- *   none: multigrid
- *   levelset_subdomain: labels of the caller, or a component of strong couplings
+ *   levelset: the preconditioner is multigrid or amg, and the caller set labels
+ *   none: the preconditioner is amg
+ *   levelset: the preconditioner is multigrid; there are 2 to 1,000 components of strong couplings; and the contrast
+ *     is at most 1e-4, or a component is less than 4 cells across, or the coarsening is cell
+ *   none: the preconditioner is multigrid
+ *   levelset_subdomain: the caller set labels, or there is a component of strong couplings
  *   subdomain: otherwise
  *
  * coarse_solver (dpcg_):
@@ -257,7 +269,7 @@
  *   cholesky: otherwise
  *
  * precision (dpcg_):
- *   f32: multigrid or amg
+ *   f32: the preconditioner is multigrid or amg
  *   f64: otherwise
  *
  * backend (smoother_):
@@ -265,12 +277,12 @@
  *   cpu: otherwise
  *
  * block_solver (smoother_):
- *   fast_diagonalization: a diagonal scaling makes the stencil symmetric in x, y and z, and its condition on a block
- *     is below 300
+ *   fast_diagonalization: a diagonal scaling makes the stencil symmetric in x, y and z, and the condition number of
+ *     the scaling on a block is below 300
  *   dense: otherwise
  *
  * parallel (smoother_):
- *   all blocks: always: threads share one list of all blocks of all patches
+ *   all blocks: always: all blocks of all patches form one list, which is distributed among the threads
  *
  * transfer (smoother_):
  *   depth_first: always
@@ -285,11 +297,11 @@
  *   minres: otherwise
  *
  * preconditioner (sparse_):
- *   none: solver is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero
- *   amg: cg with a positive diagonal, at least 100,000 rows, and more than half of the off-diagonal entries are
- *     negative
- *   ic0: cg with a positive diagonal
- *   jacobi: cg or minres
+ *   none: the solver is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero
+ *   amg: the solver is cg, all diagonal entries are positive, more than half of the off-diagonal entries are
+ *     negative, and the matrix has at least 100,000 rows
+ *   ic0: the solver is cg, and all diagonal entries are positive
+ *   jacobi: the solver is cg or minres
  *   ilu0: otherwise
  *
  * precision (sparse_):
@@ -298,7 +310,7 @@
  *
  * format (sparse_):
  *   diagonal: all entries are on the diagonal
- *   csr, dia, sell or bsr: the format moves the fewest bytes in a product
+ *   csr, dia, sell or bsr: this format moves the fewest bytes in a product
  *
  * transpose (sparse_):
  *   none: the format is dia, diagonal or skyline, or a copy needs more than format_memory
@@ -306,94 +318,101 @@
  */
 
 /* Results: keys of get. */
-#define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply) */
-#define RRB_INFO_STOP_REASON            1001  /* stop reason of the last solve; smoother_: monitor if a callback
+#define RRB_INFO_ITERATIONS             1000  /* number of iterations of the last solve (smoother_: of sweeps of the
+                                                 last apply) */
+#define RRB_INFO_STOP_REASON            1001  /* reason why the last solve stopped; smoother_: monitor if a callback
                                                  stopped the last apply, else none */
-#define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative residual of the initial guess, in the tested norm;
-                                                 smoother_: 1, available only after an apply with a monitor */
-#define RRB_INFO_FINAL_RESIDUAL         1003  /* relative residual of x, in the tested norm, computed from b - A x at
-                                                 the end of the solve; smoother_: last value passed to the monitor,
-                                                 available only after an apply with a monitor */
-#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches; sparse_:
-                                                 also of a format conversion by a product) */
-#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) */
-#define RRB_INFO_SECONDS_TRANSFER       1006  /* part of seconds_solve for copies between host and device (not
-                                                 sparse_) */
+#define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative residual of the initial guess, in the norm of the stopping
+                                                 test; smoother_: 1, available only after an apply with a monitor */
+#define RRB_INFO_FINAL_RESIDUAL         1003  /* relative residual of x in the norm of the stopping test, computed
+                                                 from b - A x at the end of the solve; smoother_: last value passed
+                                                 to the monitor, available only after an apply with a monitor */
+#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize, in seconds (smoother_: of
+                                                 set_patches; sparse_: also of a format conversion by a product) */
+#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve, in seconds (smoother_: of the last
+                                                 apply) */
+#define RRB_INFO_SECONDS_TRANSFER       1006  /* part of seconds_solve that was needed for copies between host and
+                                                 device (not sparse_) */
 #define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle, in bytes */
 #define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle, in bytes (not sparse_) */
 #define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A, estimated in the last solve
-                                                 (Lanczos), positive; 0: not available, for methods other than cg and
-                                                 where fewer than two iterations had positive coefficients (not
-                                                 smoother_) */
-#define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A, estimated as lambda_min (not
-                                                 smoother_) */
+                                                 (Lanczos); 0: no estimate, because the method is not cg or fewer
+                                                 than two iterations had positive coefficients (not smoother_) */
+#define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A, estimated in the same way as
+                                                 lambda_min (not smoother_) */
 #define RRB_INFO_BACKEND                1011  /* backend in use */
 #define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use; -1: none (not sparse_) */
 #define RRB_INFO_THREADS                1013  /* threads in use */
-#define RRB_INFO_CUDA_KERNELS           1014  /* 1: the library was built with CUDA kernels; 0: with
+#define RRB_INFO_CUDA_KERNELS           1014  /* 1: the library was built with CUDA kernels; 0: it was built with
                                                  RRBSOLVER_CUDA=off (not sparse_) */
-#define RRB_INFO_LEVELS                 1100  /* elimination levels in use (cycle=aggregation: coarse levels) */
+#define RRB_INFO_LEVELS                 1100  /* number of elimination levels in use (cycle=aggregation: of coarse
+                                                 levels) */
 #define RRB_INFO_PRECISION              1101  /* precision in use (also dpcg_, sparse_) */
-#define RRB_INFO_CYCLE                  1102  /* cycle in use; with k, and with aggregation on the CPU, M changes
-                                                 with r */
-#define RRB_INFO_COMPONENTS             1103  /* connected components of at least two nodes (also dpcg_) */
-#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* singular components among these (also dpcg_) */
-#define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonal of M */
-#define RRB_INFO_GRIDS                  1106  /* grids stored by colour as r1, r2, b1 and b2 arrays */
-#define RRB_INFO_AGGREGATES_KEPT        1108  /* aggregates of all levels that the last factorize reused, with
-                                                 cycle=aggregation or preconditioner=amg; 0: all are new (also dpcg_,
-                                                 sparse_) */
-#define RRB_INFO_MESSAGES_SENT          1110  /* messages sent by this rank in the last call; a collective operation
-                                                 counts once */
-#define RRB_INFO_BYTES_SENT             1111  /* bytes of these messages */
+#define RRB_INFO_CYCLE                  1102  /* cycle in use; with k, and with aggregation on the CPU, M depends on
+                                                 r */
+#define RRB_INFO_COMPONENTS             1103  /* number of connected components of at least two nodes (also dpcg_) */
+#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* number of singular components of at least two nodes (also dpcg_) */
+#define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* number of positive couplings that are moved to the diagonal of M */
+#define RRB_INFO_GRIDS                  1106  /* number of grids stored by colour as r1, r2, b1 and b2 arrays */
+#define RRB_INFO_AGGREGATES_KEPT        1108  /* number of aggregates, on all levels, that the last factorize reused
+                                                 (with cycle=aggregation or preconditioner=amg); 0: all aggregates
+                                                 are new (also dpcg_, sparse_) */
+#define RRB_INFO_MESSAGES_SENT          1110  /* number of messages that this rank sent in the last call; a
+                                                 collective operation counts once */
+#define RRB_INFO_BYTES_SENT             1111  /* number of bytes in the messages counted by messages_sent */
 #define RRB_INFO_BLOCK_SOLVER           1200  /* block solver in use */
 #define RRB_INFO_BLOCK_INVERSES         1201  /* number of distinct blocks with stored inverses */
-#define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before each sweep */
-#define RRB_INFO_CELLS                  1203  /* cells of all patches */
+#define RRB_INFO_GHOST_COPIES           1202  /* number of boxes of ghost cells that are copied between patches
+                                                 before each sweep */
+#define RRB_INFO_CELLS                  1203  /* number of cells of all patches */
 #define RRB_INFO_PRECONDITIONER         1300  /* preconditioner in use (also sparse_) */
-#define RRB_INFO_AUTO_REASON            1301  /* first reason that holds for what auto selected; crowded: more
-                                                 components of strong couplings than multigrid resolves and deflation
-                                                 handles, or components hidden by flat cells; anisotropic: weak
-                                                 couplings in one direction; labels: regions of the caller; contrast:
-                                                 a wide range of couplings in one direction; thin: a component of
-                                                 strong couplings is a few cells across; plain: none of these; asked:
+#define RRB_INFO_AUTO_REASON            1301  /* first condition that determined the choice of auto; crowded: there
+                                                 are too many components of strong couplings for multigrid and
+                                                 deflation, or flat cells hide them; anisotropic: couplings in one
+                                                 direction are weak; labels: the caller set regions; contrast:
+                                                 couplings of one direction differ strongly; thin: a component of
+                                                 strong couplings is few cells across; plain: none of these; asked:
                                                  the caller set preconditioner, coarsening and deflation */
 #define RRB_INFO_DEFLATION              1302  /* deflation in use */
 #define RRB_INFO_COARSENING             1303  /* coarsening in use; auto: no multigrid */
 #define RRB_INFO_COARSE_SOLVER          1304  /* coarse solver in use; auto: no deflation */
-#define RRB_INFO_DEFLATION_VECTORS      1305  /* deflation vectors in use */
-#define RRB_INFO_REGIONS                1306  /* deflation regions found, including those without a vector */
-#define RRB_INFO_STRONG_COMPONENTS      1307  /* components of at least two cells that strong couplings join */
+#define RRB_INFO_DEFLATION_VECTORS      1305  /* number of deflation vectors in use */
+#define RRB_INFO_REGIONS                1306  /* number of deflation regions, including regions without a vector */
+#define RRB_INFO_STRONG_COMPONENTS      1307  /* number of components of at least two cells that are joined by strong
+                                                 couplings */
 #define RRB_INFO_NEUMANN_ROW_SUM        1308  /* largest row sum of |L D^-1|, with preconditioner=neumann; below 1:
                                                  the series converges for any order */
-#define RRB_INFO_SECONDS_DEFLATION      1309  /* time of the last factorize for regions, coarse matrix and its factor */
-#define RRB_INFO_SECONDS_COARSE         1310  /* time of the last solve for systems with the coarse matrix */
-#define RRB_INFO_SECONDS_ITERATIONS     1311  /* time of the last solve for CG iterations */
-#define RRB_INFO_ROWS                   1400  /* rows of the matrix */
-#define RRB_INFO_COLS                   1401  /* columns of the matrix */
-#define RRB_INFO_NONZEROS               1402  /* entries of the matrix, including explicit zeros */
-#define RRB_INFO_STORED                 1403  /* values stored by the format in use, including padding; 0 before the
-                                                 first product */
-#define RRB_INFO_FORMAT                 1404  /* format in use; auto: no product yet */
-#define RRB_INFO_SOLVER                 1405  /* method in use, after a solve the one that ended it; auto: no
-                                                 factorize yet */
-#define RRB_INFO_SYMMETRIC              1407  /* 1: all entries satisfy |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or
-                                                 <= 1e-12 times the largest entry of row i where that is 0; 0: not
-                                                 symmetric */
+#define RRB_INFO_SECONDS_DEFLATION      1309  /* part of seconds_setup for deflation regions, the coarse matrix and
+                                                 its factorization */
+#define RRB_INFO_SECONDS_COARSE         1310  /* part of seconds_solve for systems with the coarse matrix */
+#define RRB_INFO_SECONDS_ITERATIONS     1311  /* part of seconds_solve for CG iterations */
+#define RRB_INFO_ROWS                   1400  /* number of rows of the matrix */
+#define RRB_INFO_COLS                   1401  /* number of columns of the matrix */
+#define RRB_INFO_NONZEROS               1402  /* number of entries of the matrix, including explicit zeros */
+#define RRB_INFO_STORED                 1403  /* number of values that the format in use stores, including padding; 0
+                                                 before the first product */
+#define RRB_INFO_FORMAT                 1404  /* format in use; auto before the first product */
+#define RRB_INFO_SOLVER                 1405  /* method in use; after a solve, the method with which it ended; auto
+                                                 before the first factorize */
+#define RRB_INFO_SYMMETRIC              1407  /* 1: the matrix is symmetric, |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|)
+                                                 for all entries (if a_ii a_jj = 0, the limit is 1e-12 times the
+                                                 largest entry of row i); 0: it is not symmetric */
 #define RRB_INFO_DOMINANCE              1408  /* diagonal dominance by rows */
-#define RRB_INFO_ZERO_DIAGONALS         1409  /* rows whose diagonal entry is zero or missing */
-#define RRB_INFO_EMPTY_ROWS             1410  /* rows without entries */
-#define RRB_INFO_DUPLICATES             1411  /* entries with the indices of an earlier entry, which were added to it */
-#define RRB_INFO_COLOURS                1412  /* colours of ordering=multicolour */
-#define RRB_INFO_SWEEP_LEVELS           1413  /* levels of independent row blocks in a sweep or a triangular solve; 1
-                                                 with one thread */
+#define RRB_INFO_ZERO_DIAGONALS         1409  /* number of rows whose diagonal entry is zero or missing */
+#define RRB_INFO_EMPTY_ROWS             1410  /* number of rows without entries */
+#define RRB_INFO_DUPLICATES             1411  /* number of entries that were added to an earlier entry with the same
+                                                 row and column */
+#define RRB_INFO_COLOURS                1412  /* number of colours with ordering=multicolour */
+#define RRB_INFO_SWEEP_LEVELS           1413  /* number of levels of independent groups of rows in a sweep or a
+                                                 triangular solve; 1 with one thread */
 #define RRB_INFO_SHIFT                  1414  /* shift of ic0 in use */
-#define RRB_INFO_BYTES_PER_NONZERO      1415  /* bytes that a product moves per entry, including x and y; 0 before
-                                                 the first product */
-#define RRB_INFO_LONGEST_ROW            1416  /* entries of the longest row */
-#define RRB_INFO_FILE_RHS               1417  /* right-hand sides in the file that was read */
-#define RRB_INFO_TRIANGLE               1418  /* triangles with off-diagonal entries; lower or upper: possibly one
-                                                 half of a symmetric matrix, which needs both halves */
+#define RRB_INFO_BYTES_PER_NONZERO      1415  /* bytes that a product moves per entry of the matrix, including x and
+                                                 y; 0 before the first product */
+#define RRB_INFO_LONGEST_ROW            1416  /* number of entries of the longest row */
+#define RRB_INFO_FILE_RHS               1417  /* number of right-hand sides in the file of the matrix */
+#define RRB_INFO_TRIANGLE               1418  /* triangles with off-diagonal entries; lower or upper may mean that
+                                                 only half of a symmetric matrix was passed, although both halves are
+                                                 needed */
 
 /* Choices: values of options and results. */
 #define RRB_BACKEND_AUTO                          0
@@ -1919,7 +1938,7 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  * - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a column is
  *   out of range. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
  * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -1973,7 +1992,7 @@ rrb_status sparse_create_csr(int64_t rows,
  * - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a row is out
  *   of range. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
  * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -2021,7 +2040,7 @@ rrb_status sparse_create_csc(int64_t rows,
  * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
  * - `RRB_ERR_ARGUMENT`: a row or column is out of range. The message names the entry.
  * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
- * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
  * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -2065,8 +2084,8 @@ rrb_status sparse_create_coo(int64_t rows,
  * - `RRB_ERR_NULL`: `out`, `sizes`, or an array of nonzero length, is NULL.
  * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a pointer, index or permutation is not valid.
  * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_DIMENSION`: a size is below 0 or not below 2^60; or the lengths do not match the format and the size of
- *   the matrix.
+ * - `RRB_ERR_DIMENSION`: a size is negative, or is 2^60 or more; or the lengths do not match the format and the size
+ *   of the matrix.
  * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.

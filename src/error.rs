@@ -39,15 +39,17 @@ macro_rules! statuses {
 // Explicit and append-only: a number that was published never changes its meaning.
 statuses! {
     RRB_OK = 0, "success";
-    RRB_NOT_CONVERGED = 1, "tolerance not reached; x is the last iterate or a better one (see rrbsolver_last_error)";
-    RRB_STOPPED = 2, "stopped by a callback; x (smoother_: u) is the current iterate";
+    RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate or a better one (see \
+                            rrbsolver_last_error)";
+    RRB_STOPPED = 2, "a callback stopped the call; x (smoother_: u) is the current iterate";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "an argument is out of range, or arrays overlap";
-    RRB_ERR_DIMENSION = -3, "an extent is too small, extents are inconsistent, or their product is too large";
-    RRB_ERR_OPTION = -4, "unknown option or result key, option name, or choice";
-    RRB_ERR_STATE = -5, "calls in the wrong order; call factorize (smoother_: set_patches) first";
-    RRB_ERR_UNSUPPORTED = -6, "not supported by this build, backend or method";
-    RRB_ERR_MATRIX = -20, "nonpositive center or pivot, or singular block; sparse_: also not symmetric, or empty row";
+    RRB_ERR_DIMENSION = -3, "a size is too small, sizes are inconsistent, or their product is too large";
+    RRB_ERR_OPTION = -4, "unknown key of an option or result, unknown option name, or unknown choice";
+    RRB_ERR_STATE = -5, "wrong order of calls; call factorize (smoother_: set_patches) first";
+    RRB_ERR_UNSUPPORTED = -6, "the call is not supported by this build, backend or method";
+    RRB_ERR_MATRIX = -20, "a center or pivot is not positive, or a block is singular; sparse_: also if the matrix is \
+                           not symmetric, or a row is empty";
     RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or overflow of a result";
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is unchanged";
     RRB_ERR_INCOMPATIBLE = -23, "the system is singular, and its right-hand side has a component in the null space";

@@ -115,7 +115,7 @@ pub fn auto_rules() -> Vec<AutoRule> {
             opt::MEMORY,
             None,
             &[("device", "the CUDA driver reports that the array is on the handle's device"), ("host", OTHERWISE)],
-            &["Each array of a call is examined on its own."],
+            &["The rule applies to each array of a call separately."],
         ),
         rule(
             opt::NULL_SPACE,
@@ -159,41 +159,43 @@ fn rrb() -> [AutoRule; 4] {
                 (
                     "aggregation",
                     &format!(
-                        "aggregation is possible, nx * ny >= {}, none of the options of the levels is set, and the \
-                         estimated cost of a solve is lower than with levels",
+                        "aggregation is possible, nx * ny >= {}, no option of the levels is set, and the estimated \
+                         cost of a solve is lower with aggregation than with RRB (see the notes)",
                         grouped(SMALL_GRID)
                     ),
                 ),
                 ("v", &format!("nx * ny < {}, or `lumping` or `relaxation` is not the default", grouped(SMALL_GRID))),
-                ("amli", "the estimated condition numbers of the recursions are small enough (see the notes)"),
+                ("amli", "the estimated condition numbers of the recursions are in the range given in the notes"),
                 ("v", OTHERWISE),
             ],
             &[
-                "Aggregation is possible with `norm=true2`, default `lumping` and `relaxation`, and any `precision` \
-                 but bf16. It needs a handle of `rrb_create` on the CPU or on one device, and memory within \
-                 `switch_memory`.",
+                "Aggregation is possible if `norm` is true2, `lumping` and `relaxation` have their defaults, and \
+                 `precision` is not bf16. The handle must come from `rrb_create` and use the CPU or one device. The \
+                 memory must be within `switch_memory`.",
                 "Options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
                  `compensation`, `cycle_spacing` and `cycle_steps`.",
                 &format!(
                     "amli is selected if the condition number of the first recursion is at least \
-                     {AMLI_LEAST_CONDITION} and the largest of all is at most {AMLI_CONDITION}. This holds for \
-                     singular systems too."
+                     {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most {AMLI_CONDITION}. \
+                     This also applies to singular systems."
                 ),
                 &format!(
-                    "For regular systems on a device, or with nx * ny >= {}, the largest number may be up to \
-                     {AMLI_JUMP_CONDITION}. The first must then be at most {AMLI_GROWTH} times the largest deeper one.",
+                    "For regular systems on a device, or with nx * ny >= {}, amli is also selected if the condition \
+                     numbers are at most {AMLI_JUMP_CONDITION}. The condition number of the first recursion must then \
+                     be at most {AMLI_GROWTH} times the largest one of the deeper recursions.",
                     grouped(AMLI_JUMP_NODES)
                 ),
-                "If CG finds the selected amli cycle indefinite, this solve and the following ones use v, until the \
+                "If CG finds that the selected amli cycle is indefinite, this solve and later ones use v, until the \
                  next `rrb_factorize`.",
                 &format!(
-                    "A slow solve switches to aggregation, where it is possible, if that costs less than the remaining \
-                     iterations. This is examined from iteration {SWITCH_ITERATIONS} on; on a device after \
-                     {SWITCH_ITERATIONS_ON_DEVICE} iterations, then after each doubling."
+                    "A slow solve switches to aggregation if aggregation is possible and its estimated cost is lower \
+                     than that of the remaining iterations. The CPU checks this in each iteration from iteration \
+                     {SWITCH_ITERATIONS} on. A device checks it after {SWITCH_ITERATIONS_ON_DEVICE} iterations and \
+                     after each doubling of this number."
                 ),
-                "Choices made by trial (v after estimates, f64 after a pivot <= 0, aggregation after a slow solve) \
-                 hold for the following matrices. A change of `precision`, `switch_memory`, `cycle` or an option of \
-                 the levels except `compensation` ends that.",
+                "Some choices result from an attempt: v after the estimates, f64 after a pivot <= 0, aggregation after \
+                 a slow solve. They also apply to later matrices, until `precision`, `switch_memory`, `cycle` or an \
+                 option of the levels (except `compensation`) changes.",
             ],
         ),
         rule(
@@ -204,8 +206,9 @@ fn rrb() -> [AutoRule; 4] {
                 (
                     "f64",
                     &format!(
-                        "nx * ny < {}; or `lumping` or `relaxation` is not the default; or the centers differ by more \
-                         than a factor of {SHORT_CONTRAST:e}, or {SHORT_CONTRAST_SINGULAR:e} with a singular component",
+                        "nx * ny < {}; or `lumping` or `relaxation` is not the default; or the ratio of the largest to \
+                         the smallest center is above {SHORT_CONTRAST:e} ({SHORT_CONTRAST_SINGULAR:e} with a singular \
+                         component)",
                         grouped(SMALL_GRID)
                     ),
                 ),
@@ -217,18 +220,15 @@ fn rrb() -> [AutoRule; 4] {
                 ("bf16", OTHERWISE),
             ],
             &[
-                "If a pivot is not positive in f32 or bf16, f64 is used instead.",
+                "If a pivot is not positive with f32, bf16 or mixed, f64 is used instead.",
                 "If a distributed solve with mixed stagnates, it factorizes again with bf16 and continues.",
-                "On a device, a slow solve with f64 that switches to aggregation keeps f64.",
+                "If a slow solve on a device switches from f64 to aggregation, the aggregation cycle uses f64, too.",
             ],
         ),
         rule(
             opt::COMPENSATION,
             family,
-            &[
-                ("compensation", "A has positive couplings, and the cycle is not aggregation"),
-                ("no compensation", OTHERWISE),
-            ],
+            &[("always", "A has positive couplings, and the cycle is not aggregation"), ("never", OTHERWISE)],
             &[],
         ),
     ]
@@ -260,25 +260,25 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "amg",
                     &format!(
-                        "at least {MANY_HIDDEN} components of strong couplings are not resolved by coarse grids, and \
-                         they are not deflated or cells are flat (see the notes); there are no labels, `deflation` \
-                         is auto or \
-                         none, `coarsening` and `sweeps` are the defaults, and `backend` is not reference"
+                        "coarse grids do not resolve at least {MANY_HIDDEN} components of strong couplings, and either \
+                         these are not deflated or cells are flat (see the notes). In addition, there are no labels, \
+                         `deflation` is auto or none, `coarsening` and `sweeps` have their defaults, and `backend` is \
+                         not reference"
                     ),
                 ),
                 ("multigrid", OTHERWISE),
             ],
             &[
                 &format!(
-                    "Components are not deflated if there are more than {} and the contrast is at most {FAR_APART:e}. \
-                     The contrast is the smallest over the largest coupling of a direction.",
+                    "Components are not deflated if there are more than {} of them and the contrast is at most \
+                     {FAR_APART:e}. The contrast is the ratio of the smallest to the largest coupling of a direction.",
                     grouped(MANY_COMPONENTS)
                 ),
                 &format!(
                     "Cells are flat if the couplings of a direction are weaker than 1/{SEMI} of those of the strongest \
                      direction."
                 ),
-                "If there is no memory for amg, multigrid is used.",
+                "If the allocation of amg fails, multigrid is used.",
                 "`RRB_INFO_AUTO_REASON` reports which condition decided.",
             ],
         ),
@@ -286,24 +286,25 @@ fn dpcg() -> [AutoRule; 6] {
             opt::COARSENING,
             family,
             &[("cell", "cells are flat (see `preconditioner`)"), ("vertex", OTHERWISE)],
-            &["This applies to multigrid only."],
+            &["This rule applies to multigrid only."],
         ),
         rule(
             opt::DEFLATION,
             family,
             &[
-                ("levelset", "multigrid or amg, with labels of the caller"),
-                ("none", "amg"),
+                ("levelset", "the preconditioner is multigrid or amg, and the caller set labels"),
+                ("none", "the preconditioner is amg"),
                 (
                     "levelset",
                     &format!(
-                        "multigrid with 2 to {} components of strong couplings, and: the contrast is at most \
-                         {FAR_APART:e}, or a component is less than {THIN} cells across, or `coarsening` is cell",
+                        "the preconditioner is multigrid; there are 2 to {} components of strong couplings; and the \
+                         contrast is at most {FAR_APART:e}, or a component is less than {THIN} cells across, or the \
+                         coarsening is cell",
                         grouped(MANY_COMPONENTS)
                     ),
                 ),
-                ("none", "multigrid"),
-                ("levelset_subdomain", "labels of the caller, or a component of strong couplings"),
+                ("none", "the preconditioner is multigrid"),
+                ("levelset_subdomain", "the caller set labels, or there is a component of strong couplings"),
                 ("subdomain", OTHERWISE),
             ],
             &["The last two rows apply to preconditioners other than multigrid and amg."],
@@ -317,7 +318,7 @@ fn dpcg() -> [AutoRule; 6] {
             ],
             &[],
         ),
-        rule(opt::PRECISION, family, &[("f32", "multigrid or amg"), ("f64", OTHERWISE)], &[]),
+        rule(opt::PRECISION, family, &[("f32", "the preconditioner is multigrid or amg"), ("f64", OTHERWISE)], &[]),
     ]
 }
 
@@ -337,8 +338,8 @@ fn smoother() -> [AutoRule; 4] {
                 (
                     "fast_diagonalization",
                     &format!(
-                        "a diagonal scaling makes the stencil symmetric in x, y and z, and its condition on a block is \
-                         below {MOST_SCALING}"
+                        "a diagonal scaling makes the stencil symmetric in x, y and z, and the condition number of the \
+                         scaling on a block is below {MOST_SCALING}"
                     ),
                 ),
                 ("dense", OTHERWISE),
@@ -348,7 +349,11 @@ fn smoother() -> [AutoRule; 4] {
         rule(
             opt::PARALLEL,
             family,
-            &[("all blocks", "always: threads share one list of all blocks of all patches")],
+            &[(
+                "all blocks",
+                "always: all blocks of all patches form one list, which is distributed among the \
+                              threads",
+            )],
             &[],
         ),
         rule(opt::TRANSFER, family, &[("depth_first", "always")], &[]),
@@ -368,7 +373,7 @@ fn sparse() -> [AutoRule; 6] {
                 ("cg", "all diagonal entries are positive"),
                 ("minres", OTHERWISE),
             ],
-            &["If cg finds the matrix indefinite, the solve continues with minres."],
+            &["If cg finds that the matrix is indefinite, the solve continues with minres."],
         ),
         rule(
             opt::PRECONDITIONER,
@@ -376,22 +381,22 @@ fn sparse() -> [AutoRule; 6] {
             &[
                 (
                     "none",
-                    "`solver` is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero",
+                    "the solver is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero",
                 ),
                 (
                     "amg",
                     &format!(
-                        "cg with a positive diagonal, at least {} rows, and more than half of the off-diagonal entries \
-                         are negative",
+                        "the solver is cg, all diagonal entries are positive, more than half of the off-diagonal \
+                         entries are negative, and the matrix has at least {} rows",
                         grouped(AMG_ROWS)
                     ),
                 ),
-                ("ic0", "cg with a positive diagonal"),
-                ("jacobi", "cg or minres"),
+                ("ic0", "the solver is cg, and all diagonal entries are positive"),
+                ("jacobi", "the solver is cg or minres"),
                 ("ilu0", OTHERWISE),
             ],
-            &["If ic0 or ilu0 finds no usable pivot, jacobi is used instead, or none if a diagonal entry is zero or \
-                 missing."],
+            &["If a pivot of ic0 or ilu0 is not usable, jacobi is used instead. If a diagonal entry is zero or \
+               missing, none is used."],
         ),
         rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
         rule(
@@ -399,10 +404,11 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("diagonal", "all entries are on the diagonal"),
-                ("csr, dia, sell or bsr", "the format moves the fewest bytes in a product"),
+                ("csr, dia, sell or bsr", "this format moves the fewest bytes in a product"),
             ],
             &[&format!(
-                "dia is considered up to {MOST_DIAGONALS} diagonals. Formats above `format_memory` are excluded."
+                "dia is considered for at most {MOST_DIAGONALS} diagonals. Formats that need more than `format_memory` \
+                 are not considered."
             )],
         ),
         rule(
@@ -412,7 +418,7 @@ fn sparse() -> [AutoRule; 6] {
                 ("none", "the format is dia, diagonal or skyline, or a copy needs more than `format_memory`"),
                 ("copy", OTHERWISE),
             ],
-            &["This applies to bicg with a matrix that is not symmetric."],
+            &["This rule applies only to bicg with a matrix that is not symmetric."],
         ),
     ]
 }

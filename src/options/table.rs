@@ -272,115 +272,118 @@ options! {
         "where the solver runs; auto: see the rules of auto";
     DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "CUDA device ordinal";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
-        "number of threads of the handle; 0: the first that is set of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
-         OMP_NUM_THREADS, else the number of cores in the affinity mask";
+        "number of threads; 0: from the first of the variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
+         OMP_NUM_THREADS that is set, else the number of cores in the affinity mask";
     MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
-        "memory space of the caller's arrays; auto: queried from the CUDA driver";
+        "memory space of the caller's arrays; auto: the CUDA driver is queried for each array";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
         "relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol)";
     ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false);
-        "absolute tolerance, in the unit of the tested norm; see rel_tol";
+        "absolute tolerance, in the unit of the norm of the stopping test; see rel_tol";
     MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
-        "iteration limit; 0: a solve only evaluates the residual";
+        "limit of iterations per solve; 0: a solve only evaluates the residual";
     NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
         "norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r)";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
-        "reference of relative residuals, in the tested norm; rhs: b, projected where A is singular (with \
-         norm=preconditioned also reduced to the first Schur complement S1); initial: the initial residual";
+        "reference of relative residuals; rhs: norm of b, projected if A is singular (with norm=preconditioned, b is \
+         also reduced to the first Schur complement S1); initial: norm of the initial residual";
     NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
-        "which connected components are singular; auto: those with |row sum| <= 1e-12 * center in every row; none: \
-         none; constant: all, with row sums checked against 1e-6 * center";
+        "connected components that are treated as singular; auto: components with |row sum| <= 1e-12 * center in every \
+         row; none: no component; constant: all components, which must have |row sum| <= 1e-6 * center";
     CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
-        "0: no checks; 1: rejects NaN and infinity in input arrays, and logs couplings that leave the grid, once per \
-         handle; 2: rejects these couplings too (smoother_, sparse_: same as 1; sparse_ always checks matrix entries)";
+        "0: no checks; 1: NaN and infinity in input arrays are errors, and nonzero couplings to nodes outside the grid \
+         are logged once per handle; 2: such couplings are errors, too (smoother_, sparse_: same as 1; sparse_ always \
+         checks matrix entries)";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
-        "for singular components; 0: projects b; 1: rejects b with |sum b| > 1e-10 ||b||_1";
+        "treatment of b on singular components; 0: its mean is subtracted; 1: |sum b| > 1e-10 ||b||_1 is an error";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
-        "log level; 0: warnings; 1: also one line per solve (smoother_: apply; sparse_: also factorize); 2: also one \
-         line per iteration (smoother_: sweep)";
+        "log lines; 0: warnings; 1: also one line per solve (smoother_: per apply; sparse_: also per factorize); 2: \
+         also one line per iteration (smoother_: per sweep)";
     LOG = 113 "log" Now ALL Kind::Text { default: "callback", range: "callback, stderr, or a path" };
-        "destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to append to, \
-         without blanks or commas";
+        "destination of log lines: callback (see rrbsolver_set_log), stderr, or a file to which lines are appended; \
+         the path must not contain blanks or commas";
 
     LEVELS = 200 "levels" Factorize RRB int(0, 0, 4096);
-        "number of elimination levels; 0: chosen by grid size; larger than the grid allows: all";
+        "number of elimination levels; 0: depends on the grid size; larger values are reduced to the maximum";
     COARSE_MEMORY = 201 "coarse_memory" Factorize RRB int(1_073_741_824, 8, i64::MAX);
         "memory limit, in bytes, for the exact factor of the coarsest system";
     GRIDS = 202 "grids" Factorize RRB int(0, 0, 64);
-        "number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: chosen by grid size; larger than the \
-         maximum: the maximum";
+        "number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: depends on the grid size; larger values are \
+         reduced to the maximum";
     COMPUTE_BLOCK = 203 "compute_block" Factorize RRB Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 };
         "row padding and border, in values, of the r1, r2, b1 and b2 arrays";
     LUMPING = 204 "lumping" Factorize RRB Kind::Choice(Lumping::NAMES);
-        "lumped nodes; m1: red; m2: red and black; in text, m1u and m2u also set relaxation=0, m1m and m2m \
-         relaxation=1";
+        "nodes whose dropped couplings are lumped; m1: red; m2: red and black; in text, m1u and m2u also set \
+         relaxation=0, and m1m and m2m set relaxation=1";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
-        "omega: fraction of each dropped coupling that is added to the diagonal";
+        "relaxation factor omega: fraction of each dropped coupling that is added to the diagonal";
     FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
-        "on: fused stages where the backend has them; off: unfused reference formulation";
+        "on: fused stages, if the backend has them; off: unfused reference formulation";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
-        "auto, always: moves positive off-diagonal entries to the diagonal of M; never: keeps them";
+        "treatment of positive off-diagonal entries in M; auto: see the rules of auto; always: moved to the diagonal; \
+         never: unchanged";
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
-        "storage precision of the preconditioner; mixed: bf16 with CG in single precision, on the CPU for regular \
-         5-point systems, else as bf16; auto: see the rules of auto";
+        "precision in which the preconditioner is stored; mixed: bf16 and CG in single precision, for regular 5-point \
+         systems on the CPU (otherwise same as bf16); auto: see the rules of auto";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
-        "v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by aggregation instead of RRB; \
-         auto: see the rules of auto";
+        "cycle of the preconditioner; v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by \
+         aggregation instead of RRB; auto: see the rules of auto";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64);
-        "levels between recursions of a recursive cycle, even; 0: 4";
-    CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations per recursion";
+        "number of levels between recursions of a recursive cycle, must be even; 0: 4";
+    CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "number of inner iterations per recursion";
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
-        "memory limit, in bytes, for aggregation selected by cycle=auto, at factorize or in a slow solve; -1: no \
-         limit; 0: never selects it";
+        "memory limit, in bytes, for aggregation that cycle=auto selects at factorize or in a slow solve; -1: no \
+         limit; 0: auto never selects aggregation";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "distance, in values, between rows of the caller's arrays, at least nx; 0: nx";
     DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals as 0+1+2" };
         "CUDA ordinals of up to eight devices that share the rows of large grids, such as 0+1+2; none: one device, \
          set by option device";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
-        "1: results are bitwise identical for any number of ranks; 0: only for the same number of ranks, with one \
-         value per rank in sums";
+        "1: results are bitwise identical for any number of ranks; 0: results are bitwise identical only for the same \
+         number of ranks, and global sums need less communication";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
-        "seconds that a rank waits for other ranks; 0: no limit";
+        "time in seconds for which a rank waits for other ranks; 0: no limit";
 
     METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
         "relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel";
     OMEGA = 301 "omega" Now SMOOTHER real(0.0, 0.0, 2.0, false);
-        "relaxation factor; 0: the default of the method, 0.8 for block_jacobi, else 1";
+        "relaxation factor; 0: 0.8 for block_jacobi, else 1";
     STAGGER = 302 "stagger" Now SMOOTHER int(0, 0, 2);
-        "sweeps whose blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ... of an apply; 2: \
+        "sweeps of an apply in which blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ...; 2: \
          the first, third, ...";
     REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF;
-        "1: visits colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing";
+        "1: a sweep processes colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing";
     BLOCK_SOLVER = 304 "block_solver" Factorize SMOOTHER Kind::Choice(BlockSolver::NAMES);
-        "solver of the diagonal blocks; fast_diagonalization: by sine transforms, rejected if it loses more than four \
-         digits; dense: by dense inverses; auto: see the rules of auto";
+        "solver of the diagonal blocks; fast_diagonalization: sine transforms, an error if they would lose more than \
+         four digits; dense: dense inverses; auto: see the rules of auto";
     REMAINDER = 305 "remainder" Factorize SMOOTHER Kind::Choice(Remainder::NAMES);
-        "blocks that the edge of a patch cuts; exact: solved as smaller blocks; overlap: moved inwards, where they \
-         overlap other blocks";
+        "treatment of blocks that extend beyond the edge of a patch; exact: they are solved as smaller blocks; \
+         overlap: they are moved inwards and overlap other blocks";
     PARALLEL = 306 "parallel" Now SMOOTHER Kind::Choice(Parallel::NAMES);
-        "work distribution among threads; auto: all blocks of all patches; patch: whole patches (chaotic_gauss_seidel \
-         is then lexicographic in each patch); block: the blocks of one patch at a time; nested: patches among thread \
-         groups, and blocks within a group";
+        "work that is distributed among threads; auto: all blocks of all patches; patch: whole patches \
+         (chaotic_gauss_seidel is then lexicographic in each patch); block: the blocks of one patch at a time; nested: \
+         patches among groups of threads, and the blocks of a patch within a group";
     PATCH_THREADS = 307 "patch_threads" Now SMOOTHER int(0, 0, 4096);
-        "number of thread groups with parallel=nested; 0: automatic";
+        "number of groups of threads with parallel=nested; 0: automatic";
     TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
-        "order of copies and kernels when patches reside on the host and a device relaxes them";
+        "order of copies and kernels if the device processes patches in host memory";
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "jacobi; neumann: truncated Neumann series of `order`; ic0, ric: incomplete Cholesky without fill, plain and \
-         relaxed (dpcg_: CPU only); multigrid: geometric; amg: multigrid by aggregation (sparse_: for cg); ssor: with \
-         sor_omega; ilu0: incomplete LU without fill; chebyshev: polynomial of `degree` in D^-1 A; auto: see the rules \
-         of auto";
+        "preconditioner; neumann: Neumann series truncated after `order`; ic0: incomplete Cholesky without fill \
+         (dpcg_: CPU only); ric: the same with relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid \
+         by aggregation (sparse_: for cg); ssor: SSOR with sor_omega; ilu0: incomplete LU without fill; chebyshev: \
+         polynomial of `degree` in D^-1 A; auto: see the rules of auto";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
-        "terms of the Neumann series after the first; 0: same as jacobi";
+        "number of terms of the Neumann series after the first; 0: same as jacobi";
     RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
-        "fraction of dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete \
+        "fraction of the dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete \
          Cholesky";
     DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
-        "deflation regions, with one vector each; subdomain: boxes of cells; levelset: the caller's regions, else \
-         components of strong couplings; levelset_subdomain: these regions split by boxes; auto: see the rules of auto";
+        "deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions, \
+         without these components of strong couplings; levelset_subdomain: the regions of levelset, split by boxes; \
+         auto: see the rules of auto";
     SUBDOMAINS_X = 404 "subdomains_x" Factorize DPCG int(0, 0, 65_535);
         "number of deflation boxes in x, at most nx; 0: automatic";
     SUBDOMAINS_Y = 405 "subdomains_y" Factorize DPCG int(0, 0, 65_535);
@@ -388,148 +391,153 @@ options! {
     SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535);
         "number of deflation boxes in z, at most nz; 0: automatic";
     KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
-        "for singular systems; 1: keeps all deflation vectors and shifts the coarse matrix; 0: omits the vector of \
-         one region of weak couplings";
+        "deflation vectors for singular systems; 0: the vector of one region of weak couplings is omitted; 1: all \
+         vectors are used, and the coarse matrix is shifted";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
         "solver of systems with the coarse deflation matrix; inverse: explicit inverse; cholesky: factorization; cg: \
          inner CG, CPU only; auto: see the rules of auto";
     COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative tolerance of coarse_solver=cg";
     COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
-        "coarsening of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin coarse grids; \
-         cell: pairs of cells, constant transfer, coarsest grid of at most 64 cells; auto: see the rules of auto";
+        "coarsening of multigrid; vertex: every second cell, operator-dependent interpolation, Galerkin coarse grids; \
+         cell: pairs of cells, constant interpolation, coarsest grid of at most 64 cells; auto: see the rules of auto";
     SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2);
-        "multigrid sweeps before and after each coarse-grid correction; 0: automatic";
+        "number of multigrid sweeps before and after each coarse-grid correction; 0: automatic";
     DILATION = 412 "dilation" Factorize DPCG int(-1, -1, 1);
-        "layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of strong \
-         couplings";
+        "number of layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of \
+         strong couplings";
     LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
-        "distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: this minimum";
+        "distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: ny * \
+         leading_dimension";
 
     SOLVER = 500 "solver" Factorize SPARSE Kind::Choice(Solver::NAMES);
-        "iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor are short for jacobi, \
-         gauss_seidel and sor";
+        "iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor mean jacobi, gauss_seidel and sor";
     FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
         "storage format for products; auto: see the rules of auto";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
-        "row order of gauss_seidel and sor sweeps; natural: ascending; multicolour: by colours of A + A', first fit; \
-         blocks: blocks that read old values of each other; symmetric: ascending, then descending";
+        "order of rows in sweeps of gauss_seidel and sor; natural: ascending; multicolour: by first-fit colours of A + \
+         A'; blocks: blocks of rows, each with old values of the other blocks; symmetric: ascending, then descending";
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
         "relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor, else 1";
     BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "number of blocks with ordering=blocks; 0: 16";
     BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
-        "rows and columns per block of format=bsr; 0: the size among 2 to 6 and 8 that needs the fewest bytes";
+        "rows and columns per block of format=bsr; 0: 2 to 6 or 8, whichever needs the fewest bytes";
     SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "rows per slice of format=sell (C); 0: 8";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
         "rows per sorting window of format=sell; 0: 256 if that saves bytes, else 1 (unsorted)";
-    RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "vectors of gmres between restarts";
+    RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "number of iterations of gmres between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
-        "shift s of ic0, which factorizes A + s diag(A); below 0: starts with 0, and after a nonpositive pivot tries \
-         1e-3, 2e-3, 4e-3, ...";
+        "shift s of ic0, which factorizes A + s diag(A); below 0: s = 0 and, while a pivot is not positive, 1e-3, \
+         2e-3, 4e-3, ...";
     DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of chebyshev";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
-        "product with A' in bicg; copy: with a stored transpose; none: with A; auto: copy, unless its size is above \
-         format_memory";
+        "product with A' in bicg; copy: a stored transpose is used; none: A is used; auto: see the rules of auto";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
-        "a solve has diverged when its residual exceeds this multiple of its reference or of the initial residual, \
-         whichever is larger; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10";
+        "a solve has diverged when its residual exceeds this multiple of the larger of its reference and its initial \
+         residual; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10";
     FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
         "memory limit, in bytes, for the arrays of a format other than csr";
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" ALL false &[], "iterations of the last solve (smoother_: sweeps of the last apply)";
+    ITERATIONS = 1000 "iterations" ALL false &[], "number of iterations of the last solve (smoother_: of sweeps of the \
+                                                   last apply)";
     STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
-        "stop reason of the last solve; smoother_: monitor if a callback stopped the last apply, else none";
+        "reason why the last solve stopped; smoother_: monitor if a callback stopped the last apply, else none";
     INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
-        "relative residual of the initial guess, in the tested norm; smoother_: 1, available only after an apply with \
-         a monitor";
+        "relative residual of the initial guess, in the norm of the stopping test; smoother_: 1, available only after \
+         an apply with a monitor";
     FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
-        "relative residual of x, in the tested norm, computed from b - A x at the end of the solve; smoother_: last \
-         value passed to the monitor, available only after an apply with a monitor";
+        "relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; \
+         smoother_: last value passed to the monitor, available only after an apply with a monitor";
     SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
-        "wall time of the last factorize (smoother_: set_patches; sparse_: also of a format conversion by a product)";
-    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time of the last solve (smoother_: apply)";
+        "wall time of the last factorize, in seconds (smoother_: of set_patches; sparse_: also of a format conversion \
+         by a product)";
+    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time of the last solve, in seconds (smoother_: of the \
+                                                        last apply)";
     SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
-        "part of seconds_solve for copies between host and device";
+        "part of seconds_solve that was needed for copies between host and device";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle, in bytes";
     BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle, in bytes";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
-        "smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos), positive; 0: not available, for methods \
-         other than cg and where fewer than two iterations had positive coefficients";
-    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated as lambda_min";
+        "smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0: no estimate, because the method is \
+         not cg or fewer than two iterations had positive coefficients";
+    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated in the same way as \
+                                                      lambda_min";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
     DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use; -1: none";
     THREADS = 1013 "threads" ALL false &[], "threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
-        "1: the library was built with CUDA kernels; 0: with RRBSOLVER_CUDA=off";
+        "1: the library was built with CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
-    LEVELS = 1100 "levels" RRB false &[], "elimination levels in use (cycle=aggregation: coarse levels)";
+    LEVELS = 1100 "levels" RRB false &[], "number of elimination levels in use (cycle=aggregation: of coarse levels)";
     PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "precision in use";
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES,
-        "cycle in use; with k, and with aggregation on the CPU, M changes with r";
-    COMPONENTS = 1103 "components" STENCILS false &[], "connected components of at least two nodes";
-    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "singular components among these";
-    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[], "positive couplings moved to the diagonal of M";
-    GRIDS = 1106 "grids" RRB false &[], "grids stored by colour as r1, r2, b1 and b2 arrays";
+        "cycle in use; with k, and with aggregation on the CPU, M depends on r";
+    COMPONENTS = 1103 "components" STENCILS false &[], "number of connected components of at least two nodes";
+    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "number of singular components of at least \
+                                                                          two nodes";
+    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[], "number of positive couplings that are moved \
+                                                                         to the diagonal of M";
+    GRIDS = 1106 "grids" RRB false &[], "number of grids stored by colour as r1, r2, b1 and b2 arrays";
     AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVERS false &[],
-        "aggregates of all levels that the last factorize reused, with cycle=aggregation or preconditioner=amg; 0: \
-         all are new";
+        "number of aggregates, on all levels, that the last factorize reused (with cycle=aggregation or \
+         preconditioner=amg); 0: all aggregates are new";
     MESSAGES_SENT = 1110 "messages_sent" RRB false &[],
-        "messages sent by this rank in the last call; a collective operation counts once";
-    BYTES_SENT = 1111 "bytes_sent" RRB false &[], "bytes of these messages";
+        "number of messages that this rank sent in the last call; a collective operation counts once";
+    BYTES_SENT = 1111 "bytes_sent" RRB false &[], "number of bytes in the messages counted by messages_sent";
     BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "block solver in use";
     BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "number of distinct blocks with stored inverses";
     GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[],
-        "boxes of ghost cells copied between patches before each sweep";
-    CELLS = 1203 "cells" SMOOTHER false &[], "cells of all patches";
+        "number of boxes of ghost cells that are copied between patches before each sweep";
+    CELLS = 1203 "cells" SMOOTHER false &[], "number of cells of all patches";
     PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "preconditioner in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
-        "first reason that holds for what auto selected; crowded: more components of strong couplings than multigrid \
-         resolves and deflation handles, or components hidden by flat cells; anisotropic: weak couplings in one \
-         direction; labels: regions of the caller; contrast: a wide range of couplings in one direction; thin: a \
-         component of strong couplings is a few cells across; plain: none of these; asked: the caller set \
-         preconditioner, coarsening and deflation";
+        "first condition that determined the choice of auto; crowded: there are too many components of strong \
+         couplings for multigrid and deflation, or flat cells hide them; anisotropic: couplings in one direction are \
+         weak; labels: the caller set regions; contrast: couplings of one direction differ strongly; thin: a component \
+         of strong couplings is few cells across; plain: none of these; asked: the caller set preconditioner, \
+         coarsening and deflation";
     DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "deflation in use";
     COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "coarsening in use; auto: no multigrid";
     COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "coarse solver in use; auto: no deflation";
-    DEFLATION_VECTORS = 1305 "deflation_vectors" DPCG false &[], "deflation vectors in use";
-    REGIONS = 1306 "regions" DPCG false &[], "deflation regions found, including those without a vector";
+    DEFLATION_VECTORS = 1305 "deflation_vectors" DPCG false &[], "number of deflation vectors in use";
+    REGIONS = 1306 "regions" DPCG false &[], "number of deflation regions, including regions without a vector";
     STRONG_COMPONENTS = 1307 "strong_components" DPCG false &[],
-        "components of at least two cells that strong couplings join";
+        "number of components of at least two cells that are joined by strong couplings";
     NEUMANN_ROW_SUM = 1308 "neumann_row_sum" DPCG true &[],
         "largest row sum of |L D^-1|, with preconditioner=neumann; below 1: the series converges for any order";
     SECONDS_DEFLATION = 1309 "seconds_deflation" DPCG true &[],
-        "time of the last factorize for regions, coarse matrix and its factor";
-    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "time of the last solve for systems with the coarse matrix";
-    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "time of the last solve for CG iterations";
-    ROWS = 1400 "rows" SPARSE false &[], "rows of the matrix";
-    COLS = 1401 "cols" SPARSE false &[], "columns of the matrix";
-    NONZEROS = 1402 "nonzeros" SPARSE false &[], "entries of the matrix, including explicit zeros";
+        "part of seconds_setup for deflation regions, the coarse matrix and its factorization";
+    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "part of seconds_solve for systems with the coarse matrix";
+    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "part of seconds_solve for CG iterations";
+    ROWS = 1400 "rows" SPARSE false &[], "number of rows of the matrix";
+    COLS = 1401 "cols" SPARSE false &[], "number of columns of the matrix";
+    NONZEROS = 1402 "nonzeros" SPARSE false &[], "number of entries of the matrix, including explicit zeros";
     STORED = 1403 "stored" SPARSE false &[],
-        "values stored by the format in use, including padding; 0 before the first product";
-    FORMAT = 1404 "format" SPARSE false Format::NAMES, "format in use; auto: no product yet";
+        "number of values that the format in use stores, including padding; 0 before the first product";
+    FORMAT = 1404 "format" SPARSE false Format::NAMES, "format in use; auto before the first product";
     SOLVER = 1405 "solver" SPARSE false Solver::NAMES,
-        "method in use, after a solve the one that ended it; auto: no factorize yet";
+        "method in use; after a solve, the method with which it ended; auto before the first factorize";
     SYMMETRIC = 1407 "symmetric" SPARSE false &[],
-        "1: all entries satisfy |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or <= 1e-12 times the largest entry of row \
-         i where that is 0; 0: not symmetric";
+        "1: the matrix is symmetric, |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (if a_ii a_jj = 0, the \
+         limit is 1e-12 times the largest entry of row i); 0: it is not symmetric";
     DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES, "diagonal dominance by rows";
-    ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "rows whose diagonal entry is zero or missing";
-    EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "rows without entries";
+    ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "number of rows whose diagonal entry is zero or missing";
+    EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "number of rows without entries";
     DUPLICATES = 1411 "duplicates" SPARSE false &[],
-        "entries with the indices of an earlier entry, which were added to it";
-    COLOURS = 1412 "colours" SPARSE false &[], "colours of ordering=multicolour";
+        "number of entries that were added to an earlier entry with the same row and column";
+    COLOURS = 1412 "colours" SPARSE false &[], "number of colours with ordering=multicolour";
     SWEEP_LEVELS = 1413 "sweep_levels" SPARSE false &[],
-        "levels of independent row blocks in a sweep or a triangular solve; 1 with one thread";
+        "number of levels of independent groups of rows in a sweep or a triangular solve; 1 with one thread";
     SHIFT = 1414 "shift" SPARSE true &[], "shift of ic0 in use";
     BYTES_PER_NONZERO = 1415 "bytes_per_nonzero" SPARSE true &[],
-        "bytes that a product moves per entry, including x and y; 0 before the first product";
-    LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "entries of the longest row";
-    FILE_RHS = 1417 "file_rhs" SPARSE false &[], "right-hand sides in the file that was read";
+        "bytes that a product moves per entry of the matrix, including x and y; 0 before the first product";
+    LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "number of entries of the longest row";
+    FILE_RHS = 1417 "file_rhs" SPARSE false &[], "number of right-hand sides in the file of the matrix";
     TRIANGLE = 1418 "triangle" SPARSE false Triangle::NAMES,
-        "triangles with off-diagonal entries; lower or upper: possibly one half of a symmetric matrix, which needs \
-         both halves";
+        "triangles with off-diagonal entries; lower or upper may mean that only half of a symmetric matrix was passed, \
+         although both halves are needed";
 }
 
 /// An argument of a function that is one of a list of names.

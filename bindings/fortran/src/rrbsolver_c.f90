@@ -10,23 +10,24 @@ module rrbsolver_constants
    ! Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure.
    ! success
    integer(c_int32_t), parameter, public :: RRB_OK                = 0_c_int32_t
-   ! tolerance not reached; x is the last iterate or a better one (see rrbsolver_last_error)
+   ! the tolerance was not reached; x is the last iterate or a better one (see rrbsolver_last_error)
    integer(c_int32_t), parameter, public :: RRB_NOT_CONVERGED     = 1_c_int32_t
-   ! stopped by a callback; x (smoother_: u) is the current iterate
+   ! a callback stopped the call; x (smoother_: u) is the current iterate
    integer(c_int32_t), parameter, public :: RRB_STOPPED           = 2_c_int32_t
    ! a required pointer is NULL
    integer(c_int32_t), parameter, public :: RRB_ERR_NULL          = -1_c_int32_t
    ! an argument is out of range, or arrays overlap
    integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT      = -2_c_int32_t
-   ! an extent is too small, extents are inconsistent, or their product is too large
+   ! a size is too small, sizes are inconsistent, or their product is too large
    integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION     = -3_c_int32_t
-   ! unknown option or result key, option name, or choice
+   ! unknown key of an option or result, unknown option name, or unknown choice
    integer(c_int32_t), parameter, public :: RRB_ERR_OPTION        = -4_c_int32_t
-   ! calls in the wrong order; call factorize (smoother_: set_patches) first
+   ! wrong order of calls; call factorize (smoother_: set_patches) first
    integer(c_int32_t), parameter, public :: RRB_ERR_STATE         = -5_c_int32_t
-   ! not supported by this build, backend or method
+   ! the call is not supported by this build, backend or method
    integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED   = -6_c_int32_t
-   ! nonpositive center or pivot, or singular block; sparse_: also not symmetric, or empty row
+   ! a center or pivot is not positive, or a block is singular; sparse_: also if the matrix is not symmetric, or a row
+   ! is empty
    integer(c_int32_t), parameter, public :: RRB_ERR_MATRIX        = -20_c_int32_t
    ! NaN or infinity in an input array, or overflow of a result
    integer(c_int32_t), parameter, public :: RRB_ERR_NOT_FINITE    = -21_c_int32_t
@@ -56,110 +57,115 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
    ! CUDA device ordinal (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
-   ! number of threads of the handle; 0: the first that is set of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and
-   ! OMP_NUM_THREADS, else the number of cores in the affinity mask
+   ! number of threads; 0: from the first of the variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and
+   ! OMP_NUM_THREADS that is set, else the number of cores in the affinity mask
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
-   ! memory space of the caller's arrays; auto: queried from the CUDA driver (not sparse_)
+   ! memory space of the caller's arrays; auto: the CUDA driver is queried for each array (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
    ! relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol) (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REL_TOL             = 104_c_int32_t
-   ! absolute tolerance, in the unit of the tested norm; see rel_tol (not smoother_)
+   ! absolute tolerance, in the unit of the norm of the stopping test; see rel_tol (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
-   ! iteration limit; 0: a solve only evaluates the residual (not smoother_)
+   ! limit of iterations per solve; 0: a solve only evaluates the residual (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
    ! norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r) (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
-   ! reference of relative residuals, in the tested norm; rhs: b, projected where A is singular (with
-   ! norm=preconditioned also reduced to the first Schur complement S1); initial: the initial residual (not smoother_)
+   ! reference of relative residuals; rhs: norm of b, projected if A is singular (with norm=preconditioned, b is also
+   ! reduced to the first Schur complement S1); initial: norm of the initial residual (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REFERENCE           = 108_c_int32_t
-   ! which connected components are singular; auto: those with |row sum| <= 1e-12 * center in every row; none: none;
-   ! constant: all, with row sums checked against 1e-6 * center (not smoother_, sparse_)
+   ! connected components that are treated as singular; auto: components with |row sum| <= 1e-12 * center in every row;
+   ! none: no component; constant: all components, which must have |row sum| <= 1e-6 * center (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NULL_SPACE          = 109_c_int32_t
-   ! 0: no checks; 1: rejects NaN and infinity in input arrays, and logs couplings that leave the grid, once per handle;
-   ! 2: rejects these couplings too (smoother_, sparse_: same as 1; sparse_ always checks matrix entries)
+   ! 0: no checks; 1: NaN and infinity in input arrays are errors, and nonzero couplings to nodes outside the grid are
+   ! logged once per handle; 2: such couplings are errors, too (smoother_, sparse_: same as 1; sparse_ always checks
+   ! matrix entries)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
-   ! for singular components; 0: projects b; 1: rejects b with |sum b| > 1e-10 ||b||_1 (not smoother_, sparse_)
+   ! treatment of b on singular components; 0: its mean is subtracted; 1: |sum b| > 1e-10 ||b||_1 is an error (not
+   ! smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
-   ! log level; 0: warnings; 1: also one line per solve (smoother_: apply; sparse_: also factorize); 2: also one line
-   ! per iteration (smoother_: sweep)
+   ! log lines; 0: warnings; 1: also one line per solve (smoother_: per apply; sparse_: also per factorize); 2: also one
+   ! line per iteration (smoother_: per sweep)
    integer(c_int32_t), parameter, public :: RRB_OPT_VERBOSITY           = 112_c_int32_t
-   ! destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to append to, without
-   ! blanks or commas
+   ! destination of log lines: callback (see rrbsolver_set_log), stderr, or a file to which lines are appended; the path
+   ! must not contain blanks or commas
    integer(c_int32_t), parameter, public :: RRB_OPT_LOG                 = 113_c_int32_t
-   ! number of elimination levels; 0: chosen by grid size; larger than the grid allows: all
+   ! number of elimination levels; 0: depends on the grid size; larger values are reduced to the maximum
    integer(c_int32_t), parameter, public :: RRB_OPT_LEVELS              = 200_c_int32_t
    ! memory limit, in bytes, for the exact factor of the coarsest system
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_MEMORY       = 201_c_int32_t
-   ! number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: chosen by grid size; larger than the maximum: the
-   ! maximum
+   ! number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: depends on the grid size; larger values are
+   ! reduced to the maximum
    integer(c_int32_t), parameter, public :: RRB_OPT_GRIDS               = 202_c_int32_t
    ! row padding and border, in values, of the r1, r2, b1 and b2 arrays
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPUTE_BLOCK       = 203_c_int32_t
-   ! lumped nodes; m1: red; m2: red and black; in text, m1u and m2u also set relaxation=0, m1m and m2m relaxation=1
+   ! nodes whose dropped couplings are lumped; m1: red; m2: red and black; in text, m1u and m2u also set relaxation=0,
+   ! and m1m and m2m set relaxation=1
    integer(c_int32_t), parameter, public :: RRB_OPT_LUMPING             = 204_c_int32_t
-   ! omega: fraction of each dropped coupling that is added to the diagonal
+   ! relaxation factor omega: fraction of each dropped coupling that is added to the diagonal
    integer(c_int32_t), parameter, public :: RRB_OPT_RELAXATION          = 205_c_int32_t
-   ! on: fused stages where the backend has them; off: unfused reference formulation (also dpcg_)
+   ! on: fused stages, if the backend has them; off: unfused reference formulation (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_FUSION              = 206_c_int32_t
-   ! auto, always: moves positive off-diagonal entries to the diagonal of M; never: keeps them
+   ! treatment of positive off-diagonal entries in M; auto: see the rules of auto; always: moved to the diagonal; never:
+   ! unchanged
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
-   ! storage precision of the preconditioner; mixed: bf16 with CG in single precision, on the CPU for regular 5-point
-   ! systems, else as bf16; auto: see the rules of auto (also dpcg_, sparse_)
+   ! precision in which the preconditioner is stored; mixed: bf16 and CG in single precision, for regular 5-point
+   ! systems on the CPU (otherwise same as bf16); auto: see the rules of auto (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
-   ! v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by aggregation instead of RRB; auto:
-   ! see the rules of auto
+   ! cycle of the preconditioner; v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by
+   ! aggregation instead of RRB; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
-   ! levels between recursions of a recursive cycle, even; 0: 4
+   ! number of levels between recursions of a recursive cycle, must be even; 0: 4
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
-   ! inner iterations per recursion
+   ! number of inner iterations per recursion
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
-   ! memory limit, in bytes, for aggregation selected by cycle=auto, at factorize or in a slow solve; -1: no limit; 0:
-   ! never selects it
+   ! memory limit, in bytes, for aggregation that cycle=auto selects at factorize or in a slow solve; -1: no limit; 0:
+   ! auto never selects aggregation
    integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
    ! distance, in values, between rows of the caller's arrays, at least nx; 0: nx (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
    ! CUDA ordinals of up to eight devices that share the rows of large grids, such as 0+1+2; none: one device, set by
    ! option device
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICES             = 220_c_int32_t
-   ! 1: results are bitwise identical for any number of ranks; 0: only for the same number of ranks, with one value per
-   ! rank in sums
+   ! 1: results are bitwise identical for any number of ranks; 0: results are bitwise identical only for the same number
+   ! of ranks, and global sums need less communication
    integer(c_int32_t), parameter, public :: RRB_OPT_REPRODUCIBLE        = 218_c_int32_t
-   ! seconds that a rank waits for other ranks; 0: no limit
+   ! time in seconds for which a rank waits for other ranks; 0: no limit
    integer(c_int32_t), parameter, public :: RRB_OPT_COMM_TIMEOUT        = 219_c_int32_t
    ! relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel
    integer(c_int32_t), parameter, public :: RRB_OPT_METHOD              = 300_c_int32_t
-   ! relaxation factor; 0: the default of the method, 0.8 for block_jacobi, else 1
+   ! relaxation factor; 0: 0.8 for block_jacobi, else 1
    integer(c_int32_t), parameter, public :: RRB_OPT_OMEGA               = 301_c_int32_t
-   ! sweeps whose blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ... of an apply; 2: the
+   ! sweeps of an apply in which blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ...; 2: the
    ! first, third, ...
    integer(c_int32_t), parameter, public :: RRB_OPT_STAGGER             = 302_c_int32_t
-   ! 1: visits colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing
+   ! 1: a sweep processes colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing
    integer(c_int32_t), parameter, public :: RRB_OPT_REVERSE             = 303_c_int32_t
-   ! solver of the diagonal blocks; fast_diagonalization: by sine transforms, rejected if it loses more than four
-   ! digits; dense: by dense inverses; auto: see the rules of auto
+   ! solver of the diagonal blocks; fast_diagonalization: sine transforms, an error if they would lose more than four
+   ! digits; dense: dense inverses; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SOLVER        = 304_c_int32_t
-   ! blocks that the edge of a patch cuts; exact: solved as smaller blocks; overlap: moved inwards, where they overlap
-   ! other blocks
+   ! treatment of blocks that extend beyond the edge of a patch; exact: they are solved as smaller blocks; overlap: they
+   ! are moved inwards and overlap other blocks
    integer(c_int32_t), parameter, public :: RRB_OPT_REMAINDER           = 305_c_int32_t
-   ! work distribution among threads; auto: all blocks of all patches; patch: whole patches (chaotic_gauss_seidel is
-   ! then lexicographic in each patch); block: the blocks of one patch at a time; nested: patches among thread groups,
-   ! and blocks within a group
+   ! work that is distributed among threads; auto: all blocks of all patches; patch: whole patches (chaotic_gauss_seidel
+   ! is then lexicographic in each patch); block: the blocks of one patch at a time; nested: patches among groups of
+   ! threads, and the blocks of a patch within a group
    integer(c_int32_t), parameter, public :: RRB_OPT_PARALLEL            = 306_c_int32_t
-   ! number of thread groups with parallel=nested; 0: automatic
+   ! number of groups of threads with parallel=nested; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
-   ! order of copies and kernels when patches reside on the host and a device relaxes them
+   ! order of copies and kernels if the device processes patches in host memory
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! jacobi; neumann: truncated Neumann series of `order`; ic0, ric: incomplete Cholesky without fill, plain and relaxed
-   ! (dpcg_: CPU only); multigrid: geometric; amg: multigrid by aggregation (sparse_: for cg); ssor: with sor_omega;
-   ! ilu0: incomplete LU without fill; chebyshev: polynomial of `degree` in D^-1 A; auto: see the rules of auto (also
-   ! sparse_)
+   ! preconditioner; neumann: Neumann series truncated after `order`; ic0: incomplete Cholesky without fill (dpcg_: CPU
+   ! only); ric: the same with relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid by aggregation
+   ! (sparse_: for cg); ssor: SSOR with sor_omega; ilu0: incomplete LU without fill; chebyshev: polynomial of `degree`
+   ! in D^-1 A; auto: see the rules of auto (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
-   ! terms of the Neumann series after the first; 0: same as jacobi (also sparse_)
+   ! number of terms of the Neumann series after the first; 0: same as jacobi (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
-   ! fraction of dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete Cholesky
+   ! fraction of the dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete Cholesky
    integer(c_int32_t), parameter, public :: RRB_OPT_RIC_OMEGA           = 402_c_int32_t
-   ! deflation regions, with one vector each; subdomain: boxes of cells; levelset: the caller's regions, else components
-   ! of strong couplings; levelset_subdomain: these regions split by boxes; auto: see the rules of auto
+   ! deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions, without
+   ! these components of strong couplings; levelset_subdomain: the regions of levelset, split by boxes; auto: see the
+   ! rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_DEFLATION           = 403_c_int32_t
    ! number of deflation boxes in x, at most nx; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_X        = 404_c_int32_t
@@ -167,85 +173,85 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Y        = 405_c_int32_t
    ! number of deflation boxes in z, at most nz; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Z        = 406_c_int32_t
-   ! for singular systems; 1: keeps all deflation vectors and shifts the coarse matrix; 0: omits the vector of one
-   ! region of weak couplings
+   ! deflation vectors for singular systems; 0: the vector of one region of weak couplings is omitted; 1: all vectors
+   ! are used, and the coarse matrix is shifted
    integer(c_int32_t), parameter, public :: RRB_OPT_KEEP_ALL            = 407_c_int32_t
    ! solver of systems with the coarse deflation matrix; inverse: explicit inverse; cholesky: factorization; cg: inner
    ! CG, CPU only; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_SOLVER       = 408_c_int32_t
    ! relative tolerance of coarse_solver=cg
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_TOL          = 409_c_int32_t
-   ! coarsening of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin coarse grids; cell: pairs
-   ! of cells, constant transfer, coarsest grid of at most 64 cells; auto: see the rules of auto
+   ! coarsening of multigrid; vertex: every second cell, operator-dependent interpolation, Galerkin coarse grids; cell:
+   ! pairs of cells, constant interpolation, coarsest grid of at most 64 cells; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSENING          = 410_c_int32_t
-   ! multigrid sweeps before and after each coarse-grid correction; 0: automatic
+   ! number of multigrid sweeps before and after each coarse-grid correction; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SWEEPS              = 411_c_int32_t
-   ! layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of strong
-   ! couplings
+   ! number of layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of
+   ! strong couplings
    integer(c_int32_t), parameter, public :: RRB_OPT_DILATION            = 412_c_int32_t
-   ! distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: this minimum
+   ! distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: ny *
+   ! leading_dimension
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_PLANE       = 413_c_int32_t
-   ! iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor are short for jacobi, gauss_seidel and
-   ! sor
+   ! iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor mean jacobi, gauss_seidel and sor
    integer(c_int32_t), parameter, public :: RRB_OPT_SOLVER              = 500_c_int32_t
    ! storage format for products; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT              = 502_c_int32_t
-   ! row order of gauss_seidel and sor sweeps; natural: ascending; multicolour: by colours of A + A', first fit; blocks:
-   ! blocks that read old values of each other; symmetric: ascending, then descending
+   ! order of rows in sweeps of gauss_seidel and sor; natural: ascending; multicolour: by first-fit colours of A + A';
+   ! blocks: blocks of rows, each with old values of the other blocks; symmetric: ascending, then descending
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDERING            = 503_c_int32_t
    ! relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor, else 1
    integer(c_int32_t), parameter, public :: RRB_OPT_SOR_OMEGA           = 504_c_int32_t
    ! number of blocks with ordering=blocks; 0: 16
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCKS              = 505_c_int32_t
-   ! rows and columns per block of format=bsr; 0: the size among 2 to 6 and 8 that needs the fewest bytes
+   ! rows and columns per block of format=bsr; 0: 2 to 6 or 8, whichever needs the fewest bytes
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
    ! rows per slice of format=sell (C); 0: 8
    integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
    ! rows per sorting window of format=sell; 0: 256 if that saves bytes, else 1 (unsorted)
    integer(c_int32_t), parameter, public :: RRB_OPT_SIGMA               = 508_c_int32_t
-   ! vectors of gmres between restarts
+   ! number of iterations of gmres between restarts
    integer(c_int32_t), parameter, public :: RRB_OPT_RESTART             = 509_c_int32_t
    ! dimension s of the shadow space of idr
    integer(c_int32_t), parameter, public :: RRB_OPT_SHADOW              = 510_c_int32_t
-   ! shift s of ic0, which factorizes A + s diag(A); below 0: starts with 0, and after a nonpositive pivot tries 1e-3,
-   ! 2e-3, 4e-3, ...
+   ! shift s of ic0, which factorizes A + s diag(A); below 0: s = 0 and, while a pivot is not positive, 1e-3, 2e-3,
+   ! 4e-3, ...
    integer(c_int32_t), parameter, public :: RRB_OPT_SHIFT               = 511_c_int32_t
    ! degree of the polynomial of chebyshev
    integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
-   ! product with A' in bicg; copy: with a stored transpose; none: with A; auto: copy, unless its size is above
-   ! format_memory
+   ! product with A' in bicg; copy: a stored transpose is used; none: A is used; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
-   ! a solve has diverged when its residual exceeds this multiple of its reference or of the initial residual, whichever
-   ! is larger; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10
+   ! a solve has diverged when its residual exceeds this multiple of the larger of its reference and its initial
+   ! residual; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10
    integer(c_int32_t), parameter, public :: RRB_OPT_DIVERGENCE_LIMIT    = 515_c_int32_t
    ! memory limit, in bytes, for the arrays of a format other than csr
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
 
    ! Results: keys of get.
-   ! iterations of the last solve (smoother_: sweeps of the last apply)
+   ! number of iterations of the last solve (smoother_: of sweeps of the last apply)
    integer(c_int32_t), parameter, public :: RRB_INFO_ITERATIONS            = 1000_c_int32_t
-   ! stop reason of the last solve; smoother_: monitor if a callback stopped the last apply, else none
+   ! reason why the last solve stopped; smoother_: monitor if a callback stopped the last apply, else none
    integer(c_int32_t), parameter, public :: RRB_INFO_STOP_REASON           = 1001_c_int32_t
-   ! relative residual of the initial guess, in the tested norm; smoother_: 1, available only after an apply with a
-   ! monitor
+   ! relative residual of the initial guess, in the norm of the stopping test; smoother_: 1, available only after an
+   ! apply with a monitor
    integer(c_int32_t), parameter, public :: RRB_INFO_INITIAL_RESIDUAL      = 1002_c_int32_t
-   ! relative residual of x, in the tested norm, computed from b - A x at the end of the solve; smoother_: last value
-   ! passed to the monitor, available only after an apply with a monitor
+   ! relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; smoother_:
+   ! last value passed to the monitor, available only after an apply with a monitor
    integer(c_int32_t), parameter, public :: RRB_INFO_FINAL_RESIDUAL        = 1003_c_int32_t
-   ! wall time of the last factorize (smoother_: set_patches; sparse_: also of a format conversion by a product)
+   ! wall time of the last factorize, in seconds (smoother_: of set_patches; sparse_: also of a format conversion by a
+   ! product)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
-   ! wall time of the last solve (smoother_: apply)
+   ! wall time of the last solve, in seconds (smoother_: of the last apply)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
-   ! part of seconds_solve for copies between host and device (not sparse_)
+   ! part of seconds_solve that was needed for copies between host and device (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
    ! host memory of the handle, in bytes
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
    ! device memory of the handle, in bytes (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos), positive; 0: not available, for methods other
-   ! than cg and where fewer than two iterations had positive coefficients (not smoother_)
+   ! smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0: no estimate, because the method is not cg
+   ! or fewer than two iterations had positive coefficients (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
-   ! largest eigenvalue of M^-1 A, estimated as lambda_min (not smoother_)
+   ! largest eigenvalue of M^-1 A, estimated in the same way as lambda_min (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
    ! backend in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
@@ -253,44 +259,43 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_DEVICE                = 1012_c_int32_t
    ! threads in use
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
-   ! 1: the library was built with CUDA kernels; 0: with RRBSOLVER_CUDA=off (not sparse_)
+   ! 1: the library was built with CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
-   ! elimination levels in use (cycle=aggregation: coarse levels)
+   ! number of elimination levels in use (cycle=aggregation: of coarse levels)
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
    ! precision in use (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
-   ! cycle in use; with k, and with aggregation on the CPU, M changes with r
+   ! cycle in use; with k, and with aggregation on the CPU, M depends on r
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
-   ! connected components of at least two nodes (also dpcg_)
+   ! number of connected components of at least two nodes (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
-   ! singular components among these (also dpcg_)
+   ! number of singular components of at least two nodes (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SINGULAR_COMPONENTS   = 1104_c_int32_t
-   ! positive couplings moved to the diagonal of M
+   ! number of positive couplings that are moved to the diagonal of M
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
-   ! grids stored by colour as r1, r2, b1 and b2 arrays
+   ! number of grids stored by colour as r1, r2, b1 and b2 arrays
    integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
-   ! aggregates of all levels that the last factorize reused, with cycle=aggregation or preconditioner=amg; 0: all are
-   ! new (also dpcg_, sparse_)
+   ! number of aggregates, on all levels, that the last factorize reused (with cycle=aggregation or preconditioner=amg);
+   ! 0: all aggregates are new (also dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
-   ! messages sent by this rank in the last call; a collective operation counts once
+   ! number of messages that this rank sent in the last call; a collective operation counts once
    integer(c_int32_t), parameter, public :: RRB_INFO_MESSAGES_SENT         = 1110_c_int32_t
-   ! bytes of these messages
+   ! number of bytes in the messages counted by messages_sent
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_SENT            = 1111_c_int32_t
    ! block solver in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t
    ! number of distinct blocks with stored inverses
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_INVERSES        = 1201_c_int32_t
-   ! boxes of ghost cells copied between patches before each sweep
+   ! number of boxes of ghost cells that are copied between patches before each sweep
    integer(c_int32_t), parameter, public :: RRB_INFO_GHOST_COPIES          = 1202_c_int32_t
-   ! cells of all patches
+   ! number of cells of all patches
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
    ! preconditioner in use (also sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
-   ! first reason that holds for what auto selected; crowded: more components of strong couplings than multigrid
-   ! resolves and deflation handles, or components hidden by flat cells; anisotropic: weak couplings in one direction;
-   ! labels: regions of the caller; contrast: a wide range of couplings in one direction; thin: a component of strong
-   ! couplings is a few cells across; plain: none of these; asked: the caller set preconditioner, coarsening and
-   ! deflation
+   ! first condition that determined the choice of auto; crowded: there are too many components of strong couplings for
+   ! multigrid and deflation, or flat cells hide them; anisotropic: couplings in one direction are weak; labels: the
+   ! caller set regions; contrast: couplings of one direction differ strongly; thin: a component of strong couplings is
+   ! few cells across; plain: none of these; asked: the caller set preconditioner, coarsening and deflation
    integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
    ! deflation in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t
@@ -298,57 +303,57 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSENING            = 1303_c_int32_t
    ! coarse solver in use; auto: no deflation
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSE_SOLVER         = 1304_c_int32_t
-   ! deflation vectors in use
+   ! number of deflation vectors in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION_VECTORS     = 1305_c_int32_t
-   ! deflation regions found, including those without a vector
+   ! number of deflation regions, including regions without a vector
    integer(c_int32_t), parameter, public :: RRB_INFO_REGIONS               = 1306_c_int32_t
-   ! components of at least two cells that strong couplings join
+   ! number of components of at least two cells that are joined by strong couplings
    integer(c_int32_t), parameter, public :: RRB_INFO_STRONG_COMPONENTS     = 1307_c_int32_t
    ! largest row sum of |L D^-1|, with preconditioner=neumann; below 1: the series converges for any order
    integer(c_int32_t), parameter, public :: RRB_INFO_NEUMANN_ROW_SUM       = 1308_c_int32_t
-   ! time of the last factorize for regions, coarse matrix and its factor
+   ! part of seconds_setup for deflation regions, the coarse matrix and its factorization
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_DEFLATION     = 1309_c_int32_t
-   ! time of the last solve for systems with the coarse matrix
+   ! part of seconds_solve for systems with the coarse matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_COARSE        = 1310_c_int32_t
-   ! time of the last solve for CG iterations
+   ! part of seconds_solve for CG iterations
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_ITERATIONS    = 1311_c_int32_t
-   ! rows of the matrix
+   ! number of rows of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_ROWS                  = 1400_c_int32_t
-   ! columns of the matrix
+   ! number of columns of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_COLS                  = 1401_c_int32_t
-   ! entries of the matrix, including explicit zeros
+   ! number of entries of the matrix, including explicit zeros
    integer(c_int32_t), parameter, public :: RRB_INFO_NONZEROS              = 1402_c_int32_t
-   ! values stored by the format in use, including padding; 0 before the first product
+   ! number of values that the format in use stores, including padding; 0 before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_STORED                = 1403_c_int32_t
-   ! format in use; auto: no product yet
+   ! format in use; auto before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_FORMAT                = 1404_c_int32_t
-   ! method in use, after a solve the one that ended it; auto: no factorize yet
+   ! method in use; after a solve, the method with which it ended; auto before the first factorize
    integer(c_int32_t), parameter, public :: RRB_INFO_SOLVER                = 1405_c_int32_t
-   ! 1: all entries satisfy |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or <= 1e-12 times the largest entry of row i where
-   ! that is 0; 0: not symmetric
+   ! 1: the matrix is symmetric, |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (if a_ii a_jj = 0, the limit
+   ! is 1e-12 times the largest entry of row i); 0: it is not symmetric
    integer(c_int32_t), parameter, public :: RRB_INFO_SYMMETRIC             = 1407_c_int32_t
    ! diagonal dominance by rows
    integer(c_int32_t), parameter, public :: RRB_INFO_DOMINANCE             = 1408_c_int32_t
-   ! rows whose diagonal entry is zero or missing
+   ! number of rows whose diagonal entry is zero or missing
    integer(c_int32_t), parameter, public :: RRB_INFO_ZERO_DIAGONALS        = 1409_c_int32_t
-   ! rows without entries
+   ! number of rows without entries
    integer(c_int32_t), parameter, public :: RRB_INFO_EMPTY_ROWS            = 1410_c_int32_t
-   ! entries with the indices of an earlier entry, which were added to it
+   ! number of entries that were added to an earlier entry with the same row and column
    integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
-   ! colours of ordering=multicolour
+   ! number of colours with ordering=multicolour
    integer(c_int32_t), parameter, public :: RRB_INFO_COLOURS               = 1412_c_int32_t
-   ! levels of independent row blocks in a sweep or a triangular solve; 1 with one thread
+   ! number of levels of independent groups of rows in a sweep or a triangular solve; 1 with one thread
    integer(c_int32_t), parameter, public :: RRB_INFO_SWEEP_LEVELS          = 1413_c_int32_t
    ! shift of ic0 in use
    integer(c_int32_t), parameter, public :: RRB_INFO_SHIFT                 = 1414_c_int32_t
-   ! bytes that a product moves per entry, including x and y; 0 before the first product
+   ! bytes that a product moves per entry of the matrix, including x and y; 0 before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_PER_NONZERO     = 1415_c_int32_t
-   ! entries of the longest row
+   ! number of entries of the longest row
    integer(c_int32_t), parameter, public :: RRB_INFO_LONGEST_ROW           = 1416_c_int32_t
-   ! right-hand sides in the file that was read
+   ! number of right-hand sides in the file of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_FILE_RHS              = 1417_c_int32_t
-   ! triangles with off-diagonal entries; lower or upper: possibly one half of a symmetric matrix, which needs both
-   ! halves
+   ! triangles with off-diagonal entries; lower or upper may mean that only half of a symmetric matrix was passed,
+   ! although both halves are needed
    integer(c_int32_t), parameter, public :: RRB_INFO_TRIANGLE              = 1418_c_int32_t
 
    ! Choices: values of options and results.

@@ -43,7 +43,7 @@ use std::ffi::CStr;
 /// - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a column is
 ///   out of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
 /// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn sparse_create_csr(
 /// - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a row is out
 ///   of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
 /// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
 /// - `RRB_ERR_ARGUMENT`: a row or column is out of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is below 0 or not below 2^60.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
 /// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -267,8 +267,8 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// - `RRB_ERR_NULL`: `out`, `sizes`, or an array of nonzero length, is NULL.
 /// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a pointer, index or permutation is not valid.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: a size is below 0 or not below 2^60; or the lengths do not match the format and the size of
-///   the matrix.
+/// - `RRB_ERR_DIMENSION`: a size is negative, or is 2^60 or more; or the lengths do not match the format and the size
+///   of the matrix.
 /// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.

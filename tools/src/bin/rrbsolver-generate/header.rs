@@ -77,21 +77,21 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
 const BANNER: &str = "\
 /* rrbsolver.h: solvers for stencil systems of simulation codes and for general sparse matrices. C99 and C++.
  *
- * Threads: different handles are independent. One thread at a time uses a handle; handles may move between threads.
- * The library has its own threads (option threads). Callbacks run on the calling thread, between iterations, with no
- * lock held. They must not use the handle that calls them.
+ * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle; it
+ * need not be the thread that created it. The option threads sets the number of threads that compute. Callbacks run on
+ * the calling thread, between iterations, with no lock held. They must not use the handle of the call.
  *
  * Statuses: every function that can fail returns an rrb_status, listed below. If it is not RRB_OK, the call also stores
  * a message for its thread, which rrbsolver_last_error copies.
  *
  * Arrays: a[j*ld + i] in 2D and a[k*lp + j*ld + i] in 3D; i = 0..nx-1 is contiguous. ld = nx and lp = ny*ld, unless the
- * options leading_dimension and leading_plane are set. Pointers are used during the call only. An array that is written
- * must not overlap any other array of the call.
+ * options leading_dimension and leading_plane are set. Pointers are used during the call only. An output array must not
+ * overlap any other array of the call.
  *
  * Handles: X_create (sparse_create_csr, ..., sparse_read) creates a handle. X_destroy frees it and sets the pointer to
  * NULL.
  *
- * Numbers are append-only: a published number never changes its meaning.
+ * Numbers of statuses, options, results and choices never change their meaning.
  *
  * Generated from the sources of the library; do not edit. */";
 

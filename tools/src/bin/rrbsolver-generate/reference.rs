@@ -25,8 +25,8 @@ pub const PAGES: [Page; 5] = [
     Page {
         path: "docs/reference/rrb.md",
         prefix: "rrb_",
-        intro: "Solver for symmetric systems on 2D grids with stencils of 5 or 9 points. The [guide](../guides/rrb.md) \
-                explains the options, and the [theory](../theory/rrb.md) the method.",
+        intro: "These functions solve symmetric systems on 2D grids with stencils of 5 or 9 points. See also the \
+                [guide](../guides/rrb.md) and the [theory](../theory/rrb.md).",
         groups: &[
             ("Create and destroy", &["create", "create_distributed", "destroy"]),
             OPTIONS,
@@ -39,8 +39,8 @@ pub const PAGES: [Page; 5] = [
     Page {
         path: "docs/reference/dpcg.md",
         prefix: "dpcg_",
-        intro: "Deflated conjugate gradients for symmetric systems on 3D grids with stencils of 7 points. The \
-                [guide](../guides/dpcg.md) explains the options, and the [theory](../theory/dpcg.md) the method.",
+        intro: "These functions solve symmetric systems on 3D grids with stencils of 7 points by deflated conjugate \
+                gradients. See also the [guide](../guides/dpcg.md) and the [theory](../theory/dpcg.md).",
         groups: &[
             ("Create and destroy", &["create", "destroy"]),
             OPTIONS,
@@ -53,8 +53,8 @@ pub const PAGES: [Page; 5] = [
     Page {
         path: "docs/reference/smoother.md",
         prefix: "smoother_",
-        intro: "Block relaxation on 3D patches with constant stencils of 7 or 27 points. The \
-                [guide](../guides/smoother.md) explains the options, and the [theory](../theory/smoother.md) the method.",
+        intro: "These functions perform block relaxation on 3D patches with constant stencils of 7 or 27 points. See \
+                also the [guide](../guides/smoother.md) and the [theory](../theory/smoother.md).",
         groups: &[
             ("Create and destroy", &["create", "destroy"]),
             OPTIONS,
@@ -66,8 +66,9 @@ pub const PAGES: [Page; 5] = [
     Page {
         path: "docs/reference/sparse.md",
         prefix: "sparse_",
-        intro: "Solvers, products, storage formats and files for general sparse matrices. The \
-                [guide](../guides/sparse.md) explains the options, and the [theory](../theory/sparse.md) the methods.",
+        intro: "These functions solve systems with general sparse matrices, multiply with them, convert their storage \
+                formats, and read and write files. See also the [guide](../guides/sparse.md) and the \
+                [theory](../theory/sparse.md).",
         groups: &[
             ("Create and destroy", &["create_csr", "create_csc", "create_coo", "create_from", "read", "destroy"]),
             OPTIONS,
@@ -81,7 +82,7 @@ pub const PAGES: [Page; 5] = [
     Page {
         path: "docs/reference/library.md",
         prefix: LIBRARY,
-        intro: "Functions of the whole library, which need no handle, and the types of all functions.",
+        intro: "This page describes the functions that need no handle, and the types of all functions.",
         groups: &[
             ("Version and statuses", &["version", "status_string"]),
             ("Errors", &["last_error", "last_error_based"]),
@@ -117,7 +118,7 @@ impl Page {
             "<!-- Generated from the doc comments in src/ffi by `make header`; do not edit. -->\n\n# {title}\n\n{}\n\n",
             wrap(self.intro, 120).join("\n")
         );
-        text += "The [conventions](conventions.md) for arrays, handles, threads and errors hold for all functions. \
+        text += "The [conventions](conventions.md) for arrays, handles, threads and errors apply to all functions. \
                  Tables list the\n[options](options.md), [results](results.md) and [statuses](statuses.md).\n\n";
         text += "| function | purpose |\n|---|---|\n";
         let mut body = String::new();
