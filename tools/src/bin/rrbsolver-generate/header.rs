@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cbindgen::{Builder, Config, DocumentationStyle, ItemType, Language, Style};
 use rrbsolver::error::STATUSES;
@@ -137,7 +138,10 @@ pub fn raw(root: &Path) -> Result<String> {
     config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems, ItemType::Structs];
     let source = root.join("src/ffi/mod.rs");
     let entries = expanded(&read(&root.join(ENTRIES))?).context("entries of all families")?;
-    let expansion = std::env::temp_dir().join(format!("rrbsolver-generate-{}.rs", std::process::id()));
+    // Tests run in parallel in one process, so each call has its own file.
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("rrbsolver-generate-{}-{}.rs", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+    let expansion = std::env::temp_dir().join(name);
     std::fs::write(&expansion, entries).with_context(|| format!("cannot write {}", expansion.display()))?;
     let bindings = Builder::new().with_config(config).with_src(&source).with_src(root.join(TABLE)).with_src(&expansion);
     let bindings = bindings.generate();
