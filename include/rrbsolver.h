@@ -57,9 +57,9 @@
 /* Options: keys of set and get. */
 #define RRB_OPT_BACKEND               100  /* where the solver runs; auto: see the rules of auto */
 #define RRB_OPT_DEVICE                101  /* CUDA device ordinal (not sparse_) */
-#define RRB_OPT_THREADS               102  /* number of threads; 0: from the first of the variables
-                                              RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that is
-                                              set, else the number of cores in the affinity mask */
+#define RRB_OPT_THREADS               102  /* number of threads; 0: the value of the first of RRBSOLVER_NUM_THREADS,
+                                              SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that is set (if none is set,
+                                              the number of cores in the affinity mask) */
 #define RRB_OPT_MEMORY                103  /* memory space of the caller's arrays; auto: the CUDA driver is queried
                                               for each array (not sparse_) */
 #define RRB_OPT_REL_TOL               104  /* relative tolerance; a solve has converged when norm(b - A x) <=
@@ -82,8 +82,8 @@
                                               nonzero couplings to nodes outside the grid are logged once per handle;
                                               2: such couplings are errors, too (smoother_, sparse_: same as 1;
                                               sparse_ always checks matrix entries) */
-#define RRB_OPT_CHECK_COMPATIBILITY   111  /* treatment of b on singular components; 0: its mean is subtracted; 1:
-                                              |sum b| > 1e-10 ||b||_1 is an error (not smoother_, sparse_) */
+#define RRB_OPT_CHECK_COMPATIBILITY   111  /* check of b on singular components, before its mean is subtracted; 0:
+                                              none; 1: |sum b| > 1e-10 ||b||_1 is an error (not smoother_, sparse_) */
 #define RRB_OPT_VERBOSITY             112  /* log lines; 0: warnings; 1: also one line per solve (smoother_: per
                                               apply; sparse_: also per factorize); 2: also one line per iteration
                                               (smoother_: per sweep) */
@@ -95,7 +95,8 @@
 #define RRB_OPT_COARSE_MEMORY         201  /* memory limit, in bytes, for the exact factor of the coarsest system */
 #define RRB_OPT_GRIDS                 202  /* number of grids stored by colour as r1, r2, b1 and b2 arrays; 0:
                                               depends on the grid size; larger values are reduced to the maximum */
-#define RRB_OPT_COMPUTE_BLOCK         203  /* row padding and border, in values, of the r1, r2, b1 and b2 arrays */
+#define RRB_OPT_COMPUTE_BLOCK         203  /* row padding and border width, in values, of the r1, r2, b1 and b2
+                                              arrays */
 #define RRB_OPT_LUMPING               204  /* nodes whose dropped couplings are lumped; m1: red; m2: red and black;
                                               in text, m1u and m2u also set relaxation=0, and m1m and m2m set
                                               relaxation=1 */
@@ -146,7 +147,7 @@
 #define RRB_OPT_PATCH_THREADS         307  /* number of groups of threads with parallel=nested; 0: automatic */
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels if the device processes patches in host
                                               memory */
-#define RRB_OPT_PRECONDITIONER        400  /* preconditioner; neumann: Neumann series truncated after `order`; ic0:
+#define RRB_OPT_PRECONDITIONER        400  /* preconditioner; neumann: Neumann series with `order` + 1 terms; ic0:
                                               incomplete Cholesky without fill (dpcg_: CPU only); ric: the same with
                                               relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid
                                               by aggregation (sparse_: for cg); ssor: SSOR with sor_omega; ilu0:
@@ -157,9 +158,9 @@
 #define RRB_OPT_RIC_OMEGA             402  /* fraction of the dropped fill that ric subtracts from the diagonal; 0:
                                               same as ic0; 1: modified incomplete Cholesky */
 #define RRB_OPT_DEFLATION             403  /* deflation regions, with one vector per region; subdomain: boxes of
-                                              cells; levelset: the caller's regions, without these components of
-                                              strong couplings; levelset_subdomain: the regions of levelset, split by
-                                              boxes; auto: see the rules of auto */
+                                              cells; levelset: the caller's regions (if there are none, components of
+                                              strong couplings); levelset_subdomain: the regions of levelset, split
+                                              by boxes; auto: see the rules of auto */
 #define RRB_OPT_SUBDOMAINS_X          404  /* number of deflation boxes in x, at most nx; 0: automatic */
 #define RRB_OPT_SUBDOMAINS_Y          405  /* number of deflation boxes in y, at most ny; 0: automatic */
 #define RRB_OPT_SUBDOMAINS_Z          406  /* number of deflation boxes in z, at most nz; 0: automatic */
@@ -190,21 +191,21 @@
 #define RRB_OPT_SOR_OMEGA             504  /* relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor,
                                               else 1 */
 #define RRB_OPT_BLOCKS                505  /* number of blocks with ordering=blocks; 0: 16 */
-#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns per block of format=bsr; 0: 2 to 6 or 8, whichever
-                                              needs the fewest bytes */
+#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns per block of format=bsr; 0: one of 2 to 6 and 8, the
+                                              one that needs the fewest bytes */
 #define RRB_OPT_SLICE                 507  /* rows per slice of format=sell (C); 0: 8 */
 #define RRB_OPT_SIGMA                 508  /* rows per sorting window of format=sell; 0: 256 if that saves bytes,
                                               else 1 (unsorted) */
 #define RRB_OPT_RESTART               509  /* number of iterations of gmres between restarts */
 #define RRB_OPT_SHADOW                510  /* dimension s of the shadow space of idr */
-#define RRB_OPT_SHIFT                 511  /* shift s of ic0, which factorizes A + s diag(A); below 0: s = 0 and,
-                                              while a pivot is not positive, 1e-3, 2e-3, 4e-3, ... */
+#define RRB_OPT_SHIFT                 511  /* shift s of ic0, which factorizes A + s diag(A); below 0: s = 0, and
+                                              then 1e-3, 2e-3, 4e-3, ... while a pivot is not positive */
 #define RRB_OPT_DEGREE                513  /* degree of the polynomial of chebyshev */
 #define RRB_OPT_TRANSPOSE             514  /* product with A' in bicg; copy: a stored transpose is used; none: A is
                                               used; auto: see the rules of auto */
-#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a solve has diverged when its residual exceeds this multiple of the
-                                              larger of its reference and its initial residual; 0: 1e100 for jacobi,
-                                              gauss_seidel and sor, else 1e10 */
+#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a solve has diverged when its residual exceeds this multiple of
+                                              max(reference, initial residual); 0: 1e100 for jacobi, gauss_seidel and
+                                              sor, else 1e10 */
 #define RRB_OPT_FORMAT_MEMORY         516  /* memory limit, in bytes, for the arrays of a format other than csr */
 
 /* Rules of auto. The first condition that holds decides; docs/reference/auto.md has the notes.

@@ -272,8 +272,8 @@ options! {
         "where the solver runs; auto: see the rules of auto";
     DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "CUDA device ordinal";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
-        "number of threads; 0: from the first of the variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
-         OMP_NUM_THREADS that is set, else the number of cores in the affinity mask";
+        "number of threads; 0: the value of the first of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
+         OMP_NUM_THREADS that is set (if none is set, the number of cores in the affinity mask)";
     MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
         "memory space of the caller's arrays; auto: the CUDA driver is queried for each array";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
@@ -295,7 +295,8 @@ options! {
          are logged once per handle; 2: such couplings are errors, too (smoother_, sparse_: same as 1; sparse_ always \
          checks matrix entries)";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
-        "treatment of b on singular components; 0: its mean is subtracted; 1: |sum b| > 1e-10 ||b||_1 is an error";
+        "check of b on singular components, before its mean is subtracted; 0: none; 1: |sum b| > 1e-10 ||b||_1 is an \
+         error";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
         "log lines; 0: warnings; 1: also one line per solve (smoother_: per apply; sparse_: also per factorize); 2: \
          also one line per iteration (smoother_: per sweep)";
@@ -311,7 +312,7 @@ options! {
         "number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: depends on the grid size; larger values are \
          reduced to the maximum";
     COMPUTE_BLOCK = 203 "compute_block" Factorize RRB Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 };
-        "row padding and border, in values, of the r1, r2, b1 and b2 arrays";
+        "row padding and border width, in values, of the r1, r2, b1 and b2 arrays";
     LUMPING = 204 "lumping" Factorize RRB Kind::Choice(Lumping::NAMES);
         "nodes whose dropped couplings are lumped; m1: red; m2: red and black; in text, m1u and m2u also set \
          relaxation=0, and m1m and m2m set relaxation=1";
@@ -371,9 +372,9 @@ options! {
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "preconditioner; neumann: Neumann series truncated after `order`; ic0: incomplete Cholesky without fill \
-         (dpcg_: CPU only); ric: the same with relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid \
-         by aggregation (sparse_: for cg); ssor: SSOR with sor_omega; ilu0: incomplete LU without fill; chebyshev: \
+        "preconditioner; neumann: Neumann series with `order` + 1 terms; ic0: incomplete Cholesky without fill (dpcg_: \
+         CPU only); ric: the same with relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid by \
+         aggregation (sparse_: for cg); ssor: SSOR with sor_omega; ilu0: incomplete LU without fill; chebyshev: \
          polynomial of `degree` in D^-1 A; auto: see the rules of auto";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
         "number of terms of the Neumann series after the first; 0: same as jacobi";
@@ -381,8 +382,8 @@ options! {
         "fraction of the dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete \
          Cholesky";
     DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
-        "deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions, \
-         without these components of strong couplings; levelset_subdomain: the regions of levelset, split by boxes; \
+        "deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions (if \
+         there are none, components of strong couplings); levelset_subdomain: the regions of levelset, split by boxes; \
          auto: see the rules of auto";
     SUBDOMAINS_X = 404 "subdomains_x" Factorize DPCG int(0, 0, 65_535);
         "number of deflation boxes in x, at most nx; 0: automatic";
@@ -420,21 +421,21 @@ options! {
         "relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor, else 1";
     BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "number of blocks with ordering=blocks; 0: 16";
     BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
-        "rows and columns per block of format=bsr; 0: 2 to 6 or 8, whichever needs the fewest bytes";
+        "rows and columns per block of format=bsr; 0: one of 2 to 6 and 8, the one that needs the fewest bytes";
     SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "rows per slice of format=sell (C); 0: 8";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
         "rows per sorting window of format=sell; 0: 256 if that saves bytes, else 1 (unsorted)";
     RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "number of iterations of gmres between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
-        "shift s of ic0, which factorizes A + s diag(A); below 0: s = 0 and, while a pivot is not positive, 1e-3, \
-         2e-3, 4e-3, ...";
+        "shift s of ic0, which factorizes A + s diag(A); below 0: s = 0, and then 1e-3, 2e-3, 4e-3, ... while a pivot \
+         is not positive";
     DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of chebyshev";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
         "product with A' in bicg; copy: a stored transpose is used; none: A is used; auto: see the rules of auto";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
-        "a solve has diverged when its residual exceeds this multiple of the larger of its reference and its initial \
-         residual; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10";
+        "a solve has diverged when its residual exceeds this multiple of max(reference, initial residual); 0: 1e100 \
+         for jacobi, gauss_seidel and sor, else 1e10";
     FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
         "memory limit, in bytes, for the arrays of a format other than csr";
 }

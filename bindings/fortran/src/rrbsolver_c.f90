@@ -57,8 +57,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
    ! CUDA device ordinal (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
-   ! number of threads; 0: from the first of the variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and
-   ! OMP_NUM_THREADS that is set, else the number of cores in the affinity mask
+   ! number of threads; 0: the value of the first of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that
+   ! is set (if none is set, the number of cores in the affinity mask)
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
    ! memory space of the caller's arrays; auto: the CUDA driver is queried for each array (not sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
@@ -80,8 +80,8 @@ module rrbsolver_constants
    ! logged once per handle; 2: such couplings are errors, too (smoother_, sparse_: same as 1; sparse_ always checks
    ! matrix entries)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
-   ! treatment of b on singular components; 0: its mean is subtracted; 1: |sum b| > 1e-10 ||b||_1 is an error (not
-   ! smoother_, sparse_)
+   ! check of b on singular components, before its mean is subtracted; 0: none; 1: |sum b| > 1e-10 ||b||_1 is an error
+   ! (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
    ! log lines; 0: warnings; 1: also one line per solve (smoother_: per apply; sparse_: also per factorize); 2: also one
    ! line per iteration (smoother_: per sweep)
@@ -96,7 +96,7 @@ module rrbsolver_constants
    ! number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: depends on the grid size; larger values are
    ! reduced to the maximum
    integer(c_int32_t), parameter, public :: RRB_OPT_GRIDS               = 202_c_int32_t
-   ! row padding and border, in values, of the r1, r2, b1 and b2 arrays
+   ! row padding and border width, in values, of the r1, r2, b1 and b2 arrays
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPUTE_BLOCK       = 203_c_int32_t
    ! nodes whose dropped couplings are lumped; m1: red; m2: red and black; in text, m1u and m2u also set relaxation=0,
    ! and m1m and m2m set relaxation=1
@@ -154,7 +154,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
    ! order of copies and kernels if the device processes patches in host memory
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! preconditioner; neumann: Neumann series truncated after `order`; ic0: incomplete Cholesky without fill (dpcg_: CPU
+   ! preconditioner; neumann: Neumann series with `order` + 1 terms; ic0: incomplete Cholesky without fill (dpcg_: CPU
    ! only); ric: the same with relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid by aggregation
    ! (sparse_: for cg); ssor: SSOR with sor_omega; ilu0: incomplete LU without fill; chebyshev: polynomial of `degree`
    ! in D^-1 A; auto: see the rules of auto (also sparse_)
@@ -163,9 +163,9 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
    ! fraction of the dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete Cholesky
    integer(c_int32_t), parameter, public :: RRB_OPT_RIC_OMEGA           = 402_c_int32_t
-   ! deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions, without
-   ! these components of strong couplings; levelset_subdomain: the regions of levelset, split by boxes; auto: see the
-   ! rules of auto
+   ! deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions (if there
+   ! are none, components of strong couplings); levelset_subdomain: the regions of levelset, split by boxes; auto: see
+   ! the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_DEFLATION           = 403_c_int32_t
    ! number of deflation boxes in x, at most nx; 0: automatic
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_X        = 404_c_int32_t
@@ -203,7 +203,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SOR_OMEGA           = 504_c_int32_t
    ! number of blocks with ordering=blocks; 0: 16
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCKS              = 505_c_int32_t
-   ! rows and columns per block of format=bsr; 0: 2 to 6 or 8, whichever needs the fewest bytes
+   ! rows and columns per block of format=bsr; 0: one of 2 to 6 and 8, the one that needs the fewest bytes
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
    ! rows per slice of format=sell (C); 0: 8
    integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
@@ -213,15 +213,15 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_RESTART             = 509_c_int32_t
    ! dimension s of the shadow space of idr
    integer(c_int32_t), parameter, public :: RRB_OPT_SHADOW              = 510_c_int32_t
-   ! shift s of ic0, which factorizes A + s diag(A); below 0: s = 0 and, while a pivot is not positive, 1e-3, 2e-3,
-   ! 4e-3, ...
+   ! shift s of ic0, which factorizes A + s diag(A); below 0: s = 0, and then 1e-3, 2e-3, 4e-3, ... while a pivot is not
+   ! positive
    integer(c_int32_t), parameter, public :: RRB_OPT_SHIFT               = 511_c_int32_t
    ! degree of the polynomial of chebyshev
    integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
    ! product with A' in bicg; copy: a stored transpose is used; none: A is used; auto: see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
-   ! a solve has diverged when its residual exceeds this multiple of the larger of its reference and its initial
-   ! residual; 0: 1e100 for jacobi, gauss_seidel and sor, else 1e10
+   ! a solve has diverged when its residual exceeds this multiple of max(reference, initial residual); 0: 1e100 for
+   ! jacobi, gauss_seidel and sor, else 1e10
    integer(c_int32_t), parameter, public :: RRB_OPT_DIVERGENCE_LIMIT    = 515_c_int32_t
    ! memory limit, in bytes, for the arrays of a format other than csr
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
