@@ -736,8 +736,8 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
  *
  * Parameters:
  * - `h` (in/out): handle from `dpcg_create`.
- * - `labels` (in): (nz - 1) * lp + (ny - 1) * ld + nx labels in the layout of the other arrays, always in host memory.
- *   A label is the number of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
+ * - `labels` (in): label of each cell, in the layout of the other arrays, always in host memory. A label is the number
+ *   of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
  *
  * Returns:
  * `RRB_OK`.

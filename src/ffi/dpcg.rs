@@ -82,8 +82,8 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `dpcg_create`.
-/// - `labels` (in): (nz - 1) * lp + (ny - 1) * ld + nx labels in the layout of the other arrays, always in host memory.
-///   A label is the number of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
+/// - `labels` (in): label of each cell, in the layout of the other arrays, always in host memory. A label is the number
+///   of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
 ///
 /// # Returns
 /// `RRB_OK`.

@@ -421,10 +421,10 @@ macro_rules! entries {
         /// # Fortran
         /// `call solver%set_monitor([monitor] [, stat] [, errmsg])`
         ///
-        /// The monitor has the interface `rrb_monitor`. Omit the argument to remove the monitor. It is a function of
-        /// `integer, intent(in) :: iteration` and `real(c_double), intent(in) :: relative_residual`. Its result is
-        /// logical; `.true.` stops the call. Use a module procedure: an internal procedure makes the stack of the
-        /// program executable.
+        /// The monitor has the interface `rrb_monitor`. Omit the argument to remove the monitor. The monitor is a
+        /// function of `integer, intent(in) :: iteration` and `real(c_double), intent(in) :: relative_residual`. Its
+        /// result is logical; `.true.` stops the call. Use a module procedure: an internal procedure makes the stack of
+        /// the program executable.
         ///
         /// # C++
         /// `void rrbsolver::$family::set_monitor(monitor callback)`

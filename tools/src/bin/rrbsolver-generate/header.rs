@@ -96,6 +96,9 @@ const BANNER: &str = "\
  *
  * Generated from the sources of the library; do not edit. */";
 
+/// Number of calls of `raw`. Tests run in parallel in one process, so each call needs its own temporary file.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
 /// The header as cbindgen writes it: comments as they stand in the sources.
 pub fn raw(root: &Path) -> Result<String> {
     let version: Vec<&str> = env!("CARGO_PKG_VERSION").split('.').collect();
@@ -138,8 +141,6 @@ pub fn raw(root: &Path) -> Result<String> {
     config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems, ItemType::Structs];
     let source = root.join("src/ffi/mod.rs");
     let entries = expanded(&read(&root.join(ENTRIES))?).context("entries of all families")?;
-    // Tests run in parallel in one process, so each call has its own file.
-    static CALLS: AtomicUsize = AtomicUsize::new(0);
     let name = format!("rrbsolver-generate-{}-{}.rs", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
     let expansion = std::env::temp_dir().join(name);
     std::fs::write(&expansion, entries).with_context(|| format!("cannot write {}", expansion.display()))?;
