@@ -871,7 +871,7 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  *
  * Notes:
  * - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
- * - `x` and the stopping test are in double precision for every `precision`.
+ * - `x` and the stopping test are in double precision, regardless of the option `precision`.
  * - On the CPU the call allocates no memory and starts no thread. On a device, the first solve with pageable host
  *   arrays allocates page-locked buffers and starts threads that fill them.
  * - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
@@ -1216,7 +1216,8 @@ rrb_status rrb_factorize(rrb_handle *h,
  * Solves A x = b by conjugate gradients with the preconditioner M.
  *
  * The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
- * define the norm and the reference. `x` and the stopping test are in double precision for every `precision`.
+ * define the norm and the reference. `x` and the stopping test are in double precision, regardless of the option
+ * `precision`.
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
@@ -1259,7 +1260,8 @@ rrb_status rrb_factorize(rrb_handle *h,
  * - On a distributed handle with `precision=auto`, a solve that stagnates with mixed factorizes again with bf16 and
  *   continues.
  * - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
- * - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
+ * - With five points and fused stages, an iteration reads and writes 48 to 122 bytes of memory per unknown, depending
+ *   on the options.
  * - On a distributed handle the call is collective.
  * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
  *
@@ -1333,7 +1335,7 @@ rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
  * After an error y is unchanged.
  *
  * Notes:
- * - The product is computed in double precision for every `precision`.
+ * - The product is computed in double precision, regardless of the option `precision`.
  * - On a distributed handle the call is collective.
  *
  * Required:
@@ -1748,8 +1750,8 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  * Sets or removes the ghost function, which fills ghost cells that no patch covers.
  *
  * The library calls the ghost function on the calling thread before each sweep, after the exchange between patches. It
- * can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function these
- * ghost cells are not changed.
+ * can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function, the
+ * library does not change the ghost cells that no patch covers.
  *
  * Parameters:
  * - `h` (in/out): handle from `smoother_create`.
@@ -2069,7 +2071,7 @@ rrb_status sparse_create_coo(int64_t rows,
  * and diagonal, zeros are padding and are dropped.
  *
  * Parameters:
- * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+ * - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `rows`, `cols` (in): number of rows and columns, at least 0.
  * - `sizes` (in): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
  * - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
@@ -2262,7 +2264,7 @@ rrb_status sparse_set_values(sparse_handle *h, const double *values);
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
- * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+ * - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `sizes` (out): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
  *
  * Returns:
@@ -2290,7 +2292,7 @@ rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
- * - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+ * - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `i0`, `i1`, `i2` (out): index arrays with the lengths that `sparse_sizes` returns; an array of length 0 may be
  *   NULL.
  * - `values` (out): values, padding included.

@@ -261,7 +261,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///
 /// # Notes
 /// - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
-/// - `x` and the stopping test are in double precision for every `precision`.
+/// - `x` and the stopping test are in double precision, regardless of the option `precision`.
 /// - On the CPU the call allocates no memory and starts no thread. On a device, the first solve with pageable host
 ///   arrays allocates page-locked buffers and starts threads that fill them.
 /// - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.

@@ -150,7 +150,8 @@ pub unsafe extern "C" fn rrb_factorize(
 /// Solves A x = b by conjugate gradients with the preconditioner M.
 ///
 /// The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
-/// define the norm and the reference. `x` and the stopping test are in double precision for every `precision`.
+/// define the norm and the reference. `x` and the stopping test are in double precision, regardless of the option
+/// `precision`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
@@ -192,7 +193,8 @@ pub unsafe extern "C" fn rrb_factorize(
 /// - With an explicit `cycle` or `switch_memory=0`, a solve on the CPU allocates no memory and starts no thread.
 /// - On a distributed handle with `precision=auto`, a solve that stagnates with mixed factorizes again with bf16 and continues.
 /// - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
-/// - An iteration moves 48 to 122 bytes per unknown with 5 points and fused stages.
+/// - With five points and fused stages, an iteration reads and writes 48 to 122 bytes of memory per unknown, depending
+///   on the options.
 /// - On a distributed handle the call is collective.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
 ///
@@ -307,7 +309,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// After an error y is unchanged.
 ///
 /// # Notes
-/// - The product is computed in double precision for every `precision`.
+/// - The product is computed in double precision, regardless of the option `precision`.
 /// - On a distributed handle the call is collective.
 ///
 /// # Fortran

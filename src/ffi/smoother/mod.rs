@@ -267,8 +267,8 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// Sets or removes the ghost function, which fills ghost cells that no patch covers.
 ///
 /// The library calls the ghost function on the calling thread before each sweep, after the exchange between patches. It
-/// can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function these
-/// ghost cells are not changed.
+/// can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function, the
+/// library does not change the ghost cells that no patch covers.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `smoother_create`.

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `sizes` (out): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
 ///
 /// # Returns
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `i0`, `i1`, `i2` (out): index arrays with the lengths that `sparse_sizes` returns; an array of length 0 may be
 ///   NULL.
 /// - `values` (out): values, padding included.

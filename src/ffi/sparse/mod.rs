@@ -251,7 +251,7 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// and diagonal, zeros are padding and are dropped.
 ///
 /// # Parameters
-/// - `format` (in): `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
+/// - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
 /// - `sizes` (in): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
 /// - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
