@@ -1261,7 +1261,7 @@ rrb_status rrb_factorize(rrb_handle *h,
  *   continues.
  * - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
  * - With five points and fused stages, an iteration reads and writes 48 to 122 bytes of memory per unknown, depending
- *   on the options.
+ *   on `cycle` and `precision`.
  * - On a distributed handle the call is collective.
  * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
  *

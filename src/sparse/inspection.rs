@@ -144,7 +144,8 @@ impl<I: Index> Csr<I> {
         Ok((first, exact))
     }
 
-    /// Whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|), or 1e-12 of the largest of rows i and j where that is 0.
+    /// Whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|). If a_ii or a_jj is 0, the bound is 1e-12 times the smaller of
+    /// the largest magnitudes in rows i and j.
     fn is_mirrored(&self, i: usize, j: usize, value: f64, mirrored: f64) -> bool {
         let diagonal = |i| self.get(i, i).unwrap_or(0.0).abs().sqrt();
         let scale = diagonal(i) * diagonal(j);
