@@ -1445,7 +1445,7 @@ rrb_status rrb_create_distributed(int64_t nx,
                                   rrb_handle **out);
 
 /**
- * Copies the coefficients like `rrb_factorize`, with lists of the boxes of this rank, and computes M.
+ * Copies the coefficients like `rrb_factorize`, with one array per box of this rank, and computes M.
  *
  * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *
@@ -1483,7 +1483,7 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
                                const double *const *northwest);
 
 /**
- * Solves A x = b like `rrb_solve`, with lists of the boxes of this rank.
+ * Solves A x = b like `rrb_solve`, with one array per box of this rank.
  *
  * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *
@@ -1515,7 +1515,7 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
 rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
 
 /**
- * Computes z = M^-1 r like `rrb_apply`, with lists of the boxes of this rank.
+ * Computes z = M^-1 r like `rrb_apply`, with one array per box of this rank.
  *
  * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *
@@ -1547,7 +1547,7 @@ rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
 rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
 
 /**
- * Computes y = A x like `rrb_multiply`, with lists of the boxes of this rank.
+ * Computes y = A x like `rrb_multiply`, with one array per box of this rank.
  *
  * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
  *

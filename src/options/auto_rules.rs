@@ -222,7 +222,7 @@ fn rrb() -> [AutoRule; 4] {
             &[
                 "If a pivot is not positive with f32, bf16 or mixed, f64 is used instead.",
                 "If a distributed solve with mixed stagnates, it factorizes again with bf16 and continues.",
-                "If a slow solve on a device switches from f64 to aggregation, the aggregation cycle uses f64, too.",
+                "If a slow solve with f64 on a device switches to aggregation, the aggregation cycle also uses f64.",
             ],
         ),
         rule(

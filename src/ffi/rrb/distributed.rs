@@ -110,7 +110,7 @@ pub unsafe extern "C" fn rrb_create_distributed(
     unsafe { create(out, make) }
 }
 
-/// Copies the coefficients like `rrb_factorize`, with lists of the boxes of this rank, and computes M.
+/// Copies the coefficients like `rrb_factorize`, with one array per box of this rank, and computes M.
 ///
 /// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
     unsafe { with_ok(h, factorize) }
 }
 
-/// Solves A x = b like `rrb_solve`, with lists of the boxes of this rank.
+/// Solves A x = b like `rrb_solve`, with one array per box of this rank.
 ///
 /// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn rrb_solve_boxes(
     unsafe { call_boxes(h, Function::Solve, leading_dimensions, ("b", b), ("x", x)) }
 }
 
-/// Computes z = M^-1 r like `rrb_apply`, with lists of the boxes of this rank.
+/// Computes z = M^-1 r like `rrb_apply`, with one array per box of this rank.
 ///
 /// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn rrb_apply_boxes(
     unsafe { call_boxes(h, Function::Apply, leading_dimensions, ("r", r), ("z", z)) }
 }
 
-/// Computes y = A x like `rrb_multiply`, with lists of the boxes of this rank.
+/// Computes y = A x like `rrb_multiply`, with one array per box of this rank.
 ///
 /// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
 ///
