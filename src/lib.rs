@@ -21,7 +21,7 @@ mod spectrum;
 /// What the benchmark, the tools and the fuzz targets need from below the C ABI. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
-    pub use crate::backend::steps::pcg::{Course, LoopEnd, LoopTest, PcgSteps};
+    pub use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};
     pub use crate::backend::steps::solve::{Arrays, Begun, Inputs, SolveSteps};
     pub use crate::comm::threads;
     pub use crate::grid::levels::Grid;

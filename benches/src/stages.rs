@@ -12,7 +12,7 @@ use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, Begun, Core, Course, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, SolveSteps,
+    Arrays, Begun, Centered, Core, Course, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, SolveSteps,
     StencilView, View, machine,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
@@ -77,8 +77,6 @@ struct Clock<'a> {
     fused: bool,
     /// Likewise those around the loop, which a device does not fuse.
     fused_ends: bool,
-    /// A component is singular; else there is no constant to look for.
-    singular: bool,
     readings: Readings,
 }
 
@@ -122,6 +120,10 @@ impl PcgSteps for Clock<'_> {
         advance_solution(alpha: f64);
         advance_residual(alpha: f64);
         direction_norm2(factor: f64) -> f64;
+    }
+
+    fn center_residual(&mut self) -> Centered {
+        self.note("center_residual", |s| s.center_residual())
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
@@ -201,10 +203,6 @@ impl SolveSteps for Clock<'_> {
 
     fn begin(&mut self, scale: f64, guess: bool) -> Begun {
         if self.fused_ends { self.note("begin", |s| s.begin(scale, guess)) } else { self.textbook_begin(scale, guess) }
-    }
-
-    fn constant_square(&mut self) -> f64 {
-        if self.singular { self.note("constant_square", |s| s.constant_square()) } else { self.steps.constant_square() }
     }
 
     fn complete(&mut self, scale: f64) -> (f64, f64) {
@@ -316,7 +314,6 @@ impl<'a> Clocked<'a> {
     pub fn solve(&mut self) -> Result<Run> {
         let Self { problem, options, rrb, x, fused, grids } = self;
         let (fused, grids) = (*fused, *grids);
-        let singular = rrb.done.singular_components > 0;
         x.fill(0.0);
         let caller = std::thread::current().id();
         let found: Mutex<(Readings, Vec<[f64; 2]>)> = Mutex::default();
@@ -340,7 +337,7 @@ impl<'a> Clocked<'a> {
                 steps.one_by_one();
             }
             let fused_ends = fused && grids;
-            let mut clock = Clock { steps, fused, fused_ends, singular, readings: Vec::with_capacity(32) };
+            let mut clock = Clock { steps, fused, fused_ends, readings: Vec::with_capacity(32) };
             let outcome = text(&mut clock);
             if std::thread::current().id() == caller {
                 let by_grid = clock.steps.grid_seconds().to_vec();

@@ -283,7 +283,9 @@ options! {
     MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
         "limit of iterations per solve; 0: a solve only evaluates the residual";
     NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
-        "norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r)";
+        "norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r); on singular components \
+         r is centered, and its means m add sum m^2 / center under the root; with deflation r is the deflated \
+         residual, not centered";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
         "reference of relative residuals; rhs: norm of b, projected if A is singular (with norm=preconditioned, b is \
          also reduced to the first Schur complement S1); initial: norm of the initial residual";

@@ -12,6 +12,9 @@ const SUBNORMAL_COUNTS: i32 = -970;
 /// `RRB_ERR_RANGE`: x is too small for a double.
 pub const RANGE: i32 = -24;
 
+/// The note of a norm of M that was checked on a singular component with row sums that are not zero.
+pub const SMALL_ROW_SUMS: &str = "norm of M checked: singular, row sums of 1e-14 to 1e-12";
+
 /// Stop reasons, as the table of results has them.
 pub mod reason {
     pub const INITIAL_GUESS: i64 = 2;
@@ -400,6 +403,7 @@ impl<'a> Judge<'a> {
             let tested = |m: Measured| Tested { without: m, with: m.value };
             return Some((vec![tested(initial)], tested(last), references));
         }
+        // `rrb_apply` applies another M there: the linear one of the cycle.
         if told.cycles.iter().any(|cycle| *cycle >= 3) {
             verdict.note("norm of M not checked: cycle=k or aggregation");
             return None;
@@ -410,6 +414,9 @@ impl<'a> Judge<'a> {
         }
         let found = self.norms_of_m(solver, told, &x_guess, &residuals, &errors);
         verdict.note(if found.is_some() { "norm of M checked" } else { "norm of M not checked: rrb_apply fails" });
+        if found.is_some() && self.small_row_sums() {
+            verdict.note(SMALL_ROW_SUMS);
+        }
         found
     }
 
@@ -498,6 +505,12 @@ impl<'a> Judge<'a> {
         let without = self.norm_of_m(solver, &projected, &errors)?;
         let constants: Twice = (0..s.len()).map(|p| (r1[p] - projected[p]).square() / s.center[p]).sum();
         Some(Tested { without, with: without.value.hypot(constants.value().sqrt()) })
+    }
+
+    /// A component that is treated as singular has row sums of 1e-14 to 1e-12 of the center.
+    fn small_row_sums(&self) -> bool {
+        let System { excess, singular, .. } = &self.system;
+        singular.iter().zip(excess).any(|(&singular, excess)| singular && (1e-14..=1e-12).contains(excess))
     }
 
     fn projects(&self) -> bool {

@@ -17,7 +17,7 @@ mod judge;
 use common::problems::Stencil;
 use common::problems::cases::{self, BRANCHES, Case, JUNK, Restart};
 use common::{Failure, Solver, bits, key, outcome, padded, rrb_set_monitor, status, unpadded};
-use judge::{Judge, Told, Verdict};
+use judge::{Judge, SMALL_ROW_SUMS, Told, Verdict};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -266,6 +266,8 @@ fn random_systems() {
         let rare = |b: &&&str| cases >= 2000 && summary.branches.get(*b).copied().unwrap_or(0) < least;
         let missed: Vec<_> = BRANCHES.iter().filter(rare).collect();
         assert!(missed.is_empty(), "branches of fewer than {least} cases: {missed:?}");
+        let found = summary.notes.get(SMALL_ROW_SUMS).copied().unwrap_or(0);
+        assert!(cases < 2000 || found >= least, "{SMALL_ROW_SUMS}: {found} cases, least {least}");
     }
     let good: usize = summary.endings.iter().filter(|(e, _)| e.starts_with("solve: 0")).map(|(_, n)| n).sum();
     assert!(alone.is_some() || good as f64 > 0.6 * cases as f64, "{good} of {cases} cases converge");

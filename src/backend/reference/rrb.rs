@@ -3,7 +3,7 @@
 use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::cycle::{Cycle, Recursion};
-use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::rrb::{PivotContext, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::error::{Error, Result, reset, zeroed};
@@ -353,6 +353,20 @@ impl PcgSteps for Run<'_, '_> {
         s.dot(&s.r, &s.levels.grids[0].z)
     }
 
+    fn center_residual(&mut self) -> Centered {
+        let s = &mut *self.s;
+        if s.singular.label.is_empty() {
+            return Centered::default();
+        }
+        s.singular.sums(&s.system, &s.r);
+        let of = |&c: &usize| {
+            let k = (s.singular.label[c] as usize).checked_sub(1)?;
+            let mean = s.singular.sum[k] / s.singular.count[k];
+            Some(mean * mean / s.matrix.diagonal[c])
+        };
+        Centered { removed: s.system.iter().filter_map(of).sum(), norm2: None }
+    }
+
     fn first_direction(&mut self) {
         for &c in &self.s.system {
             self.s.p[c] = self.s.levels.grids[0].z[c];
@@ -476,20 +490,6 @@ impl SolveSteps for Run<'_, '_> {
             s.b[c] = s.residual_of_row(c);
         }
         s.red.iter().map(|&c| s.b[c] * s.b[c] / s.matrix.diagonal[c]).sum()
-    }
-
-    fn constant_square(&mut self) -> f64 {
-        let s = &mut *self.s;
-        if s.singular.label.is_empty() {
-            return 0.0;
-        }
-        s.singular.sums(&s.system, &s.r);
-        let of = |&c: &usize| {
-            let k = (s.singular.label[c] as usize).checked_sub(1)?;
-            let mean = s.singular.sum[k] / s.singular.count[k];
-            Some(mean * mean / s.matrix.diagonal[c])
-        };
-        s.system.iter().filter_map(of).sum()
     }
 
     fn reduce(&mut self) {

@@ -16,6 +16,10 @@ pub trait PcgSteps {
     /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
     /// last pivots would answer that with point sources); returns rho = <r, z>.
     fn precondition(&mut self) -> f64;
+    /// Subtracts from r its means over singular components, r = P r, so that <r, M^-1 r> is <r, P M^-1 P r>.
+    fn center_residual(&mut self) -> Centered {
+        Centered::default()
+    }
     /// p = z.
     fn first_direction(&mut self);
     /// p = z + beta p.
@@ -118,6 +122,17 @@ pub trait PcgSteps {
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
     /// Tells the observer the CG coefficients of a step.
     fn record(&mut self, alpha: f64, beta: f64);
+}
+
+/// What `PcgSteps::center_residual` returns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Centered {
+    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the
+    /// means, which P M^-1 P maps to zero, in the norm of D^-1. Zero where nothing is singular.
+    pub removed: f64,
+    /// <r, r> of the centered r. None if r is unchanged: M^-1 includes P, nothing is singular, or r is deflated,
+    /// Z^T r = 0, which subtracting the means would break.
+    pub norm2: Option<f64>,
 }
 
 /// What a run has come to, in the 2-norm.

@@ -225,7 +225,7 @@ pub trait SolveSteps: PcgSteps {
         0.0
     }
     /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
-    /// r'M^-1 r, or where constants are projected out (`projects`) r'P M^-1 P r + `constant_square`. Where CG runs on
+    /// r'M^-1 r, or where constants are projected out (`projects`) r'P M^-1 P r + `Centered::removed`. Where CG runs on
     /// S1, what is left on red nodes is eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1
     /// r_r; b is spent. r is spent.
     fn whole_residual_square(&mut self, projects: bool) -> f64 {
@@ -237,24 +237,10 @@ pub trait SolveSteps: PcgSteps {
         } else {
             self.residual();
         }
-        let mut constant = 0.0;
-        if projects {
-            constant = self.constant_square();
-            self.center_residual();
-        }
+        let constant = if projects { self.center_residual().removed } else { 0.0 };
         self.descend(None);
         // M is definite: where singular, a constant that rounding has left may have any sign.
         on_red + constant + self.preconditioned_square().abs()
-    }
-    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the
-    /// part of r that is constant there, which P M^-1 P answers with zero, in the norm of D^-1. Zero where nothing is
-    /// singular.
-    fn constant_square(&mut self) -> f64;
-    /// r = P r: subtracts mean(r) over every singular component, so that <r, M^-1 r> is <r, P M^-1 P r>. Returns <r, r>
-    /// then; none where r stays as it is: M^-1 includes P, nothing is singular, or r is deflated, Z^T r = 0, which the
-    /// means would break.
-    fn center_residual(&mut self) -> Option<f64> {
-        None
     }
     /// `whole_residual_square` of r = input * scale - A x, where nothing is projected.
     fn returned_residual_square(&mut self, scale: f64) -> f64 {

@@ -159,6 +159,7 @@ mod tests {
                 threshold: numbers.size(),
                 reference: 1.0,
                 max_iter: (numbers.next() % 4) as usize,
+                centers: false,
                 rounding: 0.0,
                 vanishing: numbers.size(),
                 center_max: 1.0,

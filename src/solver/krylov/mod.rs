@@ -185,10 +185,13 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         }
     }
 
-    /// z = M^-1 r, rho = <r, z>, and the convergence check of a recomputed residual. Returns the end if there is
-    /// nothing to do.
+    /// z = M^-1 r, rho = <r, z>, and the convergence check of a recomputed residual, centered where the test says so.
+    /// The check adds no means: no x of the given mean removes them. Returns the end if there is nothing to do.
     fn check_start(&mut self, s: &mut S, at: &mut Iteration) -> Result<Option<PcgEnd>> {
         let test = self.test;
+        if test.centers {
+            at.norm2 = s.center_residual().norm2.unwrap_or(at.norm2);
+        }
         at.norm = at.norm2.sqrt();
         let mut spent = at.norm <= test.rounding;
         let met = at.norm <= test.threshold;

@@ -16,6 +16,9 @@ pub struct Test {
     pub max_iter: usize,
     /// 2-norm of a residual that is nothing but rounding: on a singular system it has no direction to go to.
     pub rounding: f64,
+    /// A start centers r (`PcgSteps::center_residual`): the preconditioned norm of a singular system is that of
+    /// P M^-1 P.
+    pub centers: bool,
     /// 2-norm of a residual whose squares may vanish in the sweeps: zero, or what rounding makes of it, is then no sign
     /// of an indefinite matrix.
     pub vanishing: f64,

@@ -101,6 +101,7 @@ impl Line {
             reference: size,
             max_iter: 500,
             rounding: 0.0,
+            centers: false,
             vanishing: 1e-140,
             center_max: 4.0,
             definite: true,

@@ -126,6 +126,7 @@ impl System {
             threshold: 1e-6 * size,
             reference: size,
             max_iter: 10_000,
+            centers: false,
             rounding: 0.0,
             vanishing: 0.0,
             center_max: 1.0,

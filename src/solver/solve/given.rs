@@ -86,7 +86,7 @@ impl<'c> Given<'c> {
         let (c, scale) = (self.c, self.scale);
         s.residual_from_rhs();
         let mut size = s.residual_norm2().sqrt();
-        let constant = center_residual(s, c).sqrt();
+        let constant = centered(s, c).sqrt();
         let rhs = preconditioned_norm(s, c)?;
         if rhs < PROJECTED_TO_ZERO * constant {
             // S1 is left with constants alone.
@@ -98,7 +98,7 @@ impl<'c> Given<'c> {
             // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the
             // guess.
             let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
-            let constant = center_residual(s, c);
+            let constant = centered(s, c);
             let of_rest = preconditioned_norm(s, c)?;
             ((of_rest * of_rest + constant).sqrt(), norm2.sqrt())
         } else {
@@ -140,13 +140,8 @@ fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
 }
 
 /// r = P r where constants are projected out. Returns the square of what P removes, in the norm of D^-1.
-fn center_residual(s: &mut dyn SolveSteps, c: &Control) -> f64 {
-    if !c.singular() {
-        return 0.0;
-    }
-    let constant = s.constant_square();
-    s.center_residual();
-    constant
+fn centered(s: &mut dyn SolveSteps, c: &Control) -> f64 {
+    if c.singular() { s.center_residual().removed } else { 0.0 }
 }
 
 /// sqrt(r' M^-1 r) of a far guess, `size` the 2-norm of r: of r near one, which M^-1, being linear, takes as well. b is
@@ -162,7 +157,7 @@ fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Resul
         s.reduce();
         if guess {
             s.residual();
-            let constant = center_residual(s, c);
+            let constant = centered(s, c);
             let projected = preconditioned_norm(s, c)?;
             norm = unit * (projected * projected + constant).sqrt();
         }

@@ -113,6 +113,7 @@ impl<'c> Solve<'c> {
             reference,
             max_iter: c.max_iter,
             rounding,
+            centers: c.singular() && c.norm == Norm::Preconditioned,
             vanishing: rounding.max(criterion.vanishing(given.norm)),
             confirms: !checks,
             center_max: c.seen.center_max,
@@ -188,20 +189,10 @@ impl<'c> Solve<'c> {
                 s.keep_means();
             }
         }
-        let norm2 = match given.begun.and_then(|begun| begun.residual_norm2) {
+        match given.begun.and_then(|begun| begun.residual_norm2) {
             Some(norm2) => norm2,
             _ if given.guess && !given.far => s.residual(),
             _ => s.residual_from_rhs(),
-        };
-        self.centered(s, norm2)
-    }
-
-    /// In the preconditioned norm CG starts from P r, whose norm in M^-1 is the tested one; the constant part of r,
-    /// which no x of the given mean removes, is added when the test is made. Returns <r, r>, `norm2` before.
-    fn centered(&self, s: &mut dyn SolveSteps, norm2: f64) -> f64 {
-        match self.c.norm {
-            Norm::Preconditioned if self.c.singular() => s.center_residual().unwrap_or(norm2),
-            _ => norm2,
         }
     }
 
@@ -265,7 +256,7 @@ impl<'c> Solve<'c> {
         let least = Restarts::WORTH * threshold;
         progress.wanted = (threshold * threshold - 2.0 * on_top).max(least * least).sqrt();
         let norm2 = start_again(s, self.c, scale);
-        progress.start = Start { norm2: self.centered(s, norm2), iterations: end.iterations };
+        progress.start = Start { norm2, iterations: end.iterations };
     }
 
     /// One run of PCG.

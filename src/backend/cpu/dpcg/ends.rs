@@ -4,13 +4,12 @@ use super::field::Field;
 use super::loops::{largest, scaled};
 use super::member::Member;
 use super::state::Vectors;
-use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
 use std::sync::PoisonError;
 
 impl Member<'_> {
     /// v = v - mean(v) over singular components, plus the kept means with `restore`.
-    fn shift(&self, v: &Field, restore: bool) {
+    pub(super) fn shift(&self, v: &Field, restore: bool) {
         let k = self.k;
         if k.singular.labels() == 0 {
             return;
@@ -24,6 +23,26 @@ impl Member<'_> {
             // SAFETY: cells of this member, which no other reads in this step.
             unsafe { v.range_mut(&cells) }.iter_mut().for_each(|v| *v += to);
         });
+    }
+
+    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i. z is overwritten.
+    pub(super) fn constant_square(&self) -> f64 {
+        let (k, r) = (self.k, &self.vectors().r);
+        // SAFETY: cells of this member, which only it writes.
+        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { r.range(&cells) });
+        let mean = |component: usize| sums[component] / k.singular.count[component];
+        let z = &self.vectors().z;
+        // SAFETY: cells of this member, which no other reads in this step.
+        self.each(|cells| unsafe { z.range_mut(&cells) }.fill(0.0));
+        k.singular.each_run(self.me, |cells, component| {
+            let center = k.matrix.couplings(&cells).center;
+            let square = mean(component) * mean(component);
+            // SAFETY: as above.
+            let z = unsafe { z.range_mut(&cells) };
+            z.iter_mut().zip(center).for_each(|(z, center)| *z = square / center);
+        });
+        // SAFETY: as above.
+        self.sum(|cells| unsafe { z.range(&cells) }.iter().sum())
     }
 }
 
@@ -106,36 +125,6 @@ impl SolveSteps for Member<'_> {
 
     fn whole_residual_norm2(&mut self) -> f64 {
         self.residual_to(&self.vectors().z)
-    }
-
-    fn constant_square(&mut self) -> f64 {
-        let (k, r) = (self.k, &self.vectors().r);
-        if k.singular.labels() == 0 {
-            return 0.0;
-        }
-        // SAFETY: cells of this member, which only it writes.
-        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { r.range(&cells) });
-        let mean = |component: usize| sums[component] / k.singular.count[component];
-        let z = &self.vectors().z;
-        // SAFETY: cells of this member, which no other reads in this step.
-        self.each(|cells| unsafe { z.range_mut(&cells) }.fill(0.0));
-        k.singular.each_run(self.me, |cells, component| {
-            let center = k.matrix.couplings(&cells).center;
-            let square = mean(component) * mean(component);
-            // SAFETY: as above.
-            let z = unsafe { z.range_mut(&cells) };
-            z.iter_mut().zip(center).for_each(|(z, center)| *z = square / center);
-        });
-        // SAFETY: as above.
-        self.sum(|cells| unsafe { z.range(&cells) }.iter().sum())
-    }
-
-    fn center_residual(&mut self) -> Option<f64> {
-        if self.k.singular.labels() == 0 || self.k.deflation.is_some() {
-            return None;
-        }
-        self.shift(&self.vectors().r, false);
-        Some(self.residual_norm2())
     }
 
     fn take_z(&mut self) {

@@ -10,7 +10,7 @@ use super::state::{State, Vectors};
 use super::whole::Turns;
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
 use crate::report::Observer;
 use crate::runtime::reduce::{Reduce, max_abs};
@@ -237,6 +237,18 @@ impl PcgSteps for Member<'_> {
             }
         }
         self.dot(r, z)
+    }
+
+    fn center_residual(&mut self) -> Centered {
+        if self.k.singular.labels() == 0 {
+            return Centered::default();
+        }
+        let removed = self.constant_square();
+        if self.k.deflation.is_some() {
+            return Centered { removed, norm2: None };
+        }
+        self.shift(&self.vectors().r, false);
+        Centered { removed, norm2: Some(self.residual_norm2()) }
     }
 
     fn first_direction(&mut self) {

@@ -79,10 +79,6 @@ impl SolveSteps for Member<'_> {
 
     fn shift_means(&mut self, _: bool) {}
 
-    fn constant_square(&mut self) -> f64 {
-        0.0
-    }
-
     fn rhs_norm2(&mut self) -> f64 {
         self.inner(VectorId::B, VectorId::B)
     }

@@ -9,7 +9,6 @@ use crate::backend::cuda::launch::{
 };
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Job;
-use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
@@ -139,7 +138,7 @@ impl Run<'_> {
     }
 
     /// v = v - mean(v) over singular components, plus the kept means with `restore`.
-    fn shift(&mut self, v: Address, restore: bool) {
+    pub(super) fn shift(&mut self, v: Address, restore: bool) {
         self.step(|s| match &s.k.singular {
             Some(singular) => singular.shift(s.stream, v, restore),
             None => Ok(()),
@@ -212,22 +211,6 @@ impl SolveSteps for Run<'_> {
             s.residual_to(z, s.sum())?;
             s.summed()
         })
-    }
-
-    fn constant_square(&mut self) -> f64 {
-        let (r, center) = (self.k.vectors.r, self.source.m.center);
-        self.scalar(|s| match &mut s.k.singular {
-            Some(singular) => singular.constant_square(s.stream, r, center),
-            None => Ok(0.0),
-        })
-    }
-
-    fn center_residual(&mut self) -> Option<f64> {
-        if self.k.singular.is_none() || self.k.deflation.is_some() {
-            return None;
-        }
-        self.shift(self.k.vectors.r, false);
-        Some(self.residual_norm2())
     }
 
     fn take_z(&mut self) {

@@ -9,7 +9,7 @@ use crate::backend::cuda::launch::{Address, CellArray, CellProductArgs, Scalars,
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::pcg::{Centered, LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Error, Result};
@@ -217,6 +217,19 @@ impl PcgSteps for Run<'_> {
             s.k.precondition(s.stream, s.source, s.sum())?;
             s.summed()
         })
+    }
+
+    fn center_residual(&mut self) -> Centered {
+        let (r, center) = (self.k.vectors.r, self.source.m.center);
+        let removed = self.scalar(|s| match &mut s.k.singular {
+            Some(singular) => singular.constant_square(s.stream, r, center),
+            None => Ok(0.0),
+        });
+        if self.k.singular.is_none() || self.k.deflation.is_some() {
+            return Centered { removed, norm2: None };
+        }
+        self.shift(r, false);
+        Centered { removed, norm2: Some(self.residual_norm2()) }
     }
 
     fn preconditioned_square(&mut self) -> f64 {

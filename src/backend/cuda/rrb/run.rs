@@ -12,7 +12,7 @@ use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, Reduc
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::cycle::Recursion;
-use crate::backend::steps::pcg::{Course, LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::solve::{Arrays, Criterion, Inputs, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::Observer;
@@ -277,6 +277,11 @@ impl PcgSteps for Run<'_> {
         })
     }
 
+    fn center_residual(&mut self) -> Centered {
+        let squares = self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center));
+        Centered { removed: squares.unwrap_or(f64::NAN), norm2: None }
+    }
+
     fn first_direction(&mut self) {
         self.next_direction(0.0);
     }
@@ -497,10 +502,6 @@ impl SolveSteps for Run<'_> {
         });
         self.stage = Stage::Reduced;
         on_red
-    }
-
-    fn constant_square(&mut self) -> f64 {
-        self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center)).unwrap_or(f64::NAN)
     }
 
     fn returned_residual_square(&mut self, scale: f64) -> f64 {

@@ -4,7 +4,7 @@ use super::Applied;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
-use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
@@ -379,6 +379,21 @@ impl PcgSteps for Run<'_, '_> {
         dot(&s.r, &s.z)
     }
 
+    fn center_residual(&mut self) -> Centered {
+        let s = &mut *self.s;
+        s.singular.means(&s.r);
+        let Singular { label, sums: means, .. } = &s.singular;
+        let of = |(&label, center): (&u32, &f64)| {
+            (label as usize).checked_sub(1).map_or(0.0, |k| means[k] * means[k] / center)
+        };
+        let removed = label.iter().zip(self.a.center).map(of).sum();
+        if s.singular.label.is_empty() || s.deflation.is_some() {
+            return Centered { removed, norm2: None };
+        }
+        s.singular.shift(&mut s.r, false);
+        Centered { removed, norm2: Some(dot(&s.r, &s.r)) }
+    }
+
     fn first_direction(&mut self) {
         self.s.p.copy_from_slice(&self.s.z);
     }
@@ -474,25 +489,6 @@ impl SolveSteps for Run<'_, '_> {
     fn whole_residual_norm2(&mut self) -> f64 {
         residual(&self.a, &self.s.b, &self.s.x, &mut self.s.z);
         dot(&self.s.z, &self.s.z)
-    }
-
-    fn constant_square(&mut self) -> f64 {
-        let singular = &mut self.s.singular;
-        singular.means(&self.s.r);
-        let Singular { label, sums: means, .. } = singular;
-        let of = |(&label, center): (&u32, &f64)| {
-            (label as usize).checked_sub(1).map_or(0.0, |k| means[k] * means[k] / center)
-        };
-        label.iter().zip(self.a.center).map(of).sum()
-    }
-
-    fn center_residual(&mut self) -> Option<f64> {
-        let s = &mut *self.s;
-        if s.singular.label.is_empty() || s.deflation.is_some() {
-            return None;
-        }
-        s.singular.shift(&mut s.r, false);
-        Some(dot(&s.r, &s.r))
     }
 
     fn take_z(&mut self) {

@@ -16,7 +16,7 @@ use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::projection::Nodes;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
 use crate::backend::steps::cycle::{Cycle, apply_section};
-use crate::backend::steps::pcg::{Course, PcgSteps};
+use crate::backend::steps::pcg::{Centered, Course, PcgSteps};
 use crate::backend::steps::solve::{Begun, Inputs, SolveSteps};
 use crate::grid::layout::Colour;
 use crate::runtime::number::Real;
@@ -86,6 +86,12 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let z = self.z();
         // SAFETY: rows of this member, which only it writes.
         self.sum(k.system(), |c, row| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }) / k.unit
+    }
+
+    fn center_residual(&mut self) -> Centered {
+        let k = self.k;
+        let removed = k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center);
+        Centered { removed, norm2: None }
     }
 
     fn first_direction(&mut self) {
@@ -394,11 +400,6 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
             dot(r, b)
         })
-    }
-
-    fn constant_square(&mut self) -> f64 {
-        let k = self.k;
-        k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center)
     }
 
     fn reduce(&mut self) {
