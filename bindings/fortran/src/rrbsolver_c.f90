@@ -68,7 +68,9 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
    ! limit of iterations per solve; 0: a solve only evaluates the residual (not smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
-   ! norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r) (not smoother_, sparse_)
+   ! norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r); on singular components r is
+   ! centered, and its means m add sum m^2 / center under the root; with deflation r is the deflated residual, not
+   ! centered (not smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
    ! reference of relative residuals; rhs: norm of b, projected if A is singular (with norm=preconditioned, b is also
    ! reduced to the first Schur complement S1); initial: norm of the initial residual (not smoother_)
