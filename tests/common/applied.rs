@@ -73,6 +73,14 @@ impl Applied<'_> {
     }
 }
 
+/// The part by which a ratio of two norms of `len` numbers may be off. What rounding of r and of M^-1 does is measured
+/// case by case, in the precision in use (`Measured::error`); what is left is that of the sums, roots and the quotient
+/// in double precision. In any order, the additions leave half a unit each of the sum of squares, a quarter of its root:
+/// half a unit per number and ratio. This is twice that, and 16 units.
+pub fn rounding_of_norms(len: usize) -> f64 {
+    (len + 16) as f64 * f64::EPSILON
+}
+
 /// A reported relative residual is right where it is within `part`, or rounding, of the true one, of the norm with or
 /// without constants.
 pub fn reported_right(reported: f64, norm: &Tested, reference: &Measured, part: f64) -> bool {

@@ -11,7 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::applied::{Applied, SINGLE, Tested, reported_right};
+use common::applied::{Applied, SINGLE, Tested, reported_right, rounding_of_norms};
 use common::dpcg::*;
 use common::problems::OUTSIDE;
 use common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
@@ -19,10 +19,6 @@ use common::problems::twice::{Twice, exponent};
 use common::{Failure, bits, max_abs, status};
 use std::collections::BTreeMap;
 
-/// Reported residuals may be off by this part, and by what rounding of r and of M^-1 does, which is measured case by
-/// case (`Measured::error`) in the precision in use. The rest is rounding of the norms themselves, in double precision:
-/// pairwise sums of at most 2^17 squares, two roots and a quotient, 2 (17 + 2) half units. 64 units are 3 times that.
-const TOLD: f64 = 64.0 * f64::EPSILON;
 /// A right-hand side of this part of the given one is rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
 
@@ -324,6 +320,11 @@ impl<'c> Judge<'c> {
         self.system.means(&self.given).iter().zip(&self.system.means(&sizes)).map(of).fold(0.0, f64::max)
     }
 
+    /// Reported residuals may be off by this part, if by more than `Measured::error`.
+    fn told(&self) -> f64 {
+        rounding_of_norms(self.system.len())
+    }
+
     /// Largest center over the smallest.
     fn contrast(&self) -> f64 {
         let center = &self.system.center;
@@ -392,10 +393,10 @@ impl<'c> Judge<'c> {
         }
         let most = references.iter().map(|(r, e)| case.rel_tol * (r + e)).fold(0.0, f64::max);
         let least = references.iter().map(|(r, e)| case.rel_tol * (r - e)).fold(f64::INFINITY, f64::min);
-        if ended == status::OK && last > most * (1.0 + TOLD) + of_last {
+        if ended == status::OK && last > most * (1.0 + self.told()) + of_last {
             return Err(format!("status 0, but the residual is {last:e}, allowed {most:e} and rounding {of_last:.1e}"));
         }
-        if ended == status::NOT_CONVERGED && last * (1.0 + 2.0 * TOLD) + of_last < least {
+        if ended == status::NOT_CONVERGED && last * (1.0 + 2.0 * self.told()) + of_last < least {
             return Err(format!("status 1, but the residual is {last:e}, allowed {least:e}"));
         }
         let words = [
@@ -405,8 +406,8 @@ impl<'c> Judge<'c> {
         for (name, key, norm, error) in words {
             let told = solver.real(key);
             let right = |&(r, e): &(f64, f64)| {
-                told * (r * (1.0 + TOLD) + e) >= norm * (1.0 - TOLD) - error
-                    && told * (r * (1.0 - TOLD) - e) <= norm * (1.0 + TOLD) + error
+                told * (r * (1.0 + self.told()) + e) >= norm * (1.0 - self.told()) - error
+                    && told * (r * (1.0 - self.told()) - e) <= norm * (1.0 + self.told()) + error
             };
             if !references.iter().any(right) {
                 let sizes = [norm, error, reference, of_reference];
@@ -477,10 +478,10 @@ impl Judge<'_> {
         let most = references.iter().map(|r| case.rel_tol * (r.value + r.error)).fold(0.0, f64::max);
         let least = references.iter().map(|r| case.rel_tol * (r.value - r.error)).fold(f64::INFINITY, f64::min);
         let Tested { without, with } = last;
-        if ended == status::OK && with > most * (1.0 + TOLD) + without.error {
+        if ended == status::OK && with > most * (1.0 + self.told()) + without.error {
             return Err(format!("status 0, but the norm of M is {last:?}, allowed {most:e}"));
         }
-        if ended == status::NOT_CONVERGED && with * (1.0 + 2.0 * TOLD) + without.error < least {
+        if ended == status::NOT_CONVERGED && with * (1.0 + 2.0 * self.told()) + without.error < least {
             return Err(format!("status 1, but the norm of M is {last:?}, allowed {least:e}"));
         }
         for (name, key, norm) in [
@@ -488,7 +489,7 @@ impl Judge<'_> {
             ("final", common::key::INFO_FINAL_RESIDUAL, last),
         ] {
             let reported = solver.real(key);
-            if !references.iter().any(|r| reported_right(reported, &norm, r, TOLD)) {
+            if !references.iter().any(|r| reported_right(reported, &norm, r, self.told())) {
                 return Err(format!(
                     "{name} residual reported {reported:e} in the norm of M, {norm:?} of {references:?}"
                 ));

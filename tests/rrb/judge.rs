@@ -1,6 +1,6 @@
 //! What a call has answered, held against what is true.
 
-use crate::common::applied::{Applied, SINGLE, Tested, reported_right};
+use crate::common::applied::{Applied, SINGLE, Tested, reported_right, rounding_of_norms};
 use crate::common::problems::cases::{Case, NullSpace};
 use crate::common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
 use crate::common::problems::twice::{Twice, exponent, scaled};
@@ -24,11 +24,6 @@ pub mod reason {
     pub const STAGNATED: i64 = 6;
 }
 
-/// Residuals told may be off by this part, if by more than rounding.
-const TOLD: f64 = 0.01;
-/// The promise is kept to rounding and this part, which is what rounding of the sum of squares and of the reference may
-/// be.
-const PROMISE: f64 = 1e-6;
 /// A right-hand side of this part of the given one is rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
 /// Scales of A beyond 10^+-150, in powers of two: squares in CG may overflow or vanish (docs/theory/rrb.md, "Scaling
@@ -163,6 +158,11 @@ impl<'a> Judge<'a> {
         self.sentence(failure, justified, "factorize", verdict);
     }
 
+    /// Reported residuals may be off by this part, if by more than `Measured::error`.
+    fn told(&self) -> f64 {
+        rounding_of_norms(self.system.len())
+    }
+
     /// Largest center over the smallest.
     fn contrast(&self) -> f64 {
         let center = &self.system.center;
@@ -223,8 +223,11 @@ impl<'a> Judge<'a> {
                     verdict.note("A beyond 1e+-150: refused");
                 }
                 // In single precision M^-1 of a guess far off may be.
+                // Iterates of a nearly singular matrix may grow beyond all numbers, which the preconditioned norm refuses
+                // (docs/theory/rrb.md, "Breakdown").
+                let grown = settings.preconditioned && s.excess.iter().any(|&excess| excess <= 1e-4);
                 let single = settings.precision != "f64" && failure.sentence.contains("precision=f64");
-                far || single || self.case.not_finite && !settings.check_input
+                far || single || grown || self.case.not_finite && !settings.check_input
             }
             status::BREAKDOWN => recursive || indefinite,
             status::ARGUMENT => self.guess_is_far(guess),
@@ -309,8 +312,8 @@ impl<'a> Judge<'a> {
         self.promise(told, &last, &references, verdict);
         let words = [("initial", told.initial, &initial[..]), ("final", told.last, &[last])];
         for (name, word, measured) in words {
-            let right = measured.iter().any(|m| references.iter().any(|r| reported_right(word, m, r, TOLD)));
-            if right && !reported_right(word, &measured[0], &references[0], TOLD) {
+            let right = measured.iter().any(|m| references.iter().any(|r| reported_right(word, m, r, self.told())));
+            if right && !reported_right(word, &measured[0], &references[0], self.told()) {
                 verdict.note(format!("{name} residual right by another norm or reference than the first"));
             }
             if !right {
@@ -540,12 +543,11 @@ impl<'a> Judge<'a> {
 
     fn promise(&self, told: &Told, last: &Tested, references: &[Measured], verdict: &mut Verdict) {
         let settings = &self.case.settings;
-        let slack = if settings.preconditioned { TOLD } else { PROMISE };
         let abs_tol = self.abs_tol(settings.preconditioned);
         let allowed = |r: &Measured| (settings.rel_tol * (r.value + r.error)).max(abs_tol);
         let most = references.iter().map(allowed).fold(0.0, f64::max);
         if told.status == status::OK {
-            let bound = most * (1.0 + slack) + last.without.error;
+            let bound = most * (1.0 + self.told()) + last.without.error;
             if last.with > bound {
                 let text = format!(
                     "norm {:.4e} ({:.4e} without constants), allowed {most:.4e} and rounding {:.1e}; reason {}, told {:.4e}",
@@ -557,7 +559,7 @@ impl<'a> Judge<'a> {
         }
         let least = references.iter().map(|r| (settings.rel_tol * (r.value - r.error)).max(abs_tol));
         let least = least.fold(f64::INFINITY, f64::min);
-        if told.status == status::NOT_CONVERGED && last.with * (1.0 + 2.0 * TOLD) + last.without.error < least {
+        if told.status == status::NOT_CONVERGED && last.with * (1.0 + 2.0 * self.told()) + last.without.error < least {
             let text = format!("norm {:.4e}, allowed {least:.4e}, reason {}", last.with, told.reason);
             verdict.complain("status 1 though the test is met", least / last.with, text);
         }
