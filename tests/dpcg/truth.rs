@@ -11,7 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::applied::{Applied, SINGLE, Tested, reported_right, rounding_of_norms};
+use common::applied::{Applied, SINGLE, TOLD, Tested, reported_right};
 use common::dpcg::*;
 use common::problems::OUTSIDE;
 use common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
@@ -320,11 +320,6 @@ impl<'c> Judge<'c> {
         self.system.means(&self.given).iter().zip(&self.system.means(&sizes)).map(of).fold(0.0, f64::max)
     }
 
-    /// Reported residuals may be off by this part, if by more than `Measured::error`.
-    fn told(&self) -> f64 {
-        rounding_of_norms(self.system.len())
-    }
-
     /// Largest center over the smallest.
     fn contrast(&self) -> f64 {
         let center = &self.system.center;
@@ -393,10 +388,10 @@ impl<'c> Judge<'c> {
         }
         let most = references.iter().map(|(r, e)| case.rel_tol * (r + e)).fold(0.0, f64::max);
         let least = references.iter().map(|(r, e)| case.rel_tol * (r - e)).fold(f64::INFINITY, f64::min);
-        if ended == status::OK && last > most * (1.0 + self.told()) + of_last {
+        if ended == status::OK && last > most * (1.0 + TOLD) + of_last {
             return Err(format!("status 0, but the residual is {last:e}, allowed {most:e} and rounding {of_last:.1e}"));
         }
-        if ended == status::NOT_CONVERGED && last * (1.0 + 2.0 * self.told()) + of_last < least {
+        if ended == status::NOT_CONVERGED && last * (1.0 + 2.0 * TOLD) + of_last < least {
             return Err(format!("status 1, but the residual is {last:e}, allowed {least:e}"));
         }
         let words = [
@@ -406,8 +401,8 @@ impl<'c> Judge<'c> {
         for (name, key, norm, error) in words {
             let told = solver.real(key);
             let right = |&(r, e): &(f64, f64)| {
-                told * (r * (1.0 + self.told()) + e) >= norm * (1.0 - self.told()) - error
-                    && told * (r * (1.0 - self.told()) - e) <= norm * (1.0 + self.told()) + error
+                told * (r * (1.0 + TOLD) + e) >= norm * (1.0 - TOLD) - error
+                    && told * (r * (1.0 - TOLD) - e) <= norm * (1.0 + TOLD) + error
             };
             if !references.iter().any(right) {
                 let sizes = [norm, error, reference, of_reference];
@@ -478,10 +473,10 @@ impl Judge<'_> {
         let most = references.iter().map(|r| case.rel_tol * (r.value + r.error)).fold(0.0, f64::max);
         let least = references.iter().map(|r| case.rel_tol * (r.value - r.error)).fold(f64::INFINITY, f64::min);
         let Tested { without, with } = last;
-        if ended == status::OK && with > most * (1.0 + self.told()) + without.error {
+        if ended == status::OK && with > most * (1.0 + TOLD) + without.error {
             return Err(format!("status 0, but the norm of M is {last:?}, allowed {most:e}"));
         }
-        if ended == status::NOT_CONVERGED && with * (1.0 + 2.0 * self.told()) + without.error < least {
+        if ended == status::NOT_CONVERGED && with * (1.0 + 2.0 * TOLD) + without.error < least {
             return Err(format!("status 1, but the norm of M is {last:?}, allowed {least:e}"));
         }
         for (name, key, norm) in [
@@ -489,7 +484,7 @@ impl Judge<'_> {
             ("final", common::key::INFO_FINAL_RESIDUAL, last),
         ] {
             let reported = solver.real(key);
-            if !references.iter().any(|r| reported_right(reported, &norm, r, self.told())) {
+            if !references.iter().any(|r| reported_right(reported, &norm, r, TOLD)) {
                 return Err(format!(
                     "{name} residual reported {reported:e} in the norm of M, {norm:?} of {references:?}"
                 ));

@@ -1,6 +1,6 @@
 //! What a call has answered, held against what is true.
 
-use crate::common::applied::{Applied, SINGLE, Tested, reported_right, rounding_of_norms};
+use crate::common::applied::{Applied, SINGLE, TOLD, Tested, reported_right};
 use crate::common::problems::cases::{Case, NullSpace};
 use crate::common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
 use crate::common::problems::twice::{Twice, exponent, scaled};
@@ -158,11 +158,6 @@ impl<'a> Judge<'a> {
         self.sentence(failure, justified, "factorize", verdict);
     }
 
-    /// Reported residuals may be off by this part, if by more than `Measured::error`.
-    fn told(&self) -> f64 {
-        rounding_of_norms(self.system.len())
-    }
-
     /// Largest center over the smallest.
     fn contrast(&self) -> f64 {
         let center = &self.system.center;
@@ -312,8 +307,8 @@ impl<'a> Judge<'a> {
         self.promise(told, &last, &references, verdict);
         let words = [("initial", told.initial, &initial[..]), ("final", told.last, &[last])];
         for (name, word, measured) in words {
-            let right = measured.iter().any(|m| references.iter().any(|r| reported_right(word, m, r, self.told())));
-            if right && !reported_right(word, &measured[0], &references[0], self.told()) {
+            let right = measured.iter().any(|m| references.iter().any(|r| reported_right(word, m, r, TOLD)));
+            if right && !reported_right(word, &measured[0], &references[0], TOLD) {
                 verdict.note(format!("{name} residual right by another norm or reference than the first"));
             }
             if !right {
@@ -547,7 +542,7 @@ impl<'a> Judge<'a> {
         let allowed = |r: &Measured| (settings.rel_tol * (r.value + r.error)).max(abs_tol);
         let most = references.iter().map(allowed).fold(0.0, f64::max);
         if told.status == status::OK {
-            let bound = most * (1.0 + self.told()) + last.without.error;
+            let bound = most * (1.0 + TOLD) + last.without.error;
             if last.with > bound {
                 let text = format!(
                     "norm {:.4e} ({:.4e} without constants), allowed {most:.4e} and rounding {:.1e}; reason {}, told {:.4e}",
@@ -559,7 +554,7 @@ impl<'a> Judge<'a> {
         }
         let least = references.iter().map(|r| (settings.rel_tol * (r.value - r.error)).max(abs_tol));
         let least = least.fold(f64::INFINITY, f64::min);
-        if told.status == status::NOT_CONVERGED && last.with * (1.0 + 2.0 * self.told()) + last.without.error < least {
+        if told.status == status::NOT_CONVERGED && last.with * (1.0 + 2.0 * TOLD) + last.without.error < least {
             let text = format!("norm {:.4e}, allowed {least:.4e}, reason {}", last.with, told.reason);
             verdict.complain("status 1 though the test is met", least / last.with, text);
         }
