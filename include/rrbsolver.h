@@ -69,7 +69,9 @@
 #define RRB_OPT_MAX_ITER              106  /* limit of iterations per solve; 0: a solve only evaluates the residual
                                               (not smoother_) */
 #define RRB_OPT_NORM                  107  /* norm of the stopping test; true2: 2-norm of b - A x; preconditioned:
-                                              sqrt(r' M^-1 r) (not smoother_, sparse_) */
+                                              sqrt(r' M^-1 r); on singular components r is centered, and its means m
+                                              add sum m^2 / center under the root; with deflation r is the deflated
+                                              residual, not centered (not smoother_, sparse_) */
 #define RRB_OPT_REFERENCE             108  /* reference of relative residuals; rhs: norm of b, projected if A is
                                               singular (with norm=preconditioned, b is also reduced to the first
                                               Schur complement S1); initial: norm of the initial residual (not

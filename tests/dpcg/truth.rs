@@ -352,8 +352,8 @@ impl<'c> Judge<'c> {
         }
     }
 
-    /// Status, reason and residuals of a solve that started from `guess` and ended. Returns the classes of preconditioned
-    /// norms that were judged.
+    /// Status, reason and residuals of a solve that started from `guess` and ended. Returns the classes of
+    /// preconditioned norms that were judged.
     fn ended(&self, solver: &Solver, ended: i32, guess: &[f64], x: &[f64]) -> Result<Vec<&'static str>, String> {
         let case = self.case;
         let reason = solver.int(common::key::INFO_STOP_REASON);
@@ -534,8 +534,8 @@ fn is_deflated(solver: &Solver) -> bool {
     solver.int(key::INFO_DEFLATION) != NOT_DEFLATED
 }
 
-/// The guess of the solve that is judged. In the preconditioned norm with deflation it is the x of a solve before, whose
-/// residual is deflated.
+/// The guess of the solve that is judged. In the preconditioned norm with deflation it is the x of a solve before,
+/// whose residual is deflated.
 fn started(solver: &Solver, case: &Case) -> Vec<f64> {
     let mut guess = case.guess.clone();
     if case.preconditioned && is_deflated(solver) {

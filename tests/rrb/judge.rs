@@ -218,7 +218,7 @@ impl<'a> Judge<'a> {
                     verdict.note("A beyond 1e+-150: refused");
                 }
                 // In single precision M^-1 of a guess far off may be.
-                // Iterates of a nearly singular matrix may grow beyond all numbers, which the preconditioned norm refuses
+                // Iterates of a nearly singular matrix may overflow, which is an error in the preconditioned norm
                 // (docs/theory/rrb.md, "Breakdown").
                 let grown = settings.preconditioned && s.excess.iter().any(|&excess| excess <= 1e-4);
                 let single = settings.precision != "f64" && failure.sentence.contains("precision=f64");
