@@ -18,45 +18,50 @@ use crate::runtime::heap::boxed;
 
 /// Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
 ///
-/// Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land;
-/// couplings to them are ignored. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the [guide to
+/// Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land; the
+/// solver ignores couplings to land nodes. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the [guide to
 /// MPI](../guides/mpi.md).
 ///
 /// # Parameters
-/// - `nx`, `ny` (in): nodes of the whole domain, the same on all ranks; limits as for `rrb_create`.
+/// - `nx`, `ny` (in): numbers of nodes of the whole domain in x and y. They must be the same on all ranks; the limits
+///   are those of `rrb_create`.
 /// - `count` (in): number of boxes of this rank, at least 0.
-/// - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL if `count` is 0.
-/// - `size` (in): for each box the number of nodes in x and y, at least 1; NULL if `count` is 0.
-/// - `comm` (in): functions that send messages between the ranks; the table is copied.
+/// - `lower` (in): for each box, the indices in x and y of its first node, counted from 0. NULL is allowed if `count`
+///   is 0.
+/// - `size` (in): for each box, the numbers of nodes in x and y, each at least 1. NULL is allowed if `count` is 0.
+/// - `comm` (in): table of functions that send messages between the ranks. The library copies the table.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
-/// `RRB_OK`, on all ranks.
+/// `RRB_OK`. All ranks return the same status.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `out`, `comm`, a function of `comm`, `lower` or `size` is NULL.
 /// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
 /// - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or `nx` or `ny` differs
 ///   between ranks.
-/// - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
+/// - `RRB_ERR_ARGUMENT`: a field of `comm` (`struct_size`, `rank`, `size`, `flags` or `reserved`) is not valid, or
+///   `count` is negative.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed.
 ///
 /// # Notes
-/// - This call is collective: all ranks must make it. Factorize, solve, apply and multiply with the handle are
-///   collective, too. All ranks must make these calls in the same order with the same options.
+/// - This call is collective: all ranks must make it. The calls that factorize, solve, apply and multiply with this
+///   handle are collective, too. All ranks must make these calls in the same order and with the same options.
 /// - Only these options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device,
 ///   comm_timeout.
-/// - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that rank. A rank with an incomplete `comm` cannot notify the others.
-/// - After `RRB_ERR_COMMUNICATION`, a handle can only be destroyed.
+/// - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that
+///   rank. A rank whose `comm` is incomplete cannot notify the other ranks.
+/// - After `RRB_ERR_COMMUNICATION`, the only valid call with the handle is `rrb_destroy`.
 /// - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
 ///   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
-/// - The rank that owns node (i, j) passes `east[i, j]`, also if (i + 1, j) is in another box. Here i and j are indices
-///   in the whole domain.
-/// - With `reproducible=1`, results are bitwise identical for all boxes, numbers of ranks and numbers of threads.
-/// - `cycle=auto` chooses v or amli, never aggregation.
-/// - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The data of the other ranks
-///   is transferred to rank 0, and the results back.
+/// - The rank that owns node (i, j) passes `east[i, j]`, even if node (i + 1, j) is in another box. Here i and j are
+///   indices in the whole domain.
+/// - With `reproducible=1`, results are bitwise identical for any partition into boxes, any number of ranks and any
+///   number of threads.
+/// - On a distributed handle, `cycle=auto` selects v or amli, but never aggregation.
+/// - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The other ranks transfer
+///   their data to rank 0 and receive their results from rank 0.
 /// - `context` of `comm` must remain valid until the handle is destroyed.
 ///
 /// # Fortran
@@ -110,33 +115,36 @@ pub unsafe extern "C" fn rrb_create_distributed(
     unsafe { create(out, make) }
 }
 
-/// Copies the coefficients like `rrb_factorize`, with one array per box of this rank, and computes M.
+/// Copies the coefficients and computes M, like `rrb_factorize`, from one array per box of this rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
-/// - `center`, `east`, `north` (in): lists of arrays, as for `rrb_factorize`.
-/// - `northeast`, `northwest` (in): lists of arrays for 9 points; NULL on all ranks for 5 points.
+/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+///   arrays have no padding.
+/// - `center`, `east`, `north` (in): lists with one array of coefficients per box, as for `rrb_factorize`.
+/// - `northeast`, `northwest` (in): lists of the additional arrays of a 9-point stencil. For a 5-point stencil, all
+///   ranks pass NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - all errors of `rrb_factorize`.
-/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
 ///   between ranks.
-/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
-/// array must not overlap another array.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+/// An output array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: for one box, use `factorize`. For several boxes, call the C function with `solver%handle`.
+/// No procedure: for one box per rank, use `factorize`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -152,8 +160,8 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
-/// their boxes.
+/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+/// contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_factorize_boxes(
     h: *mut rrb_handle,
@@ -188,31 +196,35 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 
 /// Solves A x = b like `rrb_solve`, with one array per box of this rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
-/// - `b` (in): list of arrays with the right-hand side.
-/// - `x` (in/out): list of arrays; initial guess on entry, solution on return.
+/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+///   arrays have no padding.
+/// - `b` (in): list with one array per box that contains the right-hand side.
+/// - `x` (in/out): list with one array per box. The arrays contain the initial guess on entry and the solution on
+///   return.
 ///
 /// # Returns
-/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`, on all ranks.
+/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`. All ranks return the same
+/// status.
 ///
 /// # Errors
 /// - all errors of `rrb_solve`.
-/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
 ///   between ranks.
-/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
-/// array must not overlap another array.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+/// An output array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: for one box, use `solve`. For several boxes, call the C function with `solver%handle`.
+/// No procedure: for one box per rank, use `solve`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -231,8 +243,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
-/// their boxes.
+/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+/// contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve_boxes(
     h: *mut rrb_handle,
@@ -246,31 +258,33 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 
 /// Computes z = M^-1 r like `rrb_apply`, with one array per box of this rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
-/// - `r` (in): list of arrays.
-/// - `z` (out): list of arrays.
+/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+///   arrays have no padding.
+/// - `r` (in): list with one array per box.
+/// - `z` (out): list with one array per box, for the result.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - all errors of `rrb_apply`.
-/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
 ///   between ranks.
-/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
-/// array must not overlap another array.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+/// An output array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: for one box, use `apply`. For several boxes, call the C function with `solver%handle`.
+/// No procedure: for one box per rank, use `apply`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -289,8 +303,8 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
-/// their boxes.
+/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+/// contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply_boxes(
     h: *mut rrb_handle,
@@ -304,31 +318,33 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 
 /// Computes y = A x like `rrb_multiply`, with one array per box of this rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
-/// - `x` (in): list of arrays.
-/// - `y` (out): list of arrays.
+/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+///   arrays have no padding.
+/// - `x` (in): list with one array per box.
+/// - `y` (out): list with one array per box, for the product.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - all errors of `rrb_multiply`.
-/// - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
 ///   between ranks.
-/// - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+/// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
 /// # Notes
-/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
-/// array must not overlap another array.
+/// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+/// An output array must not overlap another array.
 ///
 /// # Fortran
-/// No procedure: for one box, use `multiply`. For several boxes, call the C function with `solver%handle`.
+/// No procedure: for one box per rank, use `multiply`. For several boxes, call the C function with `solver%handle`.
 ///
 /// # C++
 /// No member: call the C function with `solver.handle()`.
@@ -347,8 +363,8 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
-/// their boxes.
+/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+/// contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply_boxes(
     h: *mut rrb_handle,

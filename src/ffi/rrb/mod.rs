@@ -23,7 +23,7 @@ use crate::solver::rrb::Rrb;
 /// allocates the memory for the matrix. `rrb_destroy` frees the handle.
 ///
 /// # Parameters
-/// - `nx`, `ny` (in): nodes in x and y; each at least 1, and nx * ny at most 2^32 - 1.
+/// - `nx`, `ny` (in): numbers of nodes in x and y. Each must be at least 1, and nx * ny at most 2^32 - 1.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
@@ -62,60 +62,69 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 
 /// Copies the coefficients of A and computes the preconditioner M.
 ///
-/// With `cycle` v, amli or k, M = L D L^T = A - R is the incomplete RRB factorization. With `cycle=aggregation`, M is
-/// aggregation-based multigrid. The sign convention is that of -div(k grad u): `center` is positive, and couplings are
-/// normally negative.
+/// With `cycle` v, amli or k, M is the incomplete RRB factorization L D L^T = A - R, where R is the error of the
+/// factorization. With `cycle=aggregation`, M is an aggregation-based multigrid method. The sign convention is that of
+/// -div(k grad u): `center` is positive, and couplings are normally negative.
 ///
 /// After success, the handle holds the new matrix. After an error, it holds no matrix. A second call with a similar
-/// matrix reuses all memory.
+/// matrix reuses the memory of the first call.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
 /// - `center` (in): diagonal of A, positive.
 /// - `east` (in): entries between (i, j) and (i+1, j).
 /// - `north` (in): entries between (i, j) and (i, j+1).
-/// - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL with 5 points.
-/// - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL with 5 points.
+/// - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL for a 5-point stencil.
+/// - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL for a 5-point stencil.
 ///
-/// Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Couplings to
-/// nodes outside the grid are ignored; `check_input` selects whether nonzero ones are logged or are an error.
+/// Each array has (ny - 1) * ld + nx values, where ld is the option `leading_dimension` (by default nx). The arrays are
+/// in host memory or in the memory of the handle's device. The call does not read the padding.
+///
+/// The matrix does not contain couplings to nodes outside the grid. The option `check_input` determines whether nonzero
+/// values of these couplings are logged or cause an error.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or a required array is NULL, or exactly one of `northeast` and `northwest` is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
 /// - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or one recursive cycle would cost more than 100 V-cycles.
-/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a node outside the grid is not zero.
-/// - `RRB_ERR_DIMENSION`: the leading dimension makes the length of an array overflow.
-/// - `RRB_ERR_UNSUPPORTED`: `cycle=k` on a device; `cycle=aggregation` with `precision` bf16 or mixed, or with `backend=reference`.
-/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant`, and a component is regular.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without a device; `backend=cuda` in a build without kernels; or the handle was created before a fork.
+/// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a node outside the grid is not zero.
+/// - `RRB_ERR_DIMENSION`: `leading_dimension` is so large that the length of an array overflows.
+/// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `cycle=k` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set, and `precision` is bf16 or mixed, or `backend` is reference.
+/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but a component of the matrix is regular.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver does not run on a device; or `backend=cuda` is set,
+///   but the library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot underflows in the selected `precision`.
-/// - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity (with `check_input`).
+/// - `RRB_ERR_NOT_FINITE`: an array contains NaN or infinity, and `check_input` is not 0.
 /// - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
-/// - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+/// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+///   `rrb_create_distributed`.
 ///
 /// # Notes
 /// - The choices of `precision=auto` and `cycle=auto` depend on the matrix; see the [rules of auto](auto.md).
-///   `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report them.
-/// - Choices that `auto` made after a failed or slow attempt also apply to later matrices, until an option that affects
-///   them changes.
-/// - The cost is about 40 flops per node. `cycle=amli` adds 6 to 16 applications of M on coarse grids, which have at
-///   most 1/16 of the nodes.
+///   `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report the choices.
+/// - `auto` changes some choices after a failed factorization or a slow solve. The new choices also apply to later
+///   matrices, until an option that affects these choices changes.
+/// - The call computes about 40 flops per node. With `cycle=amli`, it also applies M 6 to 16 times on coarse grids,
+///   which have at most 1/16 of all nodes.
 /// - A second call allocates memory only if it needs another precision or cycle, or if the matrix has more connected
 ///   components than before.
-/// - With `cycle=aggregation`, the CPU reuses those aggregates of the previous matrix that still pass the quality test.
-/// - On a distributed handle the call is collective. A rank with one box passes the arrays of that box.
+/// - With `cycle=aggregation` on the CPU, the call reuses each aggregate of the previous matrix that passes the quality
+///   test for the new matrix.
+/// - On a distributed handle the call is collective: all ranks must make it. A rank with one box passes the arrays of
+///   that box.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
 ///
 /// # Fortran
 /// `call solver%factorize(center, east, north [, northeast, northwest] [, stat] [, errmsg])`
 ///
-/// The arrays have the shape (ld, ny) and are contiguous.
+/// The arrays have the shape (ld, ny) and must be contiguous.
 ///
 /// # C++
 /// ```cpp
@@ -132,8 +141,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or have the size
-/// named.
+/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; each array must be NULL or have the size
+/// given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_factorize(
     h: *mut rrb_handle,
@@ -155,53 +164,59 @@ pub unsafe extern "C" fn rrb_factorize(
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
-/// - `b` (in): right-hand side; (ny - 1) * ld + nx values, on the host or on the handle's device.
-/// - `x` (in/out): initial guess on entry, solution on return; same size as `b`; must not overlap it.
+/// - `b` (in): right-hand side, an array of (ny - 1) * ld + nx values in host memory or in the memory of the handle's
+///   device.
+/// - `x` (in/out): initial guess on entry, solution on return. The array has the size of `b` and must not overlap `b`.
 ///
 /// # Returns
-/// - `RRB_OK`: the solve has converged. With b = 0 (then x = 0), or if the initial guess satisfies the test, it ends
-///   after 0 iterations.
-/// - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated; x is the last iterate or a better
-///   one. `RRB_INFO_STOP_REASON` reports the reason.
+/// - `RRB_OK`: the solve has converged. If b = 0, the call returns x = 0 after 0 iterations. If the initial guess
+///   satisfies the stopping test, the call returns the guess after 0 iterations.
+/// - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated. x is the last iterate, or an
+///   earlier iterate with a smaller residual. `RRB_INFO_STOP_REASON` reports the reason.
 /// - `RRB_STOPPED`: the monitor stopped the solve; x is the current iterate.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
-///   `memory` specifies.
-/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
-/// - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
-/// - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
+///   that the option `memory` specifies.
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+///   `rrb_factorize`.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / max abs(center).
+/// - `RRB_ERR_NOT_FINITE`: b or x contains NaN or infinity, or the solution is too large for a double.
+/// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
 /// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or the iteration overflowed.
-/// - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
-/// - `RRB_ERR_MEMORY`: allocation failed on a device.
+/// - `RRB_ERR_INCOMPATIBLE`: `check_compatibility=1` is set, and b has a component in the null space.
+/// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the solver runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+///   `rrb_create_distributed`.
 ///
 /// After an error x is unchanged, except after `RRB_ERR_DEVICE`.
 ///
 /// # Notes
-/// - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
-/// - With `precision` f32, bf16 or mixed, an initial guess with max |x| > 1e15 max |b| / max center is replaced with
-///   zero.
-/// - If the cycle that `cycle=auto` selected is indefinite, this solve and later ones use v, until the next
-///   `rrb_factorize`.
+/// - On each singular component, the solver subtracts the mean of b from b. The mean of the solution is the mean of the
+///   initial guess.
+/// - With `precision` f32, bf16 or mixed, the solver replaces the initial guess with zero if max |x| > 1e15 max |b| /
+///   max center.
+/// - If CG finds that the cycle selected by `cycle=auto` is indefinite, the solve continues with cycle v. All solves
+///   before the next `rrb_factorize` then also use v.
 /// - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see the [rules of
 ///   auto](auto.md). `switch_memory` limits this memory. `switch_memory=0` prevents the switch.
-/// - With an explicit `cycle` or `switch_memory=0`, a solve on the CPU allocates no memory and starts no thread.
-/// - On a distributed handle with `precision=auto`, a solve that stagnates with mixed factorizes again with bf16 and continues.
-/// - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
-/// - With five points and fused stages, an iteration reads and writes 48 to 122 bytes of memory per unknown, depending
-///   on `cycle` and `precision`.
-/// - On a distributed handle the call is collective.
+/// - If `cycle` is not auto, or if `switch_memory` is 0, a solve on the CPU allocates no memory and starts no thread.
+/// - On a distributed handle with `precision=auto`, a solve in mixed precision may stagnate. The call then factorizes
+///   the matrix again with bf16 and continues the solve.
+/// - If the solver runs on a device, the first call with pageable host arrays allocates page-locked buffers. It also
+///   starts threads that copy the arrays to and from these buffers.
+/// - With a 5-point stencil and `fusion=on`, an iteration reads and writes 48 to 122 bytes of memory per unknown,
+///   depending on `cycle` and `precision`.
+/// - On a distributed handle the call is collective: all ranks must make it.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
 ///
 /// # Fortran
 /// `call solver%solve(b, x [, stat] [, errmsg])`
 ///
-/// The arrays have the shape (ld, ny) and are contiguous.
+/// The arrays have the shape (ld, ny) and must be contiguous.
 ///
 /// # C++
 /// `rrb_status rrbsolver::rrb::solve(input b, output x)`
@@ -217,8 +232,8 @@ pub unsafe extern "C" fn rrb_factorize(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or hold the values
-/// named.
+/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; each array must be NULL or have the size
+/// given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -232,35 +247,37 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 
 /// Computes z = M^-1 r with the preconditioner M.
 ///
-/// M is symmetric and positive definite. On singular components, the means of r and z are subtracted; M^-1 is then
+/// M is symmetric and positive definite. On singular components, the call subtracts the means of r and z. M^-1 is then
 /// positive definite on the complement of the null space.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
-/// - `r` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
-/// - `z` (out): same size as `r`; must not overlap it.
+/// - `r` (in): array of (ny - 1) * ld + nx values in host memory or in the memory of the handle's device.
+/// - `z` (out): array of the size of `r`; must not overlap `r`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
-///   `memory` specifies.
-/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-/// - `RRB_ERR_NOT_FINITE`: r holds NaN or infinity, or z is too large for a double.
-/// - `RRB_ERR_RANGE`: z is so small that it would underflow.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
+///   that the option `memory` specifies.
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+///   `rrb_factorize`.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: r contains NaN or infinity, or z is too large for a double.
+/// - `RRB_ERR_RANGE`: the values of z are so small that they underflow.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+///   `rrb_create_distributed`.
 ///
 /// After an error z is unchanged.
 ///
 /// # Notes
 /// - With `cycle` v, amli or aggregation, M is a fixed matrix up to rounding. With `cycle=k`, z is not a linear
 ///   function of r: use a flexible Krylov method.
-/// - With `precision=f64` the result has double precision, else single precision.
-/// - On a distributed handle the call is collective.
+/// - With `precision=f64`, z has double precision. With any other precision, z has single precision.
+/// - On a distributed handle the call is collective: all ranks must make it.
 ///
 /// # Fortran
 /// `call solver%apply(r, z [, stat] [, errmsg])`
@@ -274,7 +291,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// ```
 ///
 /// # Safety
-/// As for `rrb_solve`.
+/// The requirements are those of `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -286,31 +303,33 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
     unsafe { run(h, ("r", r), ("z", z), Rrb::apply) }
 }
 
-/// Computes y = A x with the factorized matrix.
+/// Computes y = A x with the matrix A of the last `rrb_factorize`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
-/// - `x` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
-/// - `y` (out): same size as `x`; must not overlap it.
+/// - `x` (in): array of (ny - 1) * ld + nx values in host memory or in the memory of the handle's device.
+/// - `y` (out): array of the size of `x`; must not overlap `x`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
-///   `memory` specifies.
-/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-/// - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity (with `check_input`), or y is too large for a double.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
+///   that the option `memory` specifies.
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+///   `rrb_factorize`.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and x contains NaN or infinity; or y is too large for a double.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+///   `rrb_create_distributed`.
 ///
 /// After an error y is unchanged.
 ///
 /// # Notes
 /// - The product is computed in double precision, regardless of the option `precision`.
-/// - On a distributed handle the call is collective.
+/// - On a distributed handle the call is collective: all ranks must make it.
 ///
 /// # Fortran
 /// `call solver%multiply(x, y [, stat] [, errmsg])`
@@ -324,7 +343,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// ```
 ///
 /// # Safety
-/// As for `rrb_solve`.
+/// The requirements are those of `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -339,12 +358,12 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// Solves one system A x = b without a handle.
 ///
 /// The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
-/// you solve repeatedly on the same grid, use a handle: it reuses memory and the factorization.
+/// you solve repeatedly on the same grid, use a handle, because a handle reuses the memory and the factorization.
 ///
 /// # Parameters
-/// - `nx`, `ny` (in): nodes in x and y, as for `rrb_create`.
+/// - `nx`, `ny` (in): numbers of nodes in x and y, as for `rrb_create`.
 /// - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
-/// - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points.
+/// - `northeast`, `northwest` (in): additional coefficients of a 9-point stencil; NULL for a 5-point stencil.
 /// - `b` (in): right-hand side, nx * ny values.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap another array.
 /// - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
@@ -352,17 +371,17 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// - `iterations` (out): number of iterations; may be NULL.
 ///
 /// # Returns
-/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`.
+/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`.
 ///
 /// # Errors
 /// - all errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
-/// - `RRB_ERR_ARGUMENT`: also if `rel_tol` or `max_iter` is out of range.
+/// - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range.
 ///
 /// After an error x is unchanged.
 ///
 /// # Notes
-/// The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
-/// options.
+/// The environment variable `RRBSOLVER_OPTIONS` overrides the arguments `rel_tol` and `max_iter`. It also overrides the
+/// defaults of all other options.
 ///
 /// # Fortran
 /// ```fortran
@@ -386,7 +405,7 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// ```
 ///
 /// # Safety
-/// As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
+/// The requirements are those of `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve_once(
     nx: i64,
