@@ -17,8 +17,8 @@ use crate::runtime::heap::boxed;
 use crate::solver::dpcg::{Dpcg, machine};
 use crate::solver::machine::Machine;
 
-/// A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. Only one thread at a time
-/// may use a handle.
+/// A solver for 3D systems with a 7-point stencil. It contains the options, the deflation regions, the factorization
+/// and the workspace. Only one thread at a time may use a handle.
 #[allow(non_camel_case_types)]
 pub struct dpcg_handle {
     system: System<Dpcg>,
@@ -35,7 +35,7 @@ const WORDS: Words =
 /// allocates the memory for the matrix. `dpcg_destroy` frees the handle.
 ///
 /// # Parameters
-/// - `nx`, `ny`, `nz` (in): cells in x, y and z; each at least 1, and nx * ny * nz at most 2^32 - 1.
+/// - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z. Each must be at least 1, and nx * ny * nz at most 2^32 - 1.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
@@ -47,11 +47,15 @@ const WORDS: Words =
 /// - `RRB_ERR_MEMORY`: allocation failed.
 ///
 /// # Notes
-/// - One process solves the whole system: `dpcg_` does not run over MPI ranks. Gather a distributed matrix on one rank.
-/// - Periodic boundaries are not supported: couplings beyond the last cell in a direction are ignored.
+/// - One process solves the whole system, because `dpcg_` does not run over several MPI ranks. If the matrix is
+///   distributed, gather it on one rank.
+/// - Periodic boundaries are not supported. The solver ignores the couplings of the last cell in each direction to
+///   cells outside the grid.
 ///
 /// # Fortran
-/// `call solver%create(nx, ny, nz [, stat] [, errmsg])` with `type(dpcg_solver) :: solver`
+/// `call solver%create(nx, ny, nz [, stat] [, errmsg])`
+///
+/// The variable is `type(dpcg_solver) :: solver`.
 ///
 /// # C++
 /// `rrbsolver::dpcg::dpcg(std::int64_t nx, std::int64_t ny, std::int64_t nz)`
@@ -74,42 +78,47 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
     unsafe { create(out, || dpcg_handle::new(nx, ny, nz)) }
 }
 
-/// Sets the deflation regions of `deflation=levelset` and `levelset_subdomain`, one label per cell.
+/// Sets the deflation regions of `deflation=levelset` and `levelset_subdomain` by one label per cell.
 ///
-/// Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The labels are
-/// copied; they act at the next `dpcg_factorize`. Until then `dpcg_solve` returns `RRB_ERR_STATE`. Without labels,
-/// `dpcg_factorize` determines the regions from the strong couplings of the matrix.
+/// Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The call copies
+/// the labels, and the next `dpcg_factorize` uses them. Until then, `dpcg_solve` returns `RRB_ERR_STATE`. Without
+/// labels, `dpcg_factorize` determines the regions from the strong couplings of the matrix.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `dpcg_create`.
-/// - `labels` (in): label of each cell, in the layout of the other arrays, always in host memory. A label is the number
-///   of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
+/// - `labels` (in): label of each cell, in the same layout as the arrays of `dpcg_factorize`. The array must be in host
+///   memory. A label is the number of a region, counted from 0; -1 marks a cell outside all regions. NULL removes the
+///   regions.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL.
-/// - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned or resides on a device.
-/// - `RRB_ERR_DIMENSION`: the leading dimensions make the length of the array overflow.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned; or `labels` is in device memory.
+/// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of the array overflows.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation of the copy failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
 ///
 /// After an error the regions are unchanged.
 ///
 /// # Notes
-/// - Labels need not be consecutive. A region that extends over several connected components of the matrix is split.
-/// - Padding is not read.
+/// - Labels need not be consecutive. `dpcg_factorize` splits a region that extends over several connected components of
+///   the matrix.
+/// - The call does not read the padding.
 /// - If there are more than 65,535 regions, `dpcg_factorize` returns `RRB_ERR_ARGUMENT`. With `deflation=none` or
-///   `subdomain` it ignores the labels.
+///   `deflation=subdomain`, `dpcg_factorize` ignores the labels.
 ///
 /// # Fortran
-/// `call solver%set_regions([labels] [, stat] [, errmsg])` with `integer(c_int32_t) :: labels(nx, ny, nz)`; pass `stat`
-/// by keyword
+/// `call solver%set_regions([labels] [, stat] [, errmsg])`
+///
+/// The array is `integer(c_int32_t) :: labels(nx, ny, nz)`. Pass `stat` by keyword.
 ///
 /// # C++
-/// `void rrbsolver::dpcg::set_regions(view<const std::int32_t> labels)`; `set_regions()` removes the regions
+/// `void rrbsolver::dpcg::set_regions(view<const std::int32_t> labels)`
+///
+/// A call without an argument removes the regions.
 ///
 /// # Example
 /// ```c
@@ -133,11 +142,12 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
     unsafe { with_ok(h, |h| h.set_regions(labels)) }
 }
 
-/// Copies the coefficients of A; computes the preconditioner M, the deflation vectors Z and E = Z^T A Z.
+/// Copies the coefficients of A and computes the preconditioner M, the deflation vectors Z and the coarse matrix E =
+/// Z^T A Z.
 ///
 /// The sign convention is that of -div(k grad x): `center` is positive, and couplings are normally negative. For a
 /// Neumann problem, the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
-/// reuses memory. After an error the handle holds no matrix.
+/// reuses the memory of the first call. After an error the handle holds no matrix.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `dpcg_create`.
@@ -146,50 +156,60 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
 /// - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
 ///
-/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k*lp +
-/// j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp = ny * ld.
+/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host memory or in the memory of the handle's device.
+/// Entry (i, j, k) is `a[k*lp + j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp =
+/// ny * ld.
 ///
-/// All four arrays are required, also for nz = 1. Padding is not read.
+/// All four arrays are required, even if nz = 1. The call does not read the padding.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
-/// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
-///   deflation regions.
-/// - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a cell outside the grid is not zero.
-/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or, on a device, the grid has more than 2^31 cells in
-///   total, or 2^31 in one direction.
-/// - `RRB_ERR_MATRIX`: a center is not positive, or below the smallest normal double. If all centers are negative, the
-///   message suggests that the arrays may hold -A and -b.
-/// - `RRB_ERR_MATRIX`: a pivot of ic0, of ric, of the coarsest grid or of E is not positive. With `ric_omega=1`, every
-///   singular matrix has such a pivot.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, a coefficient is NaN or infinite.
-/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a device; `amg` with
-///   `backend=reference`; `amg` on too many cells for 32-bit indices.
-/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` with row sums that are not zero; `memory=device` on the CPU;
-///   `backend=cuda` in a build without kernels; or the handle was created before a fork.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
+/// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `subdomains_y` or `subdomains_z` is above the number of cells in this
+///   direction; or there are more than 65,535 deflation regions.
+/// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a cell outside the grid is not zero.
+/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or 2^31 cells in one
+///   direction.
+/// - `RRB_ERR_MATRIX`: a center is not positive, or is below the smallest positive normal double. If all centers are
+///   negative, the message suggests that the arrays may hold -A and -b.
+/// - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0, of ric, of the coarsest grid or of E. With
+///   `ric_omega=1`, every singular matrix has such a pivot.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a coefficient is NaN or infinite.
+/// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `preconditioner` is ic0 or ric, or `coarse_solver` is cg.
+/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, and `backend` is reference, or there are too many cells for
+///   32-bit indices.
+/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but row sums are not zero; or `memory=device` is set, but the
+///   solver runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels; or a child process
+///   uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
-/// - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+/// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// - Positive couplings are accepted. Couplings with the wrong sign therefore cause no error, but x is wrong.
-/// - Couplings to cells outside the grid are ignored. If one of them is neither zero nor NaN, the log reports it once
-///   per handle.
-/// - A solid cell is a row with zero couplings and a positive center.
-/// - The system of a closed box is singular. The option `null_space` selects how singular components are detected.
+/// - Positive couplings are accepted. If the caller passes couplings with the wrong sign, the library therefore reports
+///   no error, but x is wrong.
+/// - Couplings to cells outside the grid are ignored. If such a coupling is neither zero nor NaN, a log line reports
+///   this once per handle.
+/// - To exclude a solid cell, pass zero couplings and a positive center for its row.
+/// - The system of a closed box is singular. The option `null_space` determines which components are treated as
+///   singular.
 /// - The choices of `auto` depend on the matrix only. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
-///   `RRB_INFO_COARSENING`, `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
+///   `RRB_INFO_COARSENING` and `RRB_INFO_COARSE_SOLVER` report the choices. `RRB_INFO_AUTO_REASON` reports the reason.
 /// - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
 ///   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
 /// - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
 ///   A1079-A1109 (amg).
 ///
 /// # Fortran
-/// `call solver%factorize(center, east, north, top [, stat] [, errmsg])`, all of shape (nx, ny, nz)
+/// `call solver%factorize(center, east, north, top [, stat] [, errmsg])`
+///
+/// All arrays have the shape (nx, ny, nz).
 ///
 /// # C++
 /// `void rrbsolver::dpcg::factorize(input center, input east, input north, input top)`
@@ -206,7 +226,7 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
+/// `h` must be NULL or come from `dpcg_create`; each array must be NULL or have the size given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_factorize(
     h: *mut dpcg_handle,
@@ -222,48 +242,54 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// Solves A x = b by deflated preconditioned conjugate gradients.
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
-/// deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. An
-/// initial guess that satisfies the test is returned after 0 iterations.
+/// deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. If
+/// the initial guess satisfies the test, the call returns the guess after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
 /// - `b` (in): right-hand side, with the sign of -div(k grad x) = b.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
 ///
-/// Both arrays have the layout of `dpcg_factorize`, on the host or on the device of the handle.
+/// Both arrays have the layout described at `dpcg_factorize`. They are in host memory or in the memory of the handle's
+/// device.
 ///
 /// # Returns
 /// - `RRB_OK`: the solve has converged.
-/// - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the last iterate or a better one.
+/// - `RRB_NOT_CONVERGED`: the limit `max_iter` is reached, or the iteration stagnated. `x` is the last iterate, or an
+///   earlier iterate with a smaller residual.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
 ///
-/// For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
-/// stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` return these as numbers.
+/// After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
+/// iterations, the residual, the tolerance and the stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and
+/// `RRB_INFO_FINAL_RESIDUAL` return these values as numbers, except the tolerance.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or is not in the memory space that
-///   `memory` specifies.
-/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
+///   option `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / max abs(diagonal of
+///   A).
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
 ///   at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
-///   double.
-/// - `RRB_ERR_RANGE`: the solution is too small for a double.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
+///   that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
+///   large for a double.
+/// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
 /// - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or the iteration overflowed.
-/// - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, `b` does not sum to zero over a singular component.
-/// - `RRB_ERR_MEMORY`: allocation of transfer buffers failed (on a device only).
+/// - `RRB_ERR_INCOMPATIBLE`: `check_compatibility=1` is set, and `b` does not sum to zero over a singular component.
+/// - `RRB_ERR_MEMORY`: allocation of transfer buffers failed. This error occurs only if the solver runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
+/// - On each singular component, the solver subtracts the mean of b from b. The mean of the solution is the mean of the
+///   initial guess.
 /// - `x` and the stopping test are in double precision, regardless of the option `precision`.
-/// - On the CPU the call allocates no memory and starts no thread. On a device, the first solve with pageable host
-///   arrays allocates page-locked buffers and starts threads that fill them.
+/// - On the CPU, the call allocates no memory and starts no thread. On a device, the first solve with pageable host
+///   arrays allocates page-locked buffers. It also starts threads that fill these buffers.
 /// - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
 ///
 /// # Fortran
@@ -291,37 +317,39 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
     unsafe { solve(h, ("b", b), ("x", x), Dpcg::solve) }
 }
 
-/// Computes z = M^-1 r, or z = (P^T M^-1 P + Z E^-1 Z^T) r with deflation, for a Krylov method of the caller.
+/// Computes z = M^-1 r, or with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
 ///
-/// Here P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding in the selected
-/// `precision`. With `coarse_solver=cg` it is so up to `coarse_tol`. With `preconditioner=amg` on the CPU, the operator
-/// depends on r; use a flexible method, such as flexible CG.
+/// The projection is P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding
+/// errors in the selected `precision`. With `coarse_solver=cg`, there are also errors of relative size `coarse_tol`.
+///
+/// With `preconditioner=amg` on the CPU, the operator depends on r. Use it in a flexible method, such as flexible CG.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
-/// - `r` (in): residual, in the layout of `dpcg_factorize`.
-/// - `z` (out): result, in the same layout; must not overlap `r`.
+/// - `r` (in): residual, in the layout described at `dpcg_factorize`.
+/// - `z` (out): result, in the layout of `r`; must not overlap `r`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or is not in the memory space that
-///   `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
+///   option `memory` specifies.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
 ///   at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
-/// - `RRB_ERR_RANGE`: `z` is too small for a double.
-/// - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
-/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
+///   that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity; or `z` is too large for a double.
+/// - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
+/// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
+/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: the conditions are those of `dpcg_solve`.
 ///
 /// After an error `z` is unchanged.
 ///
 /// # Notes
-/// On singular components, the means of r and z are subtracted. The operator is then positive definite on the
+/// On singular components, the call subtracts the means of r and z. The operator is then positive definite on the
 /// complement of the null space.
 ///
 /// # Fortran
@@ -336,7 +364,7 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 /// ```
 ///
 /// # Safety
-/// As for `dpcg_solve`.
+/// The requirements are those of `dpcg_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
@@ -347,22 +375,23 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
-/// - `x` (in): vector to multiply, in the layout of `dpcg_factorize`.
-/// - `y` (out): product, in the same layout; must not overlap `x`.
+/// - `x` (in): vector to multiply, in the layout described at `dpcg_factorize`.
+/// - `y` (out): product, in the layout of `x`; must not overlap `x`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or is not in the memory space that
-///   `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
+///   option `memory` specifies.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
 ///   at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
-/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
+///   that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity; or `y` is too large for a double.
+/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: the conditions are those of `dpcg_solve`.
 ///
 /// After an error `y` is unchanged.
 ///
@@ -378,30 +407,32 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 /// ```
 ///
 /// # Safety
-/// As for `dpcg_solve`.
+/// The requirements are those of `dpcg_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
     unsafe { run(h, ("x", x), ("y", y), Dpcg::multiply) }
 }
 
-/// Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
+/// Solves one system A x = b without a handle.
 ///
-/// The function replaces a call to an ICCG routine. If you solve repeatedly on the same grid, use a handle: it reuses
-/// memory, threads and the factorization.
+/// The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
+/// you solve repeatedly on the same grid, use a handle, because a handle reuses the memory, the threads and the
+/// factorization.
 ///
 /// # Parameters
-/// - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
-/// - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`, without padding: entry (i, j, k) is
-///   `a[(k * ny + j) * nx + i]`.
-/// - `b` (in): right-hand side, without padding.
-/// - `x` (in/out): initial guess on entry, solution on return; without padding; must not overlap another array.
+/// - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z, as for `dpcg_create`.
+/// - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`. The arrays have no padding: entry
+///   (i, j, k) is `a[(k * ny + j) * nx + i]`.
+/// - `b` (in): right-hand side, an array without padding.
+/// - `x` (in/out): initial guess on entry, solution on return. The array has no padding and must not overlap another
+///   array.
 /// - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
 /// - `max_iter` (in): largest number of iterations, in [0, 2147483647].
 /// - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
 ///
 /// # Returns
-/// `RRB_OK` or `RRB_NOT_CONVERGED`, as for `dpcg_solve`.
+/// `RRB_OK` or `RRB_NOT_CONVERGED`, with the same meaning as for `dpcg_solve`.
 ///
 /// # Errors
 /// - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
@@ -410,8 +441,8 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
-/// options.
+/// The environment variable `RRBSOLVER_OPTIONS` overrides the arguments `rel_tol` and `max_iter`. It also overrides the
+/// defaults of all other options.
 ///
 /// # Fortran
 /// `call dpcg_solve_once(center, east, north, top, b, x, rel_tol, max_iter, iterations [, stat] [, errmsg])`
@@ -428,7 +459,7 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 /// ```
 ///
 /// # Safety
-/// As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
+/// The requirements are those of `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_solve_once(
     nx: i64,
