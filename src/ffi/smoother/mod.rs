@@ -18,15 +18,16 @@ use handle::status_of;
 use libc::c_void;
 use watch::GhostFill;
 
-/// Creates a block smoother for a constant stencil and blocks of bx x by x bz cells.
+/// Creates a smoother that relaxes blocks of bx x by x bz cells of an operator with a constant stencil.
 ///
-/// The operator is (A u)[c] = sum over k of stencil[k] u[c + offset[k]], with the same stencil in every cell. The
-/// stencil is copied. `smoother_set_patches` computes the inverses of the blocks.
+/// The operator is (A u)[c] = sum over k of stencil[k] u[c + offset[k]], with the same stencil in every cell. The call
+/// copies the stencil. Later, `smoother_set_patches` computes the inverses of the blocks.
 ///
 /// # Parameters
-/// - `stencil_points` (in): 7 or 27.
-/// - `stencil` (in): `stencil_points` finite values. With 7 points: center, west, east, south, north, bottom, top. With
-///   27 points: the 3 x 3 x 3 cube, x fastest, with the center at index 13.
+/// - `stencil_points` (in): number of points of the stencil, 7 or 27.
+/// - `stencil` (in): coefficients of the stencil, `stencil_points` finite values. The order of 7 values is center,
+///   west, east, south, north, bottom, top. 27 values are stored as a 3 x 3 x 3 cube with x fastest; the center has
+///   index 13.
 /// - `bx`, `by`, `bz` (in): number of cells of a block in x, y and z, each in [1, 8].
 /// - `out` (out): the new handle; unchanged after an error.
 ///
@@ -35,19 +36,22 @@ use watch::GhostFill;
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `stencil` or `out` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; a block side is above 8; or `stencil` is not 8-byte aligned.
-/// - `RRB_ERR_DIMENSION`: a block side is below 1.
+/// - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; or `bx`, `by` or `bz` is above 8; or `stencil` is not 8-byte
+///   aligned.
+/// - `RRB_ERR_DIMENSION`: `bx`, `by` or `bz` is below 1.
 /// - `RRB_ERR_NOT_FINITE`: a value of the stencil is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 ///
 /// # Notes
 /// - The stencil may be nonsymmetric, and its center may be positive or negative. If a block is singular,
 ///   `smoother_set_patches` returns an error.
-/// - A handle does not extend over MPI ranks. Each rank may have its own handle; the ghost function then copies ghost
-///   cells from other ranks.
+/// - A handle does not extend over several MPI ranks. In an MPI program, each rank creates its own handle. The ghost
+///   function then copies the values of ghost cells from other ranks.
 ///
 /// # Fortran
-/// `call s%create(stencil, block [, stat] [, errmsg])` with `type(smoother) :: s`, block(3)
+/// `call s%create(stencil, block [, stat] [, errmsg])`
+///
+/// The variable is `type(smoother) :: s`. The array `block` contains the three values bx, by and bz.
 ///
 /// # C++
 /// `rrbsolver::smoother::smoother(input stencil, std::int64_t bx, std::int64_t by, std::int64_t bz)`
@@ -86,45 +90,47 @@ pub unsafe extern "C" fn smoother_create(
 
 /// Sets the list of patches and computes the inverses of their blocks.
 ///
-/// Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of a global index space. Blocks end where the global index
-/// is a multiple of the block size, and at the edges of patches.
+/// In each direction, patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of a global index space. Blocks end
+/// where the global index is a multiple of the block size, and at the edges of patches.
 ///
-/// The call also determines which ghost cells are covered by which patch. Inverses of a previous call are reused, so a
-/// call after regridding is cheap.
+/// The call also determines which patch covers which ghost cells. A call after regridding is cheap, because it reuses
+/// the block inverses of the previous call.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `smoother_create`.
 /// - `count` (in): number of patches; 0 is allowed.
-/// - `lower` (in): for each patch the indices (i, j, k) of its first cell, in [-2^60, 2^60]; may be NULL if `count` is
-///   0.
-/// - `size` (in): for each patch the number of cells in x, y and z, at least 1; may be NULL if `count` is 0.
+/// - `lower` (in): for each patch, the indices (i, j, k) of its first cell, in [-2^60, 2^60]. NULL is allowed if
+///   `count` is 0.
+/// - `size` (in): for each patch, the numbers of cells in x, y and z, each at least 1. NULL is allowed if `count` is 0.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
+/// - `RRB_ERR_NULL`: `h` is NULL; or `lower` or `size` is NULL, and `count` is not 0.
 /// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
 /// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
-///   large (on a device: does not fit 32 bits).
+///   large. On a device, these numbers must fit 32 bits.
 /// - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
-/// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and sine transforms do not apply to the stencil or
-///   would lose more than 4 digits.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or the
-///   handle was created before a fork.
-/// - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+/// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization` is set, but sine transforms do not apply to the stencil
+///   or would lose more than 4 digits.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or `backend=cuda` is set, but the
+///   library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
 ///
 /// After an error the handle has no patches.
 ///
 /// # Notes
-/// - The arrays of `smoother_upload` are freed.
-/// - With dense inverses, the cost is 2 n^3 flops for each block shape of n cells. With sine transforms, the cost is
-///   negligible.
+/// - The call frees the arrays of `smoother_upload`.
+/// - With dense inverses, the call computes 2 n^3 flops for each distinct block shape, where n is its number of cells.
+///   With sine transforms, the cost is negligible.
 ///
 /// # Fortran
-/// `call s%set_patches(lower, extents [, stat] [, errmsg])`, both of shape (3, patches)
+/// `call s%set_patches(lower, extents [, stat] [, errmsg])`
+///
+/// The arrays `lower` and `extents` have the shape (3, patches).
 ///
 /// # C++
 /// `void rrbsolver::smoother::set_patches(view<const box> boxes)`
@@ -150,58 +156,72 @@ pub unsafe extern "C" fn smoother_set_patches(
     unsafe { with_ok(h, |h| h.set_patches(count, lower, size)) }
 }
 
-/// Performs `sweeps` sweeps of block relaxation on all patches: u_b = u_b + omega A_b^-1 (f - A u)_b for each block b.
+/// Performs `sweeps` sweeps of block relaxation on all patches. For each block b, a sweep computes u_b = u_b + omega
+/// A_b^-1 (f - A u)_b.
 ///
-/// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, ghost
-/// cells that another patch covers are copied from that patch, and the ghost function fills the others. After the call,
-/// ghost cells hold the values that the last sweep read.
+/// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, the call
+/// copies the ghost cells that another patch covers from this patch. The ghost function fills the other ghost cells. On
+/// return from a call without a monitor, ghost cells hold the values that the last sweep read.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
-/// - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest; they include
-///   one layer of ghost cells around the patch.
-/// - `f` (in): table of one pointer per patch, to nx * ny * nz values, x fastest.
-/// - `sweeps` (in): number of sweeps, at least 0. With 0, the call only checks the input and calls the monitor once.
+/// - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values, x
+///   fastest, which include one layer of ghost cells around the patch.
+/// - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values, x fastest.
+/// - `sweeps` (in): number of sweeps, at least 0. If it is 0, the call only checks the input and calls the monitor
+///   once.
 ///
-/// Both tables may be NULL: the call then works on the arrays of `smoother_upload`.
+/// If both tables are NULL, the call works on the arrays of `smoother_upload`.
 ///
 /// # Returns
 /// `RRB_OK`, or `RRB_STOPPED` if the ghost function or the monitor stopped the call. After `RRB_STOPPED`, u is the
 /// current iterate.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
-/// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; an array of `u` overlaps another array; or an array or table is not
+/// - `RRB_ERR_NULL`: `h` is NULL, exactly one of the tables is NULL, or a pointer in a table is NULL.
+/// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; or an array of `u` overlaps another array; or an array or table is not
 ///   8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device of the
-///   handle.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
-///   both tables are NULL before `smoother_upload`.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
-/// - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u is then the current
-///   iterate.
-/// - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` with a method that updates several blocks at the same time;
-///   `memory=device` without `backend=cuda`; or the handle was created before a fork.
-/// - `RRB_ERR_MEMORY`: allocation failed (on a device only).
+/// - `RRB_ERR_ARGUMENT`: `backend=cuda` is set, and the arrays are neither all in host memory nor all in the memory of
+///   the handle's device.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+///   set_patches; or both tables are NULL, but `smoother_upload` has not been called.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite. Values of ghost cells are
+///   not checked.
+/// - `RRB_ERR_NOT_FINITE`: a monitor is set, and the norm of the residual is too large for a double. u is then the
+///   current iterate.
+/// - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` is set, and a block extends beyond the edge of a patch. Such blocks
+///   require `method=chaotic_gauss_seidel` and `parallel=patch`.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
+///   that was created before the fork.
+/// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. `check_input` reads u and f once
-///   more per call.
-/// - On the CPU, arrays must be in host memory. The call does not check for device pointers.
-/// - The call allocates no memory and starts no thread, with one exception: with `backend=cuda`, the first call with
-///   host arrays allocates device copies.
+/// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check selected by
+///   `check_input` reads u and f once more per call.
+/// - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether they are
+///   device pointers.
+/// - The call allocates no memory and starts no thread, with one exception. With `backend=cuda`, the first call with
+///   host arrays allocates copies of these arrays in device memory.
 /// - For periodic boundaries, the ghost function must fill the ghost cells.
 /// - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
 ///   and multicore CPUs, algorithms 1 to 3.
 ///
 /// # Fortran
-/// `call s%apply(patches, sweeps [, stat] [, errmsg])` with `type(smoother_patch) :: patches(:)`; or `s%apply(u, f,
-/// sweeps ...)` with tables of `type(c_ptr)`; or `s%apply(sweeps ...)`
+/// ```fortran
+/// call s%apply(patches, sweeps [, stat] [, errmsg])
+/// call s%apply(u, f, sweeps [, stat] [, errmsg])
+/// call s%apply(sweeps [, stat] [, errmsg])
+/// ```
+///
+/// The argument `patches` is `type(smoother_patch) :: patches(:)`. The tables `u` and `f` are arrays of `type(c_ptr)`.
+/// Without arrays, the call works on the arrays of `upload`.
 ///
 /// # C++
-/// `rrb_status rrbsolver::smoother::apply(patches u, const_patches f, std::int32_t sweeps)`; or `apply(std::int32_t
-/// sweeps)`
+/// ```cpp
+/// rrb_status rrbsolver::smoother::apply(patches u, const_patches f, std::int32_t sweeps)
+/// rrb_status rrbsolver::smoother::apply(std::int32_t sweeps)
+/// ```
 ///
 /// # Example
 /// ```c
@@ -209,8 +229,8 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
-/// to (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
+/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold one pointer per patch. Each
+/// pointer must be NULL or refer to (nx+2)(ny+2)(nz+2) values in `u` and nx*ny*nz values in `f`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_apply(
     h: *mut smoother_handle,
@@ -222,31 +242,43 @@ pub unsafe extern "C" fn smoother_apply(
     unsafe { with(h, |h| h.apply(u, f, sweeps)) }
 }
 
-/// Copies ghost cells of u that are covered by another patch from that patch.
+/// Copies the values of u from other patches to the ghost cells that these patches cover.
 ///
-/// Other values are not changed. `smoother_apply` and `smoother_residual` include this exchange.
+/// The call does not change other values. `smoother_apply` and `smoother_residual` include this exchange.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
-/// - `u` (in/out): table of one pointer per patch, as for `smoother_apply`. NULL: the arrays of `smoother_upload`.
+/// - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. NULL selects the arrays of
+///   `smoother_upload`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL, or `u` is NULL before `smoother_upload`.
-/// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
-///   arrays are neither all on the host nor all on the device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
-/// - `RRB_ERR_MEMORY`: allocation failed (on a device only).
+/// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL, but `smoother_upload` has not been called.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array or the table is not 8-byte aligned; or `backend=cuda` is set,
+///   and the arrays are neither all in host memory nor all in device memory.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+///   set_patches.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
+///   that was created before the fork.
+/// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Fortran
-/// `call s%exchange([patches] [, stat] [, errmsg])`; or `s%exchange(u ...)` with a table of `type(c_ptr)`
+/// ```fortran
+/// call s%exchange(patches [, stat] [, errmsg])
+/// call s%exchange(u [, stat] [, errmsg])
+/// call s%exchange([stat] [, errmsg])
+/// ```
+///
+/// The table `u` is an array of `type(c_ptr)`. Without arrays, the call works on the arrays of `upload`.
 ///
 /// # C++
-/// `void rrbsolver::smoother::exchange(patches u)`; or `exchange()`
+/// ```cpp
+/// void rrbsolver::smoother::exchange(patches u)
+/// void rrbsolver::smoother::exchange()
+/// ```
 ///
 /// # Example
 /// ```c
@@ -254,7 +286,7 @@ pub unsafe extern "C" fn smoother_apply(
 /// ```
 ///
 /// # Safety
-/// As for `smoother_apply`.
+/// The requirements are those of `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
     let exchange = |h: &mut smoother_handle| {
@@ -264,42 +296,43 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
     unsafe { with_ok(h, exchange) }
 }
 
-/// Sets or removes the ghost function, which fills ghost cells that no patch covers.
+/// Sets or removes the ghost function, a callback that fills the ghost cells that no patch covers.
 ///
-/// The library calls the ghost function on the calling thread before each sweep, after the exchange between patches. It
-/// can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function, the
-/// library does not change the ghost cells that no patch covers.
+/// The library calls the ghost function on the calling thread before each sweep, after the exchange between patches.
+/// The ghost function can implement boundary conditions, or copy values from other levels or other ranks. Without a
+/// ghost function, the library does not change the ghost cells that no patch covers.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `smoother_create`.
 /// - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes it.
 /// - `user` (in): pointer that is passed to `callback`; may be NULL.
 ///
-/// `callback` receives the number of the sweep, counted from 0, or -1 before a residual is computed. `u` has one
-/// pointer per patch, to the arrays of the call, or to the arrays of `smoother_upload` if the call passed NULL. If the
-/// arrays are on a device, these are device pointers.
+/// The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
+/// argument `u` contains one pointer per patch to its array. If the call passed NULL, these are the arrays of
+/// `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
 ///
-/// The callback must write ghost cells only. A nonzero result stops the call with `RRB_STOPPED`.
+/// The callback must write ghost cells only. A nonzero return value stops the call with `RRB_STOPPED`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
 /// - `callback` must not use this handle, and must not throw an exception.
-/// - Device work that the callback starts must be on the stream of `smoother_set_stream`, or be complete when the
-///   callback returns.
+/// - If the callback starts work on a device, this work must be on the stream of `smoother_set_stream`, or be complete
+///   when the callback returns.
 /// - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
 ///
 /// # Fortran
-/// `call s%set_ghost_fill([fill] [, stat] [, errmsg])` with `procedure(smoother_ghost_fill) :: fill`; pass `stat` by
-/// keyword
+/// `call s%set_ghost_fill([fill] [, stat] [, errmsg])`
 ///
-/// `fill` is a function of `integer, intent(in) :: sweep` and `type(smoother_patch), intent(inout) :: patches(:)`. Its
-/// result is logical; `.true.` stops the call.
+/// The interface of `fill` is `procedure(smoother_ghost_fill) :: fill`. Pass `stat` by keyword.
+///
+/// The arguments of the function `fill` are `integer, intent(in) :: sweep` and `type(smoother_patch), intent(inout) ::
+/// patches(:)`. The result of `fill` is logical; `.true.` stops the call.
 ///
 /// # C++
 /// `void rrbsolver::smoother::set_ghost_fill(ghost_fill callback)`
@@ -331,48 +364,61 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 
 /// Computes r = f - A u and its 2-norm over all patches.
 ///
-/// The call first exchanges and fills the ghost cells of u; no other value of u changes. The norm is bitwise identical
-/// for any number of threads.
+/// The call first exchanges the ghost cells of u between patches and calls the ghost function. No other value of u
+/// changes. The norm is bitwise identical for any number of threads.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
-/// - `u` (in/out): table of one pointer per patch, as for `smoother_apply`; only ghost cells are written.
-/// - `f` (in): table of one pointer per patch, as for `smoother_apply`.
-/// - `r` (out): table of one pointer per patch, to nx * ny * nz values; NULL if r is not needed.
-/// - `norm2` (out): the 2-norm of r; unchanged after an error. May be NULL.
+/// - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. The call writes only the ghost cells.
+/// - `f` (in): table with one pointer per patch, as for `smoother_apply`.
+/// - `r` (out): table with one pointer per patch. Each pointer refers to nx * ny * nz values. Pass NULL if r is not
+///   needed.
+/// - `norm2` (out): the 2-norm of r over all patches; unchanged after an error. The pointer may be NULL.
 ///
-/// `u` and `f` may both be NULL: the call then works on the arrays of `smoother_upload`.
+/// If both `u` and `f` are NULL, the call works on the arrays of `smoother_upload`.
 ///
 /// # Returns
 /// `RRB_OK`, or `RRB_STOPPED` if the ghost function stopped the call. After `RRB_STOPPED`, `r` and `norm2` are not
 /// valid.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
+/// - `RRB_ERR_NULL`: `h` is NULL, exactly one of `u` and `f` is NULL, or a pointer in a table is NULL.
 /// - `RRB_ERR_ARGUMENT`: an output array overlaps another array, or an array or table is not 8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device. With
-///   uploaded arrays, r must be on the device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
-///   `u` and `f` are NULL before `smoother_upload`.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
-///   double.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
-/// - `RRB_ERR_MEMORY`: allocation failed (on a device only).
+/// - `RRB_ERR_ARGUMENT`: `backend=cuda` is set, and the arrays are neither all in host memory nor all in device memory.
+///   If u and f are the arrays of `smoother_upload`, r must be in device memory.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+///   set_patches; or `u` and `f` are NULL, but `smoother_upload` has not been called.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite; or the norm is too large
+///   for a double.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
+///   that was created before the fork.
+/// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// The memory traffic is 16 bytes per cell, or 24 bytes with r. If squares overflow or underflow, a second pass
-/// computes the norm with scaling.
+/// The memory traffic is 16 bytes per cell, or 24 bytes per cell if r is written. If the squares in the norm overflow
+/// or underflow, a second pass computes the norm with scaling.
 ///
 /// # Fortran
-/// `call s%residual(patches, norm2 [, stat] [, errmsg])`; or `s%residual(u, f, norm2 [, r] ...)` with tables of
-/// `type(c_ptr)`; or `s%residual(norm2 [, r] ...)`
+/// ```fortran
+/// call s%residual(patches, norm2 [, stat] [, errmsg])
+/// call s%residual(u, f, norm2 [, r] [, stat] [, errmsg])
+/// call s%residual(norm2 [, r] [, stat] [, errmsg])
+/// ```
 ///
-/// With `patches`, r is written to the component `r` of the patches, if it is associated in all of them.
+/// The tables `u`, `f` and `r` are arrays of `type(c_ptr)`. Without `u` and `f`, the call works on the arrays of
+/// `upload`.
+///
+/// With `patches`, the call writes r to the component `r` of each patch, if this component is associated in all
+/// patches.
 ///
 /// # C++
-/// `double rrbsolver::smoother::residual(patches u, const_patches f)`; `residual(u, f, patches r)`; `residual()`;
-/// `residual(patches r)`
+/// ```cpp
+/// double rrbsolver::smoother::residual(patches u, const_patches f)
+/// double rrbsolver::smoother::residual(patches u, const_patches f, patches r)
+/// double rrbsolver::smoother::residual()
+/// double rrbsolver::smoother::residual(patches r)
+/// ```
 ///
 /// # Example
 /// ```c
@@ -382,8 +428,8 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 /// ```
 ///
 /// # Safety
-/// As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
-/// to a `double`.
+/// The requirements are those of `smoother_apply`. In addition, `r` must be NULL or hold one pointer per patch to
+/// nx*ny*nz values. `norm2` must be NULL or point to a `double`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_residual(
     h: *mut smoother_handle,
@@ -407,37 +453,47 @@ pub unsafe extern "C" fn smoother_residual(
     unsafe { with(h, residual) }
 }
 
-/// Copies u and f into arrays of the library, which exist until the next `smoother_set_patches`.
+/// Copies u and f into arrays that the library owns until the next `smoother_set_patches`.
 ///
-/// The arrays are on the device with `backend=cuda`, else on the host. After this call, the other functions accept NULL
-/// tables and use these arrays. A second upload replaces the values.
+/// With `backend=cuda`, these arrays are in device memory; otherwise they are in host memory. If the caller passes NULL
+/// tables to the other functions, they use these arrays. A second upload replaces the values.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with patches.
-/// - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`. With NULL, u in the library
-///   is unchanged; its initial value is zero.
-/// - `f` (in): table of one pointer per patch. With NULL, f in the library is unchanged; its initial value is zero.
+/// - `u` (in): table with one pointer per patch to arrays with ghost cells, as for `smoother_apply`. If `u` is NULL,
+///   the call does not change u in the library, which is initially zero.
+/// - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change f in the library, which is
+///   initially zero.
 ///
-/// The arrays are only read, so several patches may use the same array.
+/// The call only reads the arrays of the caller. Several patches may therefore use the same array.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are neither all
-///   on the host nor all on the device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or `backend=cuda` is set, and the arrays are neither
+///   all in host memory nor all in device memory.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+///   set_patches.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Fortran
-/// `call s%upload(patches [, stat] [, errmsg])`; or `s%upload([u] [, f] ...)` with tables of `type(c_ptr)`
+/// ```fortran
+/// call s%upload(patches [, stat] [, errmsg])
+/// call s%upload([u] [, f] [, stat] [, errmsg])
+/// ```
+///
+/// The tables `u` and `f` are arrays of `type(c_ptr)`.
 ///
 /// # C++
-/// `void rrbsolver::smoother::upload(const_patches u, const_patches f)`; `upload_u(const_patches u)`;
-/// `upload_f(const_patches f)`
+/// ```cpp
+/// void rrbsolver::smoother::upload(const_patches u, const_patches f)
+/// void rrbsolver::smoother::upload_u(const_patches u)
+/// void rrbsolver::smoother::upload_f(const_patches f)
+/// ```
 ///
 /// # Example
 /// ```c
@@ -451,7 +507,7 @@ pub unsafe extern "C" fn smoother_residual(
 /// ```
 ///
 /// # Safety
-/// As for `smoother_apply`.
+/// The requirements are those of `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_upload(
     h: *mut smoother_handle,
@@ -462,27 +518,32 @@ pub unsafe extern "C" fn smoother_upload(
     unsafe { with_ok(h, |h| h.upload(u, f)) }
 }
 
-/// Copies u from the library into the arrays of the caller, ghost cells included.
+/// Copies u, including ghost cells, from the arrays of `smoother_upload` into the arrays of the caller.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with arrays from `smoother_upload`.
-/// - `u` (out): table of one pointer per patch, as for `smoother_apply`.
+/// - `u` (out): table with one pointer per patch, as for `smoother_apply`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
-/// - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
-///   arrays are neither all on the host nor all on the device.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array or the table is not 8-byte aligned; or `backend=cuda` is set,
+///   and the arrays are neither all in host memory nor all in device memory.
 /// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
 ///   at set_patches has changed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Fortran
-/// `call s%download(patches [, stat] [, errmsg])`; or `s%download(u ...)` with a table of `type(c_ptr)`
+/// ```fortran
+/// call s%download(patches [, stat] [, errmsg])
+/// call s%download(u [, stat] [, errmsg])
+/// ```
+///
+/// The table `u` is an array of `type(c_ptr)`.
 ///
 /// # C++
 /// `void rrbsolver::smoother::download(patches u)`
@@ -499,7 +560,7 @@ pub unsafe extern "C" fn smoother_upload(
 /// ```
 ///
 /// # Safety
-/// As for `smoother_apply`.
+/// The requirements are those of `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -508,13 +569,13 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 
 /// Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
 ///
-/// The addresses are device pointers with `backend=cuda`, else host pointers. They are valid until the next
-/// `smoother_set_patches` or `smoother_destroy`.
+/// With `backend=cuda`, the addresses are device pointers; otherwise they are host pointers. They are valid until the
+/// next `smoother_set_patches` or `smoother_destroy`.
 ///
 /// # Parameters
 /// - `h` (in): handle with arrays from `smoother_upload`.
-/// - `u` (out): table for one pointer per patch, to arrays with ghost cells; may be NULL.
-/// - `f` (out): table for one pointer per patch; may be NULL.
+/// - `u` (out): table that receives one pointer per patch to its array of u, with ghost cells; may be NULL.
+/// - `f` (out): table that receives one pointer per patch to its array of f; may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -523,14 +584,16 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 /// - `RRB_ERR_NULL`: `h` is NULL.
 /// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
 ///   at set_patches has changed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
-/// Kernels that write to the arrays must run on the stream of `smoother_set_stream`, or be complete before the next
-/// call.
+/// Kernels that write to these arrays must run on the stream of `smoother_set_stream`, or be complete before the next
+/// call with this handle.
 ///
 /// # Fortran
-/// `call s%device_pointers(u, f [, stat] [, errmsg])` with `type(c_ptr) :: u(:), f(:)`
+/// `call s%device_pointers(u, f [, stat] [, errmsg])`
+///
+/// The tables are `type(c_ptr) :: u(:), f(:)`.
 ///
 /// # C++
 /// `resident_patches rrbsolver::smoother::device_pointers()`
