@@ -4,26 +4,27 @@ use crate::ffi::handle::{with, with_ok, with_ref};
 use crate::ffi::rrb_status;
 use crate::ffi::sparse::sparse_handle;
 
-/// Replaces the values of all entries; the pattern remains.
+/// Replaces the values of all entries and keeps the sparsity pattern.
 ///
 /// The next product or `sparse_factorize` updates the storage format. `sparse_solve` and `sparse_apply` return
 /// `RRB_ERR_STATE` until `sparse_factorize` is called again.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): the new values, in host memory, in the same number and order as in `sparse_create_csr`, `_csc` or
-///   `_coo`. For a matrix from a file or from a format with padding, pass `RRB_INFO_NONZEROS` values in CSR order. May
-///   be NULL if the matrix has no entries.
+/// - `values` (in): the new values, in host memory. Their number and order are those of the `values` in
+///   `sparse_create_csr`, `sparse_create_csc` or `sparse_create_coo`. For a matrix from a file or from a format with
+///   padding, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has no entries.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `values` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+///   infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only for unsorted or repeated entries.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
 ///
 /// After an error the values are unchanged.
@@ -48,40 +49,42 @@ use crate::ffi::sparse::sparse_handle;
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
+/// `h` must be NULL or a handle of this family; `values` must be NULL or contain the number of values given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const f64) -> rrb_status {
     // SAFETY: as our caller promised.
     unsafe { with_ok(h, |h| h.set_values(values)) }
 }
 
-/// Computes the lengths of the arrays of a storage format for this matrix.
+/// Computes the lengths of the arrays that store this matrix in a given storage format.
 ///
-/// `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
+/// `sparse_arrays` writes these arrays. The lengths depend on the options `block_size`, `slice` and `sigma`. The option
+/// `format_memory` limits them.
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
-/// - `sizes` (out): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
+/// - `sizes` (out): array that receives four integers, the lengths of `i0`, `i1`, `i2` and `values`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants, or `sizes` is not 8-byte aligned or resides on a
-///   device.
-/// - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an off-diagonal entry. The message names it.
-/// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
-/// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or `sizes` is not 8-byte aligned, or is in device
+///   memory.
+/// - `RRB_ERR_ARGUMENT`: `format` is `RRB_FORMAT_DIAGONAL`, but the matrix has an off-diagonal entry. The message names
+///   this entry.
+/// - `RRB_ERR_DIMENSION`: `format` is `RRB_FORMAT_SKYLINE`, but the matrix is not square.
+/// - `RRB_ERR_MEMORY`: the arrays need more memory than the option `format_memory` allows, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `sizes`.
 ///
 /// # Fortran
-/// No procedure: `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` allocates the arrays
+/// No procedure: `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` allocates the arrays.
 ///
 /// # C++
-/// No member: `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays
+/// No member: `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays.
 ///
 /// # Example
 /// ```c
@@ -97,34 +100,37 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
     unsafe { with_ref(h, |h| h.sizes(format, sizes)) }
 }
 
-/// Writes the arrays of a storage format, with indices from 0.
+/// Writes the arrays that store this matrix in a given storage format, with indices that count from 0.
 ///
-/// `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
+/// The section of `sparse_create_from` lists the arrays of each format. Before this call, call `sparse_sizes` with the
+/// same options to determine the lengths.
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `i0`, `i1`, `i2` (out): index arrays with the lengths that `sparse_sizes` returns; an array of length 0 may be
 ///   NULL.
-/// - `values` (out): values, padding included.
+/// - `values` (out): array for the values, including padding.
 ///
-/// Arrays are in host memory and must not overlap.
+/// The arrays must be in host memory and must not overlap.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
-/// - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an
-///   off-diagonal entry.
-/// - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
-/// - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or `format` is `RRB_FORMAT_DIAGONAL`, but the matrix
+///   has an off-diagonal entry.
+/// - `RRB_ERR_DIMENSION`: `format` is `RRB_FORMAT_SKYLINE`, but the matrix is not square.
+/// - `RRB_ERR_MEMORY`: the arrays need more memory than the option `format_memory` allows, or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Fortran
-/// `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])` with allocatable arrays
+/// `call solver%arrays(format, i0, i1, i2, values [, stat] [, errmsg])`
+///
+/// The procedure allocates the arrays, which must be allocatable.
 ///
 /// # C++
 /// `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays
@@ -145,8 +151,8 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; the arrays must be NULL or have room for the lengths of `sparse_sizes`,
-/// with the options as they were then.
+/// `h` must be NULL or a handle of this family; each array must be NULL or have the length that `sparse_sizes`
+/// returned. The options must not have changed since `sparse_sizes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_arrays(
     h: *const sparse_handle,
@@ -162,9 +168,9 @@ pub unsafe extern "C" fn sparse_arrays(
 
 /// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
 ///
-/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1` a
-/// log line also does. A second call, for example after `sparse_set_values`, reuses memory. After an error the handle
-/// has the matrix but no factorization.
+/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected. With `verbosity=1`,
+/// a log line also reports it. A second call, for example after `sparse_set_values`, reuses the memory of the first
+/// call. After an error, the handle has the matrix but no factorization.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a square matrix of at least one row.
@@ -177,25 +183,26 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
 /// - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
 /// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
-///   message names an entry.
-/// - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or preconditioner divides by it. This
-///   applies to the sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg. With ilu0 the entry must exist but may be
-///   zero.
-/// - `RRB_ERR_MATRIX`: a diagonal entry or pivot of ic0 is not positive; a pivot of ilu0 is zero; or, with
+///   message names an entry that differs from its mirror entry.
+/// - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
+///   The methods jacobi, gauss_seidel and sor do so, and the preconditioners jacobi, ssor, ic0, neumann, chebyshev and
+///   amg. With ilu0, the diagonal entry must exist but may be zero.
+/// - `RRB_ERR_MATRIX`: with ic0, a diagonal entry or a pivot is not positive; or with ilu0, a pivot is zero; or with
 ///   `precision=f32`, an entry of M is outside the range of single precision.
-/// - `RRB_ERR_UNSUPPORTED`: the solver does not accept the preconditioner. Sweeps accept none, minres accepts only
-///   jacobi, and amg requires cg.
-/// - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or the handle was created before a fork.
-/// - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an off-diagonal entry.
-/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or the copy of A' does (bicg with
-///   `transpose=copy`); or allocation failed.
+/// - `RRB_ERR_UNSUPPORTED`: the method `solver` does not accept the preconditioner. The methods jacobi, gauss_seidel
+///   and sor accept only none. The method minres accepts only none and jacobi. The preconditioner amg requires cg.
+/// - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, and the matrix has 2^32 - 1 rows or more; or a child process
+///   uses a handle that was created before the fork.
+/// - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set; or `format=diagonal` is set, but the matrix has an off-diagonal entry.
+/// - `RRB_ERR_MEMORY`: the storage format, or the copy of A' for bicg with `transpose=copy`, needs more memory than the
+///   option `format_memory` allows; or allocation failed.
 ///
 /// # Notes
-/// - If `auto` selects ic0 or ilu0 and a pivot is not usable, jacobi is used instead. If a diagonal entry is zero or
-///   missing, no preconditioner is used.
-/// - The log contains a warning if the matrix has only one triangle, or if sweeps are used on a matrix that is not
-///   diagonally dominant.
-/// - The cost is that of a few products plus the setup of the preconditioner.
+/// - If `auto` selects ic0 or ilu0 but a pivot is not usable, the call uses jacobi instead. If a diagonal entry is also
+///   zero or missing, the call uses no preconditioner.
+/// - A log line warns if the matrix has only one triangle. A log line also warns if `solver` is jacobi, gauss_seidel or
+///   sor, and the matrix is not diagonally dominant.
+/// - The cost is that of a few matrix-vector products plus the setup of the preconditioner.
 /// - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
 ///   Sci. Comput. 34 (2012), A1079-A1109 (amg).
 ///
@@ -224,45 +231,46 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// Solves A x = b with the method of `sparse_factorize`.
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
-/// from x before convergence is reported. For b = 0 the result is x = 0. An initial guess that satisfies the test is
-/// returned after 0 iterations.
+/// from x before convergence is reported. For b = 0 the result is x = 0. If the initial guess satisfies the test, the
+/// call returns the guess after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.
-/// - `b` (in): right-hand side, as many values as rows.
+/// - `b` (in): right-hand side, with as many values as the matrix has rows.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
 ///
-/// Both arrays are in host memory.
+/// Both arrays must be in host memory.
 ///
 /// # Returns
 /// - `RRB_OK`: the solve has converged.
-/// - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. With max_iter, `x` is
-///   the last iterate or a better one. With stagnated, `x` is the best known iterate. With diverged, `x` is the best
-///   known iterate or the initial guess.
+/// - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. If the reason is
+///   max_iter, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is stagnated, `x`
+///   is the best known iterate. If the reason is diverged, `x` is the best known iterate or the initial guess.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
 ///
-/// For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
-/// stop reason.
+/// After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
+/// iterations, the residual, the tolerance and the stop reason.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / d, where d is half the largest sum of
-///   abs(a_ij) over a row.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / d, where d is half
+///   the largest sum of abs(a_ij) over a row.
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
 ///   acts at factorize.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
-///   double.
-/// - `RRB_ERR_RANGE`: the solution is too small for a double.
-/// - `RRB_ERR_BREAKDOWN`: with `solver=cg`, A or M is indefinite (use minres); or the iteration overflowed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
+///   large for a double.
+/// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
+/// - `RRB_ERR_BREAKDOWN`: the method is cg, and A or M is indefinite (use `solver=minres`); or the iteration
+///   overflowed.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - With `solver=auto`, if cg finds that the matrix is indefinite, the solve continues with minres. `RRB_INFO_SOLVER`
-///   then reports minres.
+/// - If `solver=auto` selects cg and cg finds that the matrix is indefinite, the solve continues with minres.
+///   `RRB_INFO_SOLVER` then reports minres.
 /// - The results are bitwise identical for any number of threads.
 /// - The call allocates no memory and starts no thread.
 ///
@@ -283,7 +291,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
+/// `h` must be NULL or a handle of this family; each array must be NULL or contain as many values as the matrix has
+/// rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -292,26 +301,27 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 
 /// Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
 ///
-/// With `preconditioner=amg`, M depends on r; use a flexible method. All other preconditioners are fixed.
+/// With `preconditioner=amg`, M depends on r, so use a flexible Krylov method. All other preconditioners do not depend
+/// on r.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.
-/// - `r` (in): residual, as many values as rows, in host memory.
-/// - `z` (out): result, as many values as rows, in host memory; must not overlap `r`.
+/// - `r` (in): residual, with as many values as the matrix has rows, in host memory.
+/// - `z` (out): result, with as many values as the matrix has rows, in host memory; must not overlap `r`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
 ///   acts at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `solver` is jacobi, gauss_seidel or sor, which have no preconditioner; or the handle was
-///   created before a fork.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
-/// - `RRB_ERR_RANGE`: `z` is too small for a double.
-/// - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
+/// - `RRB_ERR_UNSUPPORTED`: `solver` is jacobi, gauss_seidel or sor, which have no preconditioner; or a child process
+///   uses a handle that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity; or `z` is too large for a double.
+/// - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
+/// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// After an error `z` is unchanged.
@@ -328,42 +338,45 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 /// ```
 ///
 /// # Safety
-/// As for `sparse_solve`.
+/// The requirements are those of `sparse_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
     unsafe { with_ok(h, |h| h.apply(r, z)) }
 }
 
-/// Computes y = A x.
+/// Computes the product y = A x.
 ///
-/// No factorization is needed, and the matrix may be rectangular. The storage format is created by `sparse_factorize`,
-/// or by the first product after a change of the values or of a format option.
+/// The call needs no factorization, and the matrix may be rectangular. `sparse_factorize` converts the matrix to the
+/// storage format of the option `format`. After a change of the values or of an option of the format, the next product
+/// converts it.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `x` (in): as many values as columns, in host memory.
-/// - `y` (out): as many values as rows, in host memory; must not overlap `x`.
+/// - `x` (in): vector with as many values as the matrix has columns, in host memory.
+/// - `y` (out): vector with as many values as the matrix has rows, in host memory; must not overlap `x`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
-/// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
-/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
+/// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
+/// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
+///   failed.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// After an error `y` is unchanged.
 ///
 /// # Notes
-/// - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes per entry, and computes 2 flops per stored value.
-/// - Products in coo, jds, tjds and skyline use one thread. Products in the other formats use the number of threads of
-///   the option `threads`.
+/// - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes of memory per entry of the matrix. It computes 2 flops per
+///   stored value.
+/// - Products in the formats coo, jds, tjds and skyline use one thread. Products in the other formats use as many
+///   threads as the option `threads` specifies.
 ///
 /// # Fortran
 /// `call solver%multiply(x, y [, stat] [, errmsg])`
@@ -377,39 +390,41 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
+/// `h` must be NULL or a handle of this family; each array must be NULL or have the size given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
     unsafe { with_ok(h, |h| h.multiply(x, y, false)) }
 }
 
-/// Computes y = A' x with the transpose of A.
+/// Computes the product y = A' x with the transpose A' of A.
 ///
-/// Apart from the transpose, the call is the same as `sparse_multiply`.
+/// Except for the transpose, the description of `sparse_multiply` also applies to this call.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `x` (in): as many values as rows, in host memory.
-/// - `y` (out): as many values as columns, in host memory; must not overlap `x`.
+/// - `x` (in): vector with as many values as the matrix has rows, in host memory.
+/// - `y` (out): vector with as many values as the matrix has columns, in host memory; must not overlap `x`.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
-/// - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
-/// - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
-/// - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
+/// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
+/// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
+///   failed.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// After an error `y` is unchanged.
 ///
 /// # Notes
-/// The call does not copy A'. Partial sums need up to 64 bytes per column; this memory remains allocated.
+/// The call does not copy A'. The call needs up to 64 bytes per column for partial sums. This memory remains allocated
+/// after the call.
 ///
 /// # Fortran
 /// `call solver%multiply_transposed(x, y [, stat] [, errmsg])`
@@ -423,7 +438,7 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// ```
 ///
 /// # Safety
-/// As for `sparse_multiply`.
+/// The requirements are those of `sparse_multiply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_multiply_transposed(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.

@@ -19,46 +19,48 @@ use std::ffi::CStr;
 /// Creates a handle with a matrix in compressed sparse row (CSR) form.
 ///
 /// Row i has the entries k = row_ptr[i] .. row_ptr[i + 1] - 1, with the columns `col[k]` and the values `values[k]`.
-/// The columns of a row may have any order. Values with the same row and column are added, in their order in the
-/// arrays. Explicit zeros are entries of the pattern. All arrays are copied.
+/// The columns of a row may have any order. The call adds values with the same row and column, in their order in the
+/// arrays. Explicit zeros are entries of the sparsity pattern. The call copies all arrays.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0. `sparse_factorize` needs a square matrix.
 /// - `nnz` (in): number of entries in the arrays, at least 0.
-/// - `row_ptr` (in): rows + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
-/// - `col` (in): nnz integers in [base, base + cols - 1].
-/// - `values` (in): nnz finite values.
-/// - `index_bytes` (in): size of an integer of `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+/// - `row_ptr` (in): array of rows + 1 nondecreasing integers. The first integer is `base`; the last is nnz + `base`.
+/// - `col` (in): column of each entry, nnz integers in [base, base + cols - 1].
+/// - `values` (in): value of each entry, nnz finite numbers.
+/// - `index_bytes` (in): size in bytes of an integer in `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
 /// - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
 /// - `out` (out): the new handle; unchanged after an error.
 ///
-/// Arrays are in host memory. An array of length 0 may be NULL.
+/// Arrays must be in host memory. An array of length 0 may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
-/// - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a column is
-///   out of range. The message names the entry.
-/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, does not start with `base`, or does not end with nnz + `base`; or a
+///   column is out of range. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+///   infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// - Pass both triangles of a symmetric matrix. If you pass only one triangle, the triangular matrix is solved; the log
-///   contains a warning.
-/// - The matrix needs 12 bytes per entry and 8 bytes per row. From 2^31 rows or columns on, it needs 16 bytes per
-///   entry. Unsorted or repeated entries need another 8 bytes per entry.
-/// - Large matrices are sorted in parallel, with the default number of threads.
-/// - `sparse_` runs on the CPU in one process. It does not run over MPI ranks.
+/// - Pass both triangles of a symmetric matrix. If you pass only one triangle, the library solves the system with this
+///   triangular matrix, and a log line warns about it.
+/// - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, it needs 16 bytes per
+///   entry. If there are unsorted or repeated entries, the matrix needs another 8 bytes per entry.
+/// - The call sorts large matrices in parallel with the default number of threads.
+/// - `sparse_` runs on the CPU in one process. It does not distribute a matrix over MPI ranks.
 ///
 /// # Fortran
-/// `call solver%create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg])` with `type(sparse_solver) ::
-/// solver`; base is 1 by default; pass `stat` by keyword
+/// `call solver%create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg])`
+///
+/// The variable is `type(sparse_solver) :: solver`. The default of `base` is 1. Pass `stat` by keyword.
 ///
 /// # C++
 /// `static sparse rrbsolver::sparse::csr(std::int64_t rows, std::int64_t cols, const Pointers& row_ptr, const Columns&
@@ -101,41 +103,43 @@ pub unsafe extern "C" fn sparse_create_csr(
 /// Creates a handle with a matrix in compressed sparse column (CSC) form.
 ///
 /// Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`.
-/// Order, repeated entries and zeros are treated as in `sparse_create_csr`.
+/// The order of entries, repeated entries and zeros are treated as in `sparse_create_csr`.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
 /// - `nnz` (in): number of entries in the arrays, at least 0.
-/// - `col_ptr` (in): cols + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
-/// - `row` (in): nnz integers in [base, base + rows - 1].
-/// - `values` (in): nnz finite values.
-/// - `index_bytes` (in): size of an integer of `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
+/// - `col_ptr` (in): array of cols + 1 nondecreasing integers. The first integer is `base`; the last is nnz + `base`.
+/// - `row` (in): row of each entry, nnz integers in [base, base + rows - 1].
+/// - `values` (in): value of each entry, nnz finite numbers.
+/// - `index_bytes` (in): size in bytes of an integer in `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
 /// - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
 /// - `out` (out): the new handle; unchanged after an error.
 ///
-/// Arrays are in host memory. An array of length 0 may be NULL.
+/// Arrays must be in host memory. An array of length 0 may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
-/// - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a row is out
-///   of range. The message names the entry.
-/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, does not start with `base`, or does not end with nnz + `base`; or a row
+///   is out of range. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+///   infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// The matrix is stored by rows and needs as much memory as in `sparse_create_csr`. The handle also stores the original
-/// order of the entries for `sparse_set_values`, which needs 8 bytes per entry.
+/// The handle stores the matrix by rows, which needs as much memory as after `sparse_create_csr`. The handle also
+/// stores the original order of the entries for `sparse_set_values`. This order needs 8 bytes per entry.
 ///
 /// # Fortran
-/// `call solver%create_csc(rows, cols, col_ptr, row, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
-/// `stat` by keyword
+/// `call solver%create_csc(rows, cols, col_ptr, row, values [, base] [, stat] [, errmsg])`
+///
+/// The default of `base` is 1. Pass `stat` by keyword.
 ///
 /// # C++
 /// `static sparse rrbsolver::sparse::csc(std::int64_t rows, std::int64_t cols, const Pointers& col_ptr, const Rows&
@@ -154,7 +158,7 @@ pub unsafe extern "C" fn sparse_create_csr(
 /// ```
 ///
 /// # Safety
-/// As for `sparse_create_csr`, with cols + 1 pointers.
+/// The requirements are those of `sparse_create_csr`, with cols + 1 pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_csc(
     rows: i64,
@@ -176,39 +180,42 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
 ///
 /// Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
-/// as in `sparse_create_csr`. The entries of element matrices can therefore be listed one after the other.
+/// as in `sparse_create_csr`. The arrays can therefore contain the entries of element matrices one after the other.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
 /// - `nnz` (in): number of entries in the arrays, at least 0.
-/// - `row` (in): nnz integers in [base, base + rows - 1].
-/// - `col` (in): nnz integers in [base, base + cols - 1].
-/// - `values` (in): nnz finite values.
-/// - `index_bytes` (in): size of an integer of `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+/// - `row` (in): row of each entry, nnz integers in [base, base + rows - 1].
+/// - `col` (in): column of each entry, nnz integers in [base, base + cols - 1].
+/// - `values` (in): value of each entry, nnz finite numbers.
+/// - `index_bytes` (in): size in bytes of an integer in `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
 /// - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
 /// - `out` (out): the new handle; unchanged after an error.
 ///
-/// Arrays are in host memory. An array of length 0 may be NULL.
+/// Arrays must be in host memory. An array of length 0 may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
+/// - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
 /// - `RRB_ERR_ARGUMENT`: a row or column is out of range. The message names the entry.
-/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+/// - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+///   infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// The matrix needs as much memory as in `sparse_create_csr`. `RRB_INFO_DUPLICATES` is the number of repeated entries.
+/// The matrix needs as much memory as after `sparse_create_csr`. `RRB_INFO_DUPLICATES` is the number of repeated
+/// entries.
 ///
 /// # Fortran
-/// `call solver%create_coo(rows, cols, row, col, values [, base] [, stat] [, errmsg])`; base is 1 by default; pass
-/// `stat` by keyword
+/// `call solver%create_coo(rows, cols, row, col, values [, base] [, stat] [, errmsg])`
+///
+/// The default of `base` is 1. Pass `stat` by keyword.
 ///
 /// # C++
 /// `static sparse rrbsolver::sparse::coo(std::int64_t rows, std::int64_t cols, const Rows& row, const Columns& col,
@@ -226,7 +233,7 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// ```
 ///
 /// # Safety
-/// As for `sparse_create_csr`, with nnz rows and columns.
+/// The requirements are those of `sparse_create_csr`, with nnz rows and nnz columns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_coo(
     rows: i64,
@@ -247,28 +254,29 @@ pub unsafe extern "C" fn sparse_create_coo(
 
 /// Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
 ///
-/// Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception: in bsr, dia, ell, sell, skyline
-/// and diagonal, zeros are padding and are dropped.
+/// Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception. In the formats bsr, dia, ell,
+/// sell, skyline and diagonal, the call treats all zeros as padding and drops them.
 ///
 /// # Parameters
 /// - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
-/// - `sizes` (in): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
-/// - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
-/// - `values` (in): finite values.
+/// - `sizes` (in): array of four integers, the lengths of `i0`, `i1`, `i2` and `values`.
+/// - `i0`, `i1`, `i2` (in): index arrays of the format, which the table below lists. Indices count from 0.
+/// - `values` (in): array of the values, which must be finite.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
-/// Arrays are in host memory. An array of length 0 may be NULL.
+/// Arrays must be in host memory. An array of length 0 may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, `sizes`, or an array of nonzero length, is NULL.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a pointer, index or permutation is not valid.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or resides on a device.
-/// - `RRB_ERR_DIMENSION`: a size is negative, or is 2^60 or more; or the lengths do not match the format and the size
-///   of the matrix.
+/// - `RRB_ERR_NULL`: `out` or `sizes` is NULL, or an array of nonzero length is NULL.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a row or column pointer, an index or a permutation
+///   is not valid.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or an entry of `sizes` is negative, or is 2^60 or more; or the lengths do not
+///   match the format and the size of the matrix.
 /// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -285,8 +293,10 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// | sell | permutation of rows | starts of slices | columns |
 /// | jds | permutation of rows | starts of jagged diagonals | columns |
 /// | tjds | permutation of columns | starts of jagged diagonals | rows |
-/// | skyline | row pointers, lower triangle | column pointers, strict upper triangle; empty: symmetric | |
+/// | skyline | row pointers of the lower triangle | column pointers of the strict upper triangle, or empty | |
 /// | diagonal | | | |
+///
+/// In the format skyline, an empty array `i1` means that the matrix is symmetric.
 ///
 /// # Fortran
 /// `call solver%create_from(format, rows, cols, i0, i1, i2, values [, stat] [, errmsg])`
@@ -307,8 +317,8 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// ```
 ///
 /// # Safety
-/// `sizes` must be NULL or hold four integers; the arrays must be NULL or hold that many; `out` must be NULL or point
-/// to a pointer.
+/// `sizes` must be NULL or hold four integers; each array must be NULL or have the length given in `sizes`; `out` must
+/// be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_from(
     format: i32,
@@ -325,11 +335,12 @@ pub unsafe extern "C" fn sparse_create_from(
     unsafe { create(out, || sparse_handle::of(from_arrays(format, [rows, cols], sizes, [i0, i1, i2], values)?)) }
 }
 
-/// Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
+/// Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, which may be
+/// compressed with gzip.
 ///
-/// The format is detected from the content, not from the name. If the file stores one triangle of a symmetric or
-/// skew-symmetric matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and
-/// solutions of a Harwell-Boeing file.
+/// The call detects the format from the content of the file, not from its name. If the file stores one triangle of a
+/// symmetric or skew-symmetric matrix, the call creates the whole matrix. `sparse_get_vector` returns the right-hand
+/// sides, initial guesses and solutions of a Harwell-Boeing file.
 ///
 /// # Parameters
 /// - `path` (in): name of the file, ending with NUL.
@@ -341,26 +352,28 @@ pub unsafe extern "C" fn sparse_create_from(
 /// # Errors
 /// - `RRB_ERR_NULL`: `path` or `out` is NULL.
 /// - `RRB_ERR_IO`: the file cannot be opened or read.
-/// - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message contains the path, the line
-///   and the reason.
-/// - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN, infinite, or too large for a
-///   double.
-/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental, or its values are in another file; or the
-///   file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
-/// - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
-/// - `RRB_ERR_MEMORY`: an allocation failed. No memory is leaked.
+/// - `RRB_ERR_PARSE`: the file has none of these formats, or its content is not valid. The message contains the path,
+///   the line and the reason.
+/// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN, infinite or too
+///   large for a double.
+/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental; or the values of the matrix are in another
+///   file; or the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
+/// - `RRB_ERR_DIMENSION`: the number of rows, columns or entries of the matrix is out of range.
+/// - `RRB_ERR_MEMORY`: an allocation failed. The call has freed all its memory.
 ///
 /// # Notes
-/// - MatrixMarket files may be coordinate or array; real, integer or pattern (all values are 1); general, symmetric or
-///   skew-symmetric.
-/// - Harwell-Boeing and Rutherford-Boeing files must be assembled, and may be real, integer or pattern.
-/// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read, and the
-///   log contains a warning.
-/// - Right-hand sides in a separate Rutherford-Boeing file are read as a matrix with one column per right-hand side.
-/// - A gzip file may consist of several members.
-/// - A file of more than 1 MB is read by the default number of threads; `RRBSOLVER_NUM_THREADS=1` starts no threads. If
-///   there is no memory to start a thread or to store an error message, the process ends.
-/// - The call needs at most 32 times the memory of the uncompressed text, plus 1 MB, plus 8 bytes per row.
+/// - The format of a MatrixMarket file may be coordinate or array. Its values may be real, integer or pattern; with
+///   pattern, all values are 1. Its symmetry may be general, symmetric or skew-symmetric.
+/// - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. Its values may be real, integer or
+///   pattern.
+/// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the call reads the file,
+///   and a log line warns about it.
+/// - The call reads right-hand sides in a separate Rutherford-Boeing file as a matrix with one column per right-hand
+///   side.
+/// - A gzip file may consist of several gzip members.
+/// - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, it
+///   starts no threads. If there is no memory to start a thread or to store an error message, the process terminates.
+/// - The call needs at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per row.
 ///
 /// # Fortran
 /// `call solver%read(path [, stat] [, errmsg])`
@@ -388,9 +401,9 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 
 /// Writes the matrix to a file, compressed with gzip if the name ends with .gz.
 ///
-/// Each value is written with the fewest digits from which the same double is read. If the matrix is exactly symmetric,
-/// only its lower triangle is written. An existing file is replaced when the new one is complete; after an error it is
-/// unchanged.
+/// The call writes each value with the fewest digits that reproduce the double exactly. If the matrix is exactly
+/// symmetric, the call writes only its lower triangle. The call replaces an existing file when the new file is
+/// complete. After an error, the existing file is unchanged.
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
@@ -406,13 +419,14 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
 /// - `RRB_ERR_IO`: the file cannot be created or written.
 /// - `RRB_ERR_MEMORY`: an allocation failed. The handle is unchanged, and no incomplete file remains.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
-/// - The data is written to a new file in the same folder, which is then renamed. A replaced file keeps its
-///   permissions. If the path is a symbolic link, its target is replaced. Pipes and devices are written directly.
-/// - The call needs 0.1 MB for buffers, and 0.5 MB more for gzip. If the matrix is not symmetric, `RRB_FILE_HB` and
-///   `RRB_FILE_RB` also need a copy of the matrix by columns.
+/// - The call writes the data to a new file in the same folder and then renames this file. If it replaces a file, the
+///   permissions remain the same. If the path is a symbolic link, the call replaces the target of the link. It writes
+///   directly to pipes and devices.
+/// - The call needs 0.1 MB of memory for buffers, and another 0.5 MB for gzip. If the matrix is not symmetric,
+///   `RRB_FILE_HB` and `RRB_FILE_RB` also need a copy of the matrix by columns.
 ///
 /// # Fortran
 /// `call solver%write(path, file_format [, stat] [, errmsg])`
@@ -456,9 +470,9 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 ///
 /// # Parameters
 /// - `h` (in): handle from `sparse_read`.
-/// - `which` (in): `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
+/// - `which` (in): kind of the vector: `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
 /// - `k` (in): number of the vector, counted from 0.
-/// - `v` (out): as many values as rows, in host memory.
+/// - `v` (out): array for the vector, with as many values as the matrix has rows, in host memory.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -466,16 +480,18 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `v` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector `k` of this kind; or `v` is not
-///   8-byte aligned, or resides on a device.
-/// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+///   8-byte aligned, or is in device memory.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
 ///
 /// # Notes
-/// `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, it has as many as
-/// right-hand sides.
+/// `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file contains guesses, it contains one guess per
+/// right-hand side. If the file contains solutions, it contains one solution per right-hand side.
 ///
 /// # Fortran
-/// `call solver%get_vector(which, k, v [, stat] [, errmsg])`, with k from 1
+/// `call solver%get_vector(which, k, v [, stat] [, errmsg])`
+///
+/// The number `k` counts from 1.
 ///
 /// # C++
 /// `std::vector<double> rrbsolver::sparse::vector(std::int32_t which, std::int64_t k = 0) const`
@@ -490,7 +506,8 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
+/// `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as the matrix has
+/// rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_get_vector(h: *const sparse_handle, which: i32, k: i64, v: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
