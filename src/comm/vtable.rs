@@ -3,20 +3,20 @@
 
 use core::ffi::c_void;
 
-/// A message to another rank and a message from the same rank. Either may be empty.
+/// A pair of messages: a message to another rank, and a message from this other rank. Each of them may be empty.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rrbsolver_message {
     /// The other rank.
     pub peer: i32,
-    /// Tag, equal on both sides. An exchange has one message in each direction per peer and tag.
+    /// Tag of the messages, equal on both ranks. For each peer and tag, an exchange has one message in each direction.
     pub tag: i32,
-    /// Bytes to send; 0: none.
+    /// Number of bytes to send; 0 if there is no message to send.
     pub send_bytes: i64,
-    /// Bytes to receive; 0: none.
+    /// Number of bytes to receive; 0 if there is no message to receive.
     pub receive_bytes: i64,
-    /// Values to send.
+    /// Buffer with the values to send.
     pub send: *const c_void,
     /// Buffer for the received values.
     pub receive: *mut c_void,
@@ -29,16 +29,17 @@ pub const MAX: i32 = 1;
 /// Minimum.
 pub const MIN: i32 = 2;
 
-/// Functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
+/// Table of functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
 ///
-/// `exchange`, `allreduce` and `allgather` create a plan: a communication that can be repeated on the same buffers.
-/// `start` starts a plan, `test` checks whether it is complete, and `release` frees it. `test` and `release` must not
-/// wait. A plan may be released before it is complete.
+/// The functions `exchange`, `allreduce` and `allgather` create a plan. A plan is a communication that can be repeated
+/// with the same buffers. The function `start` starts a plan, `test` checks whether the plan is complete, and `release`
+/// frees the plan. The functions `test` and `release` must not wait. The library may release a plan before the plan is
+/// complete.
 ///
-/// - All functions return 0 for success and another number for failure.
+/// - All functions return 0 after success and another number after failure.
 /// - All ranks start the plans of `allreduce` and `allgather` in the same order. Ranks may create a plan at different
 ///   times, so creating a plan must not wait for other ranks.
-/// - Only the thread that called the library calls these functions.
+/// - The library calls these functions only on the thread that called the library.
 /// - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
 #[allow(non_camel_case_types)]
 #[repr(C)]
@@ -46,18 +47,19 @@ pub const MIN: i32 = 2;
 pub struct rrbsolver_comm {
     /// `sizeof(rrbsolver_comm)`.
     pub struct_size: i64,
-    /// First argument of all functions.
+    /// Pointer that the library passes as the first argument of all functions.
     pub context: *mut c_void,
     /// Number of this rank, from 0.
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Must be 0. Reserved for later versions: 1: device pointers are accepted; 2: `start` enqueues on the stream.
+    /// Must be 0. Later versions may use 1 if the functions accept device pointers, and 2 if `start` enqueues on the
+    /// stream.
     pub flags: i32,
     /// Must be 0.
     pub reserved: i32,
-    /// Creates a plan for `count` messages. The list `messages` is read in this call only; the buffers are used in each
-    /// start.
+    /// Creates a plan for `count` messages. The list `messages` is valid only during this call. The buffers of the
+    /// messages are used in each start of the plan.
     pub exchange: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -66,8 +68,8 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// Creates a plan that reduces `count` doubles over all ranks, in place and in any order. `operation`: 0 sum, 1
-    /// maximum, 2 minimum.
+    /// Creates a plan that reduces `count` doubles over all ranks, in place and in any order. The values of `operation`
+    /// are 0 (sum), 1 (maximum) and 2 (minimum).
     pub allreduce: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -78,7 +80,7 @@ pub struct rrbsolver_comm {
         ) -> i32,
     >,
     /// Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. The list
-    /// `bytes` is read in this call only.
+    /// `bytes` is valid only during this call.
     pub allgather: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -88,9 +90,9 @@ pub struct rrbsolver_comm {
             plan: *mut *mut c_void,
         ) -> i32,
     >,
-    /// Starts a plan. `cuda_stream` is NULL for host memory.
+    /// Starts a plan. If the buffers are in host memory, `cuda_stream` is NULL.
     pub start: Option<unsafe extern "C" fn(context: *mut c_void, plan: *mut c_void, cuda_stream: *mut c_void) -> i32>,
-    /// Sets `done` to 1 if the plan is complete, else to 0.
+    /// Sets `done` to 1 if the plan is complete, otherwise to 0.
     pub test: Option<unsafe extern "C" fn(context: *mut c_void, plan: *mut c_void, done: *mut i32) -> i32>,
     /// Frees a plan.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, plan: *mut c_void) -> i32>,

@@ -20,7 +20,7 @@ macro_rules! entries {
         /// NULL and a pointer to NULL are allowed and have no effect.
         ///
         /// # Parameters
-        /// - `h` (in/out): address of the handle; the handle is NULL on return.
+        /// - `h` (in/out): address of the pointer to the handle. On return, this pointer is NULL.
         ///
         /// # Returns
         /// `RRB_OK`.
@@ -30,13 +30,13 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - (rrb_) The call does not wait for other ranks.
-        /// - In a child process, a handle that was created before the fork is not freed; only the pointer is set to
-        ///   NULL.
+        /// - In a child process, the call does not free a handle that was created before the fork; it only sets the
+        ///   pointer to NULL.
         ///
         /// # Fortran
         /// `call solver%destroy()`
         ///
-        /// Variables that go out of scope are destroyed automatically.
+        /// A handle is destroyed automatically when its variable goes out of scope.
         ///
         /// # C++
         /// No function: the destructor of `rrbsolver::$family` frees the handle.
@@ -71,7 +71,8 @@ macro_rules! entries {
 
         /// Sets an integer option or a choice.
         ///
-        /// The [options](options.md) page lists the keys and ranges, and says when each option acts.
+        /// The [options](options.md) page lists the keys and ranges. It also states when a new value of each option
+        /// takes effect ("acts").
         /// (rrb_, dpcg_) After a change of an option that acts at factorize, call `$family_factorize` before the next
         /// solve.
         /// (smoother_) After a change of an option that acts at set_patches, call `smoother_set_patches` before the
@@ -79,19 +80,20 @@ macro_rules! entries {
         /// (sparse_) After a change of an option that acts at factorize, call `sparse_factorize` before the next solve.
         ///
         /// # Parameters
-        /// - `h` (in/out): the handle.
+        /// - `h` (in/out): handle of this family.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>`.
-        /// - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
+        /// - `value` (in): the new value. If the option is a choice, the value is one of the constants
+        ///   `RRB_<OPTION>_<CHOICE>`.
         ///
         /// # Returns
         /// `RRB_OK`.
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only
-        ///   text.
+        /// - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or
+        ///   is the key of an option that accepts only text.
         /// - `RRB_ERR_ARGUMENT`: the value is out of range.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
         /// - (smoother_) `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -99,12 +101,12 @@ macro_rules! entries {
         /// After an error all options are unchanged.
         ///
         /// # Notes
-        /// - The function also sets real options to integer values.
-        /// - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
-        /// - (smoother_) `stagger` needs more block inverses, and `block_jacobi` needs a second array. This call
-        ///   creates them.
-        /// - (sparse_) After a change of an option that acts at the next product, that product converts the matrix
-        ///   again.
+        /// - The call also accepts the key of a real option. It then sets the option to the integer value.
+        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable
+        ///   overrides the change.
+        /// - (smoother_) The option `stagger` needs additional block inverses, and `method=block_jacobi` needs a second
+        ///   array for u. This call creates them.
+        /// - (sparse_) After a change of an option of the storage format, the next product converts the matrix again.
         ///
         /// # Fortran
         /// `call solver%set(key, value [, stat] [, errmsg])`
@@ -114,7 +116,8 @@ macro_rules! entries {
         /// # C++
         /// `void rrbsolver::$family::set(std::int32_t key, Integer value)`
         ///
-        /// `Integer` is any integer type; a value that does not fit `int64_t` throws `RRB_ERR_ARGUMENT`.
+        /// `Integer` is any integer type. If the value does not fit `int64_t`, the function throws an error with the
+        /// status `RRB_ERR_ARGUMENT`.
         ///
         /// # Example
         /// ```c,rrb_,dpcg_,sparse_
@@ -135,26 +138,27 @@ macro_rules! entries {
         /// Sets a real option.
         ///
         /// # Parameters
-        /// - `h` (in/out): the handle.
+        /// - `h` (in/out): handle of this family.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
-        /// - `value` (in): the new value; 0 or a normal number.
+        /// - `value` (in): the new value. It must be 0 or a normal double.
         ///
         /// # Returns
         /// `RRB_OK`.
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real
-        ///   option.
+        /// - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or
+        ///   is the key of an option that is not real.
         /// - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed.
         ///
         /// After an error all options are unchanged.
         ///
         /// # Notes
         /// - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
-        /// - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable
+        ///   overrides the change.
         ///
         /// # Fortran
         /// `call solver%set(key, value [, stat] [, errmsg])`
@@ -180,13 +184,13 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_real(key, value)))) }
         }
 
-        /// Sets options from text, such as "name=value name=value".
+        /// Sets options from a text of entries, such as "name=value name=value".
         ///
         /// Entries are separated by blanks or commas. If one entry is wrong, no option changes.
         ///
         /// # Parameters
-        /// - `h` (in/out): the handle.
-        /// - `text` (in): UTF-8 text with NUL at its end; the [options](options.md) page lists names, ranges and
+        /// - `h` (in/out): handle of this family.
+        /// - `text` (in): UTF-8 text that ends with NUL. The [options](options.md) page lists the names, ranges and
         ///   choices.
         ///
         /// # Returns
@@ -196,15 +200,16 @@ macro_rules! entries {
         /// - `RRB_ERR_NULL`: `h` or `text` is NULL.
         /// - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
         /// - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed.
-        /// - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+        /// - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
         /// - (smoother_) `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
         /// # Notes
-        /// - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
-        /// - If a name occurs more than once, the last entry applies.
+        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable
+        ///   overrides the change.
+        /// - If the text contains an option more than once, its last entry applies.
         ///
         /// # Fortran
         /// `call solver%set(text [, stat] [, errmsg])`
@@ -251,28 +256,30 @@ macro_rules! entries {
         /// Reads an integer option, a choice, or an integer result.
         ///
         /// # Parameters
-        /// - `h` (in): the handle.
+        /// - `h` (in): handle of this family.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
         ///   [results](results.md).
-        /// - `value` (out): the value; unchanged after an error.
+        /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns
         /// `RRB_OK`.
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a real option, a real
+        ///   result or a text option.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         ///
         /// # Notes
         /// - A result is 0 until a call has computed it.
         /// - (rrb_, dpcg_, smoother_) `RRB_INFO_DEVICE` is -1 while no device is in use.
-        /// - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
+        /// - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
         ///
         /// # Fortran
         /// `call solver%get(key, value [, stat] [, errmsg])`
         ///
-        /// The variable is `integer(int32)` or `integer(int64)`. A value that does not fit returns `RRB_ERR_ARGUMENT`.
+        /// The variable is `integer(int32)` or `integer(int64)`. If the value does not fit this type, the status is
+        /// `RRB_ERR_ARGUMENT`.
         ///
         /// # C++
         /// `std::int64_t rrbsolver::$family::get_int(std::int32_t key) const`
@@ -296,23 +303,23 @@ macro_rules! entries {
             unsafe { get(h, value, find) }
         }
 
-        /// Reads a real option or result, or an integer one converted to a real number.
+        /// Reads an option or a result as a real number; integers are converted.
         ///
         /// # Parameters
-        /// - `h` (in): the handle.
+        /// - `h` (in): handle of this family.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
         ///   [results](results.md).
-        /// - `value` (out): the value; unchanged after an error.
+        /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns
         /// `RRB_OK`.
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
-        /// - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-        /// - (smoother_) `RRB_ERR_STATE`: the residual results do not exist, because the last apply had no monitor and
-        ///   `verbosity` was below 2.
+        /// - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+        /// - (smoother_) `RRB_ERR_STATE`: `key` is a result about residuals, but the last apply computed no residuals,
+        ///   because it had no monitor and `verbosity` was below 2.
         ///
         /// # Notes
         /// A result is 0 until a call has computed it.
@@ -340,31 +347,31 @@ macro_rules! entries {
             unsafe { get(h, value, find) }
         }
 
-        /// Sets the CUDA stream of the handle.
+        /// Sets the CUDA stream on which the handle computes.
         ///
-        /// (rrb_, dpcg_, smoother_) The stream has no effect on the CPU.
+        /// (rrb_, dpcg_, smoother_) The stream has no effect if the solver runs on the CPU.
         /// (sparse_) The call has no effect because this family computes on the CPU.
         ///
         /// # Parameters
-        /// - `h` (in/out): the handle.
-        /// - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the
-        ///   default.
+        /// - `h` (in/out): handle of this family.
+        /// - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream,
+        ///   which is the default.
         ///
         /// # Returns
         /// `RRB_OK`.
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
-        /// - (smoother_) `RRB_ERR_DEVICE`: the stream belongs to another device or context. The handle still uses the
-        ///   previous stream.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+        /// - (smoother_) `RRB_ERR_DEVICE`: the stream belongs to another device or CUDA context. The handle then still
+        ///   uses the previous stream.
         ///
         /// # Notes
-        /// - (rrb_, dpcg_) If the stream belongs to another device or context, the next call that computes returns
+        /// - (rrb_, dpcg_) If the stream belongs to another device or CUDA context, the next call that computes returns
         ///   `RRB_ERR_DEVICE`.
-        /// - (rrb_, dpcg_, smoother_) If other streams, such as the default stream, write the arrays of a call,
-        ///   synchronize them before the call.
-        /// - (rrb_, dpcg_, smoother_) Before you destroy the stream, set another stream or NULL.
+        /// - (rrb_, dpcg_, smoother_) If other streams, such as the default stream, write to the arrays of a call,
+        ///   synchronize these streams before the call.
+        /// - (rrb_, dpcg_, smoother_) Before you destroy the stream, set another stream or NULL with this function.
         ///
         /// # Fortran
         /// `call solver%set_stream(stream [, stat] [, errmsg])`
@@ -392,12 +399,12 @@ macro_rules! entries {
         /// (rrb_, dpcg_, sparse_) `$family_solve` calls the monitor with iteration 0 before the first iteration, and
         /// then after each iteration. The monitor receives the relative residual of the stopping test.
         /// (smoother_) `smoother_apply` calls the monitor with sweep 0 before the first sweep, and then after each
-        /// sweep. The monitor receives the 2-norm of f - A u, relative to its value before the first sweep.
+        /// sweep. The monitor receives the 2-norm of f - A u, divided by the value of this norm before the first sweep.
         ///
         /// # Parameters
-        /// - `h` (in/out): the handle.
-        /// - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the
-        ///   monitor.
+        /// - `h` (in/out): handle of this family.
+        /// - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL
+        ///   removes the monitor.
         /// - `user` (in): pointer that is passed to the monitor; may be NULL.
         ///
         /// # Returns
@@ -405,32 +412,34 @@ macro_rules! entries {
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - (smoother_) `RRB_ERR_MEMORY`: allocation of the residual history failed.
         ///
         /// # Notes
-        /// - The monitor is called on the calling thread, in order, with no lock held.
-        /// - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
-        /// - (rrb_) On a distributed handle, the monitor may be set on some ranks only. If one monitor stops the solve,
-        ///   the solve stops on all ranks.
-        /// - (smoother_) For a monitor, each sweep is followed by an update of the ghost cells and one pass over u and
-        ///   f. With a monitor, ghost cells therefore hold the values after the last sweep. Without a monitor, they
-        ///   hold the values that the last sweep read.
+        /// - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
+        /// - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in
+        ///   another way.
+        /// - (rrb_) On a distributed handle, a rank may set a monitor even if other ranks set none. If one monitor
+        ///   stops the solve, the solve stops on all ranks.
+        /// - (smoother_) With a monitor, each sweep is followed by an update of the ghost cells and one pass over u and
+        ///   f. Ghost cells therefore hold the values after the last sweep. Without a monitor, ghost cells hold the
+        ///   values that the last sweep read.
         /// - (smoother_) An apply with 0 sweeps calls the monitor once.
         ///
         /// # Fortran
         /// `call solver%set_monitor([monitor] [, stat] [, errmsg])`
         ///
-        /// The monitor has the interface `rrb_monitor`. Omit the argument to remove the monitor. The monitor is a
-        /// function of `integer, intent(in) :: iteration` and `real(c_double), intent(in) :: relative_residual`. Its
-        /// result is logical; `.true.` stops the call. Use a module procedure: an internal procedure makes the stack of
-        /// the program executable.
+        /// The monitor is a function with the interface `rrb_monitor`. Omit the argument to remove the monitor. The
+        /// arguments of the monitor are `integer, intent(in) :: iteration` and `real(c_double), intent(in) ::
+        /// relative_residual`. The result of the monitor is logical; `.true.` stops the call. Use a module procedure,
+        /// because an internal procedure makes the stack of the program executable.
         ///
         /// # C++
         /// `void rrbsolver::$family::set_monitor(monitor callback)`
         ///
-        /// `rrbsolver::monitor` is `std::function<bool(std::int64_t iteration, double relative_residual)>`. An
-        /// exception stops the call and propagates to the caller. `nullptr` removes the monitor.
+        /// `rrbsolver::monitor` is `std::function<bool(std::int64_t iteration, double relative_residual)>`. If the
+        /// callback throws an exception, the call stops and the exception propagates to the caller. `nullptr` removes
+        /// the monitor.
         ///
         /// # Example
         /// ```c
@@ -457,13 +466,15 @@ macro_rules! entries {
         ///
         /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve, from
         /// iteration 0 on.
-        /// (smoother_) The values are those that the monitor received in the last apply, from sweep 0 on.
+        /// (smoother_) The values are the relative residuals that the monitor received in the last apply, from sweep 0
+        /// on.
         ///
         /// # Parameters
-        /// - `h` (in): the handle.
-        /// - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
+        /// - `h` (in): handle of this family.
+        /// - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if
+        ///   `capacity` is 0.
         /// - `capacity` (in): length of `residuals`, at least 0.
-        /// - `count` (out): number of values that the handle holds.
+        /// - `count` (out): number of values that the handle stores.
         ///
         /// # Returns
         /// `RRB_OK`.
@@ -471,7 +482,7 @@ macro_rules! entries {
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
         /// - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
-        /// - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+        /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         ///
         /// # Notes
         /// (rrb_, dpcg_, sparse_) The handle stores at most min(`max_iter` + 1, 1,000,000) values.

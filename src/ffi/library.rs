@@ -11,13 +11,14 @@ use libc::c_char;
 /// None.
 ///
 /// # Returns
-/// Text with NUL at its end. It is valid until the program ends.
+/// A text that ends with NUL. The pointer is valid until the program ends.
 ///
 /// # Errors
 /// None.
 ///
 /// # Notes
-/// `RRBSOLVER_VERSION_MAJOR`, `_MINOR` and `_PATCH` are the version of the header at compile time.
+/// The macros `RRBSOLVER_VERSION_MAJOR`, `RRBSOLVER_VERSION_MINOR` and `RRBSOLVER_VERSION_PATCH` contain the version of
+/// the header at compile time.
 ///
 /// # Fortran
 /// `rrbsolver_version()`
@@ -39,17 +40,16 @@ pub extern "C" fn rrbsolver_version() -> *const c_char {
 /// Returns the meaning of a status in a few words.
 ///
 /// # Parameters
-/// - `status` (in): any number; if it is not a status, the function returns "unknown status".
+/// - `status` (in): any number. If the number is not a status, the function returns "unknown status".
 ///
 /// # Returns
-/// Text with NUL at its end. It is valid until the program ends.
+/// A text that ends with NUL. The pointer is valid until the program ends.
 ///
 /// # Errors
 /// None.
 ///
 /// # Notes
-/// `rrbsolver_last_error` returns the details of the last call: names, values and the allowed range, or the stop
-/// reason.
+/// For the details of an error or the stop reason of a solve, call `rrbsolver_last_error`.
 ///
 /// # Fortran
 /// `rrbsolver_status_string(status)`
@@ -68,27 +68,28 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
     STATUSES.iter().find(|s| s.value == status).map_or(c"unknown status".as_ptr(), |s| s.text.as_ptr().cast())
 }
 
-/// Copies the message of the last call of this thread that did not return `RRB_OK`.
+/// Copies the message of the last call on this thread that did not return `RRB_OK`.
 ///
 /// An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
-/// `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the iterations, the residual, the tolerance and the stop
-/// reason.
+/// `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the number of iterations, the residual, the tolerance and
+/// the stop reason.
 ///
 /// # Parameters
-/// - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+/// - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
+///   `capacity` is 0.
 /// - `capacity` (in): size of `buffer` in bytes.
 ///
 /// # Returns
-/// The number of bytes of the complete message, NUL included; 1 if there is no message.
+/// The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
 ///
 /// # Errors
 /// None.
 ///
 /// # Notes
-/// A successful call does not clear the message. Test the status first.
+/// A successful call does not clear the message. Test the status of a call before you use the message.
 ///
 /// # Fortran
-/// No procedure: every procedure accepts `stat` and `errmsg`; `errmsg` receives the message.
+/// No procedure: every procedure accepts the arguments `stat` and `errmsg`, and `errmsg` receives the message.
 ///
 /// # C++
 /// `std::string rrbsolver::last_error()`
@@ -112,15 +113,16 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
     unsafe { rrbsolver_last_error_based(0, buffer, capacity) }
 }
 
-/// Copies the same message as `rrbsolver_last_error`, with indices that count from `index_base`.
+/// Copies the message of `rrbsolver_last_error`, with indices that count from `index_base`.
 ///
 /// # Parameters
-/// - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
-/// - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+/// - `index_base` (in): index of the first element in each direction: 0 as in C, or 1 as in Fortran.
+/// - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
+///   `capacity` is 0.
 /// - `capacity` (in): size of `buffer` in bytes.
 ///
 /// # Returns
-/// The number of bytes of the complete message, NUL included; 1 if there is no message.
+/// The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
 ///
 /// # Errors
 /// None.
@@ -166,7 +168,8 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
 /// Counts the CUDA devices that the library can use.
 ///
 /// # Parameters
-/// - `count` (out): number of devices; 0 without a driver, and in a build without CUDA kernels.
+/// - `count` (out): number of devices. It is 0 if there is no CUDA driver, or if the library was built without CUDA
+///   kernels.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -175,7 +178,7 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
 /// - `RRB_ERR_NULL`: `count` is NULL.
 ///
 /// # Notes
-/// The first call loads the CUDA driver if there is one. Later calls return the same number.
+/// The first call loads the CUDA driver if the driver is installed. Later calls return the number of the first call.
 ///
 /// # Fortran
 /// `rrbsolver_cuda_device_count()`
@@ -222,15 +225,16 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 /// None.
 ///
 /// # Notes
-/// - The callback may be called from any thread that uses the library, and from several threads at the same time.
-/// - The callback may call the library with other handles, but not with the handle that writes the line. Log lines of
-///   these calls are dropped, so the callback is never called recursively on one thread.
-/// - The callback must remain valid until it is replaced. If the callback itself calls this function, the call does not
-///   wait.
-/// - The option `verbosity` of a handle selects its log lines. Without a callback they are dropped.
+/// - Any thread that uses the library may call the callback. Several threads may call it at the same time.
+/// - The callback may call the library with other handles, but not with the handle that writes the line. The library
+///   drops the log lines of these calls, so it never calls the callback recursively on one thread.
+/// - The callback must remain valid until it is replaced. If the callback itself calls `rrbsolver_set_log`, this call
+///   does not wait.
+/// - The option `verbosity` of a handle selects the log lines of this handle. Without a callback, the library drops the
+///   log lines.
 ///
 /// # Fortran
-/// No procedure: use the option `log=stderr` or `log=FILE`, or call the C function with a `bind(c)` procedure.
+/// No procedure: use the option `log=stderr` or `log=FILE` (a path), or call the C function with a `bind(c)` procedure.
 ///
 /// # C++
 /// No function: call the C function.

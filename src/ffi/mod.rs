@@ -30,30 +30,32 @@ pub use crate::ffi::rrb::*;
 pub use crate::ffi::smoother::*;
 pub use crate::ffi::sparse::*;
 
-/// Status of a call: 0 for success, positive for success with a caveat, negative for failure.
+/// Status of a call. The value 0 means success, a positive value means success with a caveat, and a negative value
+/// means failure.
 #[allow(non_camel_case_types)]
 pub type rrb_status = i32;
 
-/// Log callback: receives one line without a newline.
+/// Type of the log callback. The callback receives one log line without a newline character.
 ///
-/// `level` is 0 for a warning, 1 for a line about a solve, and 2 for a line about an iteration. `message` is valid
-/// during the call only.
+/// The argument `level` is 0 for a warning, 1 for a line about a solve, and 2 for a line about an iteration. The
+/// pointer `message` is valid only during the call.
 #[allow(non_camel_case_types)]
 pub type rrb_log_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, level: i32, message: *const libc::c_char)>;
 
-/// Monitor: called before the first iteration with iteration 0, and after each iteration.
+/// Type of the monitor. The library calls the monitor before the first iteration, with `iteration` equal to 0, and
+/// after each iteration.
 ///
-/// `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops
-/// the solve.
+/// The argument `relative_residual` is the norm of the residual in the stopping test, divided by the reference of the
+/// test. In `smoother_apply`, the reference is the norm before the first sweep. A nonzero return value stops the solve.
 #[allow(non_camel_case_types)]
 pub type rrb_monitor_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, iteration: i64, relative_residual: f64) -> i32>;
 
-/// Ghost function: fills the ghost cells that no patch covers, before each sweep.
+/// Type of the ghost function. Before each sweep, the ghost function fills the ghost cells that no patch covers.
 ///
-/// `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. `u` contains the
-/// pointers to the arrays of all patches. A nonzero return value stops the call.
+/// The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
+/// argument `u` contains one pointer per patch to the array of the patch. A nonzero return value stops the call.
 #[allow(non_camel_case_types)]
 pub type smoother_ghost_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, sweep: i32, u: *const *mut f64) -> i32>;
