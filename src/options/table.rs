@@ -107,8 +107,8 @@ fn meaning(key: i32, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let told: Vec<_> = ALL.iter().filter(told).map(|f| f.prefix()).collect();
     match (told.is_empty(), home) {
         (true, _) => doc.to_owned(),
-        (false, None) => format!("{doc} (not {})", told.join(", ")),
-        (false, Some(_)) => format!("{doc} (also {})", told.join(", ")),
+        (false, None) => format!("{doc} (not in {})", told.join(", ")),
+        (false, Some(_)) => format!("{doc} (also in {})", told.join(", ")),
     }
 }
 
@@ -269,278 +269,311 @@ const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
 
 options! {
     BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first(Backend::NAMES, 2);
-        "where the solver runs; auto: see the rules of auto";
-    DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "CUDA device ordinal";
+        "backend that runs the solver; for auto, see the rules of auto";
+    DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
-        "number of threads; 0: the value of the first of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
-         OMP_NUM_THREADS that is set (if none is set, the number of cores in the affinity mask)";
+        "number of threads; with 0, the number is the value of the first environment variable among \
+         RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that is set; if none is set, it is the number \
+         of cores in the affinity mask";
     MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
-        "memory space of the caller's arrays; auto: the CUDA driver is queried for each array";
+        "memory space of the caller's arrays; with auto, the library asks the CUDA driver where each array is";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
         "relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol)";
     ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false);
-        "absolute tolerance, in the unit of the norm of the stopping test; see rel_tol";
+        "absolute tolerance of the stopping test that rel_tol describes; its unit is the unit of the residual norm";
     MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
-        "limit of iterations per solve; 0: a solve only evaluates the residual";
+        "limit of iterations per solve; with 0, a solve only evaluates the residual";
     NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
-        "norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r); on singular components \
-         r is centered, and its means m add sum m^2 / center under the root; with deflation r is the deflated \
-         residual, not centered";
+        "norm of the stopping test; true2 is the 2-norm of the residual r = b - A x; preconditioned is sqrt(r' M^-1 \
+         r); on singular components, the means m of r are subtracted from r, and the sum of m^2 / center is added \
+         under the root; with deflation, r is the deflated residual, and no mean is subtracted";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
-        "reference of relative residuals; rhs: norm of b, projected if A is singular (with norm=preconditioned, b is \
-         also reduced to the first Schur complement S1); initial: norm of the initial residual";
+        "number by which residual norms are divided to obtain relative residuals; rhs is the norm of b, where b is \
+         projected if A is singular; with norm=preconditioned, b is also reduced to the first Schur complement S1; \
+         initial is the norm of the initial residual";
     NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
-        "connected components that are treated as singular; auto: components with |row sum| <= 1e-12 * center in every \
-         row; none: no component; constant: all components, which must have |row sum| <= 1e-6 * center";
+        "connected components that are treated as singular; auto selects the components with |row sum| <= 1e-12 * \
+         center in every row; none selects no component; constant selects all components, which must have |row sum| \
+         <= 1e-6 * center";
     CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
-        "0: no checks; 1: NaN and infinity in input arrays are errors, and nonzero couplings to nodes outside the grid \
-         are logged once per handle; 2: such couplings are errors, too (smoother_, sparse_: same as 1; sparse_ always \
-         checks matrix entries)";
+        "checks of input arrays; 0 selects no checks; with 1, NaN and infinity are errors, and nonzero couplings to \
+         nodes outside the grid are logged once per handle; with 2, these couplings are also errors; in smoother_ and \
+         sparse_, 2 has the effect of 1; sparse_ always checks the matrix entries";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
-        "check of b on singular components, before its mean is subtracted; 0: none; 1: |sum b| > 1e-10 ||b||_1 is an \
-         error";
+        "check of b on each singular component, before the mean of b is subtracted; 0 selects no check; with 1, |sum \
+         b| > 1e-10 ||b||_1 is an error";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
-        "log lines; 0: warnings; 1: also one line per solve (smoother_: per apply; sparse_: also per factorize); 2: \
-         also one line per iteration (smoother_: per sweep)";
+        "log lines that are written; 0 selects warnings only; 1 adds one line per solve (in smoother_, per apply; in \
+         sparse_, also per factorize); 2 adds one line per iteration (in smoother_, per sweep)";
     LOG = 113 "log" Now ALL Kind::Text { default: "callback", range: "callback, stderr, or a path" };
-        "destination of log lines: callback (see rrbsolver_set_log), stderr, or a file to which lines are appended; \
-         the path must not contain blanks or commas";
+        "destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to which lines are \
+         appended; the path must not contain blanks or commas";
 
     LEVELS = 200 "levels" Factorize RRB int(0, 0, 4096);
-        "number of elimination levels; 0: depends on the grid size; larger values are reduced to the maximum";
+        "number of elimination levels; with 0, the number depends on the grid size; values above the maximum are \
+         reduced to the maximum";
     COARSE_MEMORY = 201 "coarse_memory" Factorize RRB int(1_073_741_824, 8, i64::MAX);
         "memory limit, in bytes, for the exact factor of the coarsest system";
     GRIDS = 202 "grids" Factorize RRB int(0, 0, 64);
-        "number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: depends on the grid size; larger values are \
-         reduced to the maximum";
+        "number of grids that are stored by colour in the arrays r1, r2, b1 and b2; with 0, the number depends on the \
+         grid size; values above the maximum are reduced to the maximum";
     COMPUTE_BLOCK = 203 "compute_block" Factorize RRB Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 };
-        "row padding and border width, in values, of the r1, r2, b1 and b2 arrays";
+        "row padding and border width of the arrays r1, r2, b1 and b2, in values";
     LUMPING = 204 "lumping" Factorize RRB Kind::Choice(Lumping::NAMES);
-        "nodes whose dropped couplings are lumped; m1: red; m2: red and black; in text, m1u and m2u also set \
-         relaxation=0, and m1m and m2m set relaxation=1";
+        "nodes whose dropped couplings are lumped; m1 selects the red nodes; m2 selects the red and black nodes; in \
+         an option text, m1u and m2u also set relaxation=0, and m1m and m2m also set relaxation=1";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
-        "relaxation factor omega: fraction of each dropped coupling that is added to the diagonal";
+        "relaxation factor omega, the fraction of each dropped coupling that is added to the diagonal";
     FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
-        "on: fused stages, if the backend has them; off: unfused reference formulation";
+        "on selects fused stages of the iteration, if the backend has fused stages; off selects the unfused reference \
+         formulation";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
-        "treatment of positive off-diagonal entries in M; auto: see the rules of auto; always: moved to the diagonal; \
-         never: unchanged";
+        "treatment of positive off-diagonal entries in M; always moves these entries to the diagonal; never leaves \
+         these entries unchanged; for auto, see the rules of auto";
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
-        "precision in which the preconditioner is stored; mixed: bf16 and CG in single precision, for regular 5-point \
-         systems on the CPU (otherwise same as bf16); auto: see the rules of auto";
+        "precision in which the preconditioner is stored; mixed selects bf16 for the preconditioner and single \
+         precision for CG, if the system is a regular 5-point system on the CPU; otherwise mixed has the effect of \
+         bf16; for auto, see the rules of auto";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
-        "cycle of the preconditioner; v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by \
-         aggregation instead of RRB; auto: see the rules of auto";
+        "cycle of the preconditioner; v is the V-cycle of RRB; amli and k are recursive cycles of RRB; aggregation \
+         selects multigrid by aggregation instead of RRB; for auto, see the rules of auto";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64);
-        "number of levels between recursions of a recursive cycle, must be even; 0: 4";
+        "number of levels between the recursions of a recursive cycle; the number must be even; 0 means 4";
     CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "number of inner iterations per recursion";
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
-        "memory limit, in bytes, for aggregation that cycle=auto selects at factorize or in a slow solve; -1: no \
-         limit; 0: auto never selects aggregation";
+        "memory limit, in bytes, for aggregation if cycle=auto selects it at factorize or in a slow solve; -1 means \
+         no limit; with 0, auto never selects aggregation";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
-        "distance, in values, between rows of the caller's arrays, at least nx; 0: nx";
+        "distance, in values, between consecutive rows of the caller's arrays; the distance must be at least nx; 0 \
+         means nx";
     DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals as 0+1+2" };
-        "CUDA ordinals of up to eight devices that share the rows of large grids, such as 0+1+2; none: one device, \
-         set by option device";
+        "ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with none, the \
+         solver uses one device, which the option device selects";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
-        "1: results are bitwise identical for any number of ranks; 0: results are bitwise identical only for the same \
-         number of ranks, and global sums need less communication";
+        "with 1, results are bitwise identical for any number of ranks; with 0, results are bitwise identical only if \
+         the number of ranks is the same, but global sums need less communication";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
-        "time in seconds for which a rank waits for other ranks; 0: no limit";
+        "time in seconds for which a rank waits for other ranks; 0 means no limit";
 
     METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
         "relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel";
     OMEGA = 301 "omega" Now SMOOTHER real(0.0, 0.0, 2.0, false);
-        "relaxation factor; 0: 0.8 for block_jacobi, else 1";
+        "relaxation factor; 0 means 0.8 for block_jacobi and 1 for the other methods";
     STAGGER = 302 "stagger" Now SMOOTHER int(0, 0, 2);
-        "sweeps of an apply in which blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ...; 2: \
-         the first, third, ...";
+        "sweeps of an apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size; 0 \
+         selects no sweep; 1 selects the second, fourth, ... sweep; 2 selects the first, third, ... sweep";
     REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF;
-        "1: a sweep processes colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing";
+        "with 1, a sweep processes the colours in reverse order, for post-smoothing; with \
+         method=chaotic_gauss_seidel, it processes the blocks in reverse order";
     BLOCK_SOLVER = 304 "block_solver" Factorize SMOOTHER Kind::Choice(BlockSolver::NAMES);
-        "solver of the diagonal blocks; fast_diagonalization: sine transforms, an error if they would lose more than \
-         four digits; dense: dense inverses; auto: see the rules of auto";
+        "solver of the diagonal blocks; fast_diagonalization uses sine transforms, and set_patches returns an error \
+         if the transforms would lose more than four digits; dense uses dense inverses; for auto, see the rules of \
+         auto";
     REMAINDER = 305 "remainder" Factorize SMOOTHER Kind::Choice(Remainder::NAMES);
-        "treatment of blocks that extend beyond the edge of a patch; exact: they are solved as smaller blocks; \
-         overlap: they are moved inwards and overlap other blocks";
+        "treatment of blocks that extend beyond the edge of a patch; with exact, these blocks are solved as smaller \
+         blocks; with overlap, these blocks are moved inwards and overlap other blocks";
     PARALLEL = 306 "parallel" Now SMOOTHER Kind::Choice(Parallel::NAMES);
-        "work that is distributed among threads; auto: all blocks of all patches; patch: whole patches \
-         (chaotic_gauss_seidel is then lexicographic in each patch); block: the blocks of one patch at a time; nested: \
-         patches among groups of threads, and the blocks of a patch within a group";
+        "work that is distributed among the threads; with auto, all blocks of all patches are distributed; with \
+         patch, whole patches are distributed, and chaotic_gauss_seidel is lexicographic in each patch; with block, \
+         the blocks of one patch at a time are distributed; with nested, patches are distributed among groups of \
+         threads, and the blocks of a patch among the threads of a group";
     PATCH_THREADS = 307 "patch_threads" Now SMOOTHER int(0, 0, 4096);
-        "number of groups of threads with parallel=nested; 0: automatic";
+        "number of groups of threads with parallel=nested; 0 selects the number automatically";
     TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
-        "order of copies and kernels if the device processes patches in host memory";
+        "order of copies and kernels if a device processes patches that are in host memory";
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "preconditioner; neumann: Neumann series with `order` + 1 terms; ic0: incomplete Cholesky without fill (dpcg_: \
-         CPU only); ric: the same with relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid by \
-         aggregation (sparse_: for cg); ssor: SSOR with sor_omega; ilu0: incomplete LU without fill; chebyshev: \
-         polynomial of `degree` in D^-1 A; auto: see the rules of auto";
+        "preconditioner; neumann is a Neumann series with `order` + 1 terms; ic0 is incomplete Cholesky without fill \
+         (in dpcg_, on the CPU only); ric is relaxed incomplete Cholesky without fill (on the CPU only); multigrid is \
+         geometric multigrid; amg is multigrid by aggregation (in sparse_, for solver=cg only); ssor is symmetric SOR \
+         with the relaxation factor sor_omega; ilu0 is incomplete LU without fill; chebyshev is a polynomial in D^-1 \
+         A whose degree is the option degree; for auto, see the rules of auto";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
-        "number of terms of the Neumann series after the first; 0: same as jacobi";
+        "number of terms of the Neumann series after the first term; 0 has the effect of preconditioner=jacobi";
     RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
-        "fraction of the dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete \
-         Cholesky";
+        "fraction of the dropped fill that ric subtracts from the diagonal; 0 has the effect of ic0; 1 selects \
+         modified incomplete Cholesky";
     DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
-        "deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions (if \
-         there are none, components of strong couplings); levelset_subdomain: the regions of levelset, split by boxes; \
-         auto: see the rules of auto";
+        "deflation regions; each region has one deflation vector; subdomain selects boxes of cells; levelset selects \
+         the caller's regions or, if there are none, the components of strong couplings; levelset_subdomain selects \
+         the regions of levelset, split by boxes; for auto, see the rules of auto";
     SUBDOMAINS_X = 404 "subdomains_x" Factorize DPCG int(0, 0, 65_535);
-        "number of deflation boxes in x, at most nx; 0: automatic";
+        "number of deflation boxes in x, at most nx; 0 selects the number automatically";
     SUBDOMAINS_Y = 405 "subdomains_y" Factorize DPCG int(0, 0, 65_535);
-        "number of deflation boxes in y, at most ny; 0: automatic";
+        "number of deflation boxes in y, at most ny; 0 selects the number automatically";
     SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535);
-        "number of deflation boxes in z, at most nz; 0: automatic";
+        "number of deflation boxes in z, at most nz; 0 selects the number automatically";
     KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
-        "deflation vectors for singular systems; 0: the vector of one region of weak couplings is omitted; 1: all \
-         vectors are used, and the coarse matrix is shifted";
+        "deflation vectors of singular systems; with 0, the vector of one region of weak couplings is omitted; with \
+         1, all vectors are used, and the coarse matrix is shifted";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
-        "solver of systems with the coarse deflation matrix; inverse: explicit inverse; cholesky: factorization; cg: \
-         inner CG, CPU only; auto: see the rules of auto";
+        "solver of systems with the coarse deflation matrix; inverse uses the explicit inverse; cholesky uses a \
+         Cholesky factorization; cg uses inner CG iterations and runs on the CPU only; for auto, see the rules of \
+         auto";
     COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative tolerance of coarse_solver=cg";
     COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
-        "coarsening of multigrid; vertex: every second cell, operator-dependent interpolation, Galerkin coarse grids; \
-         cell: pairs of cells, constant interpolation, coarsest grid of at most 64 cells; auto: see the rules of auto";
+        "coarsening of multigrid; vertex keeps every second cell and uses operator-dependent interpolation and \
+         Galerkin coarse grids; cell joins pairs of cells and uses constant interpolation and a coarsest grid of at \
+         most 64 cells; for auto, see the rules of auto";
     SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2);
-        "number of multigrid sweeps before and after each coarse-grid correction; 0: automatic";
+        "number of multigrid sweeps before and after each coarse-grid correction; 0 selects the number automatically";
     DILATION = 412 "dilation" Factorize DPCG int(-1, -1, 1);
-        "number of layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of \
-         strong couplings";
+        "number of layers of cells by which the regions of levelset grow; -1 means 1 for the caller's regions and 0 \
+         for components of strong couplings";
     LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
-        "distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: ny * \
-         leading_dimension";
+        "distance, in values, between consecutive planes of the caller's arrays; the distance must be at least ny * \
+         leading_dimension; 0 means ny * leading_dimension";
 
     SOLVER = 500 "solver" Factorize SPARSE Kind::Choice(Solver::NAMES);
-        "iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor mean jacobi, gauss_seidel and sor";
+        "iterative method; for auto, see the rules of auto; in an option text, jcbi, gs and gssor mean jacobi, \
+         gauss_seidel and sor";
     FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
-        "storage format for products; auto: see the rules of auto";
+        "storage format for products; for auto, see the rules of auto";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
-        "order of rows in sweeps of gauss_seidel and sor; natural: ascending; multicolour: by first-fit colours of A + \
-         A'; blocks: blocks of rows, each with old values of the other blocks; symmetric: ascending, then descending";
+        "order of the rows in sweeps of gauss_seidel and sor; natural is ascending order; multicolour is the order by \
+         first-fit colours of A + A'; blocks divides the rows into blocks, and each block uses the old values of the \
+         other blocks; symmetric is an ascending sweep followed by a descending sweep";
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
-        "relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor, else 1";
-    BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "number of blocks with ordering=blocks; 0: 16";
+        "relaxation factor of jacobi, sor and ssor, which must be below 2; 0 means 1.25 for sor and 1 for jacobi and \
+         ssor";
+    BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "number of blocks with ordering=blocks; 0 means \
+                                                                      16";
     BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
-        "rows and columns per block of format=bsr; 0: one of 2 to 6 and 8, the one that needs the fewest bytes";
-    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "rows per slice of format=sell (C); 0: 8";
+        "number of rows and columns per block of format=bsr; 0 selects the number that needs the fewest bytes among 2 \
+         to 6 and 8";
+    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "number of rows per slice of format=sell, often \
+                                                                      called C; 0 means 8";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
-        "rows per sorting window of format=sell; 0: 256 if that saves bytes, else 1 (unsorted)";
+        "number of rows per sorting window of format=sell; 0 means 256 if this number saves bytes, otherwise 1 \
+         (unsorted)";
     RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "number of iterations of gmres between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
-        "shift s of ic0, which factorizes A + s diag(A); below 0: s = 0, and then 1e-3, 2e-3, 4e-3, ... while a pivot \
-         is not positive";
-    DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of chebyshev";
+        "shift s of ic0, which factorizes A + s diag(A); with a negative value, ic0 starts with s = 0 and continues \
+         with s = 1e-3, 2e-3, 4e-3, ... until all pivots are positive";
+    DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of preconditioner=chebyshev";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
-        "product with A' in bicg; copy: a stored transpose is used; none: A is used; auto: see the rules of auto";
+        "matrix that bicg uses for products with the transpose A'; copy uses a stored copy of A'; none uses A; for \
+         auto, see the rules of auto";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
-        "a solve has diverged when its residual exceeds this multiple of max(reference, initial residual); 0: 1e100 \
-         for jacobi, gauss_seidel and sor, else 1e10";
+        "a solve has diverged when its residual exceeds this multiple of max(reference, initial residual); 0 means \
+         1e100 for jacobi, gauss_seidel and sor, and 1e10 for the other methods";
     FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
         "memory limit, in bytes, for the arrays of a format other than csr";
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" ALL false &[], "number of iterations of the last solve (smoother_: of sweeps of the \
-                                                   last apply)";
+    ITERATIONS = 1000 "iterations" ALL false &[], "number of iterations of the last solve; in smoother_, number of \
+                                                   sweeps of the last apply";
     STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
-        "reason why the last solve stopped; smoother_: monitor if a callback stopped the last apply, else none";
+        "reason why the last solve stopped; in smoother_, the reason is monitor if a callback stopped the last apply, \
+         otherwise none";
     INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
-        "relative residual of the initial guess, in the norm of the stopping test; smoother_: 1, available only after \
-         an apply with a monitor";
+        "relative residual of the initial guess, in the norm of the stopping test; in smoother_, the value is 1, and \
+         it is available only after an apply with a monitor or with verbosity=2";
     FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
-        "relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; \
-         smoother_: last value passed to the monitor, available only after an apply with a monitor";
+        "relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; in \
+         smoother_, relative residual after the last sweep, available only after an apply with a monitor or with \
+         verbosity=2";
     SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
-        "wall time of the last factorize, in seconds (smoother_: of set_patches; sparse_: also of a format conversion \
-         by a product)";
-    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time of the last solve, in seconds (smoother_: of the \
-                                                        last apply)";
+        "wall time, in seconds, of the last factorize; in smoother_, wall time of the last set_patches; in sparse_, \
+         also the wall time of a format conversion by a product";
+    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
+                                                        time of the last apply";
     SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
-        "part of seconds_solve that was needed for copies between host and device";
-    BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle, in bytes";
-    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory of the handle, in bytes";
+        "part of seconds_solve for copies between host and device, in seconds";
+    BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory that the handle uses, in bytes";
+    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory that the handle uses, in bytes";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
-        "smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0: no estimate, because the method is \
-         not cg or fewer than two iterations had positive coefficients";
-    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated in the same way as \
-                                                      lambda_min";
+        "smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method; 0 means that there is no \
+         estimate, because the method is not cg or fewer than two iterations had positive coefficients";
+    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated like lambda_min";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
-    DEVICE = 1012 "device" GRIDS false &[], "CUDA ordinal in use; -1: none";
+    DEVICE = 1012 "device" GRIDS false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
     THREADS = 1013 "threads" ALL false &[], "threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
-        "1: the library was built with CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
+        "1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off";
 
-    LEVELS = 1100 "levels" RRB false &[], "number of elimination levels in use (cycle=aggregation: of coarse levels)";
+    LEVELS = 1100 "levels" RRB false &[], "number of elimination levels in use; with cycle=aggregation, number of \
+                                           coarse levels";
     PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "precision in use";
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES,
-        "cycle in use; with k, and with aggregation on the CPU, M depends on r";
-    COMPONENTS = 1103 "components" STENCILS false &[], "number of connected components of at least two nodes";
-    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "number of singular components of at least \
-                                                                          two nodes";
+        "cycle in use; with k, M depends on the residual r; with aggregation on the CPU, M depends on r in a solve";
+    COMPONENTS = 1103 "components" STENCILS false &[], "number of connected components of the matrix that have at \
+                                                        least two nodes";
+    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "number of singular components of the matrix \
+                                                                          that have at least two nodes";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[], "number of positive couplings that are moved \
                                                                          to the diagonal of M";
-    GRIDS = 1106 "grids" RRB false &[], "number of grids stored by colour as r1, r2, b1 and b2 arrays";
+    GRIDS = 1106 "grids" RRB false &[], "number of grids that are stored by colour in the arrays r1, r2, b1 and b2";
     AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVERS false &[],
-        "number of aggregates, on all levels, that the last factorize reused (with cycle=aggregation or \
-         preconditioner=amg); 0: all aggregates are new";
+        "number of aggregates, on all levels, that the last factorize with cycle=aggregation or preconditioner=amg \
+         reused; 0 means that all aggregates are new";
     MESSAGES_SENT = 1110 "messages_sent" RRB false &[],
-        "number of messages that this rank sent in the last call; a collective operation counts once";
+        "number of messages that this rank sent in the last call; a collective operation counts as one message";
     BYTES_SENT = 1111 "bytes_sent" RRB false &[], "number of bytes in the messages counted by messages_sent";
     BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "block solver in use";
-    BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "number of distinct blocks with stored inverses";
+    BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "number of distinct blocks whose inverses are stored";
     GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[],
         "number of boxes of ghost cells that are copied between patches before each sweep";
-    CELLS = 1203 "cells" SMOOTHER false &[], "number of cells of all patches";
+    CELLS = 1203 "cells" SMOOTHER false &[], "total number of cells of all patches";
     PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "preconditioner in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
         "first condition that determined the choice of auto; crowded: there are too many components of strong \
-         couplings for multigrid and deflation, or flat cells hide them; anisotropic: couplings in one direction are \
-         weak; labels: the caller set regions; contrast: couplings of one direction differ strongly; thin: a component \
-         of strong couplings is few cells across; plain: none of these; asked: the caller set preconditioner, \
-         coarsening and deflation";
+         couplings for multigrid and deflation, or flat cells hide these components; anisotropic: the couplings in \
+         one direction are weak; labels: the caller set regions; contrast: the couplings of one direction differ \
+         strongly; thin: a component of strong couplings is only a few cells across; plain: none of these conditions \
+         holds; asked: the caller set the options preconditioner, coarsening and deflation";
     DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "deflation in use";
-    COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "coarsening in use; auto: no multigrid";
-    COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "coarse solver in use; auto: no deflation";
+    COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "coarsening in use; auto means that there is no \
+                                                                  multigrid";
+    COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "coarse solver in use; auto means that there \
+                                                                          is no deflation";
     DEFLATION_VECTORS = 1305 "deflation_vectors" DPCG false &[], "number of deflation vectors in use";
     REGIONS = 1306 "regions" DPCG false &[], "number of deflation regions, including regions without a vector";
     STRONG_COMPONENTS = 1307 "strong_components" DPCG false &[],
-        "number of components of at least two cells that are joined by strong couplings";
+        "number of components that consist of at least two cells joined by strong couplings";
     NEUMANN_ROW_SUM = 1308 "neumann_row_sum" DPCG true &[],
-        "largest row sum of |L D^-1|, with preconditioner=neumann; below 1: the series converges for any order";
+        "largest row sum of |L D^-1| with preconditioner=neumann; if it is below 1, the Neumann series converges for \
+         any order";
     SECONDS_DEFLATION = 1309 "seconds_deflation" DPCG true &[],
-        "part of seconds_setup for deflation regions, the coarse matrix and its factorization";
-    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "part of seconds_solve for systems with the coarse matrix";
-    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "part of seconds_solve for CG iterations";
+        "part of seconds_setup for the deflation regions, the coarse matrix and the factorization of the coarse \
+         matrix, in seconds";
+    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "part of seconds_solve for the solution of systems with the \
+                                                           coarse matrix, in seconds";
+    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "part of seconds_solve for CG iterations, in \
+                                                                   seconds";
     ROWS = 1400 "rows" SPARSE false &[], "number of rows of the matrix";
     COLS = 1401 "cols" SPARSE false &[], "number of columns of the matrix";
     NONZEROS = 1402 "nonzeros" SPARSE false &[], "number of entries of the matrix, including explicit zeros";
     STORED = 1403 "stored" SPARSE false &[],
-        "number of values that the format in use stores, including padding; 0 before the first product";
-    FORMAT = 1404 "format" SPARSE false Format::NAMES, "format in use; auto before the first product";
+        "number of values, including padding, that the format in use stores; the number is 0 before the first product";
+    FORMAT = 1404 "format" SPARSE false Format::NAMES, "format in use; the value is auto before the first product";
     SOLVER = 1405 "solver" SPARSE false Solver::NAMES,
-        "method in use; after a solve, the method with which it ended; auto before the first factorize";
+        "method in use; after a solve, the method with which the solve ended; before the first factorize, the value \
+         is auto";
     SYMMETRIC = 1407 "symmetric" SPARSE false &[],
-        "1: the matrix is symmetric, |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (if a_ii a_jj = 0, the \
-         limit is 1e-12 times the largest entry of row i); 0: it is not symmetric";
-    DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES, "diagonal dominance by rows";
+        "1 if the matrix is symmetric, that is, if |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (for a_ii \
+         a_jj = 0, the limit is 1e-12 times the largest entry of row i); 0 if the matrix is not symmetric";
+    DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES, "kind of diagonal dominance of the rows of the matrix";
     ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "number of rows whose diagonal entry is zero or missing";
     EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "number of rows without entries";
     DUPLICATES = 1411 "duplicates" SPARSE false &[],
         "number of entries that were added to an earlier entry with the same row and column";
     COLOURS = 1412 "colours" SPARSE false &[], "number of colours with ordering=multicolour";
     SWEEP_LEVELS = 1413 "sweep_levels" SPARSE false &[],
-        "number of levels of independent groups of rows in a sweep or a triangular solve; 1 with one thread";
-    SHIFT = 1414 "shift" SPARSE true &[], "shift of ic0 in use";
+        "number of levels in a sweep or a triangular solve; each level consists of groups of rows that are \
+         independent of each other; with one thread, the number is 1";
+    SHIFT = 1414 "shift" SPARSE true &[], "shift that ic0 uses";
     BYTES_PER_NONZERO = 1415 "bytes_per_nonzero" SPARSE true &[],
-        "bytes that a product moves per entry of the matrix, including x and y; 0 before the first product";
-    LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "number of entries of the longest row";
+        "number of bytes that a product moves per entry of the matrix, including x and y; the number is 0 before the \
+         first product";
+    LONGEST_ROW = 1416 "longest_row" SPARSE false &[], "number of entries in the longest row of the matrix";
     FILE_RHS = 1417 "file_rhs" SPARSE false &[], "number of right-hand sides in the file of the matrix";
     TRIANGLE = 1418 "triangle" SPARSE false Triangle::NAMES,
-        "triangles with off-diagonal entries; lower or upper may mean that only half of a symmetric matrix was passed, \
-         although both halves are needed";
+        "triangles of the matrix that have off-diagonal entries; lower or upper may mean that only half of a \
+         symmetric matrix was passed, although both halves are needed";
 }
 
 /// An argument of a function that is one of a list of names.
@@ -556,8 +589,8 @@ pub struct ArgumentEntry {
 
 /// Every such argument.
 pub static ARGUMENTS: &[ArgumentEntry] = &[
-    ArgumentEntry { prefix: "VECTOR", choices: Vector::NAMES, doc: "which of sparse_get_vector" },
-    ArgumentEntry { prefix: "FILE", choices: FileFormat::NAMES, doc: "file_format of sparse_write" },
+    ArgumentEntry { prefix: "VECTOR", choices: Vector::NAMES, doc: "argument which of sparse_get_vector" },
+    ArgumentEntry { prefix: "FILE", choices: FileFormat::NAMES, doc: "argument file_format of sparse_write" },
 ];
 
 pub(super) fn choice_list(names: &[(&str, i64)]) -> String {
@@ -601,7 +634,7 @@ mod tests {
         assert_eq!(STEPS.families(), [Family::Rrb, Family::Smoother]);
         assert_eq!(STEPS.kind(Family::Rrb), Some(SWITCH_OFF));
         assert_eq!(STEPS.kind(Family::Smoother), Some(int(1, 0, 2)));
-        assert_eq!(STEPS.meaning(), "steps (also smoother_)");
+        assert_eq!(STEPS.meaning(), "steps (also in smoother_)");
         let error = Family::Smoother.foreign("option", STEPS.name, STEPS.key, &STEPS.families());
         assert_eq!(error.to_string(), "smoother_ has no option steps: it belongs to rrb_ and smoother_");
     }
