@@ -1,8 +1,9 @@
 //! Statuses of the C ABI and the errors behind them. Depends on a leaf of the runtime alone.
 
 use crate::runtime::pages::prefer_large;
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::hash::Hash;
 
 /// Result of every fallible function of the crate.
@@ -200,7 +201,7 @@ pub enum Error {
         /// What was given.
         value: String,
         /// What is allowed, as in "rel_tol must lie in (0, 1)".
-        allowed: String,
+        allowed: Cow<'static, str>,
     },
     /// Values that do not go together.
     #[error("{0}")]
@@ -297,14 +298,12 @@ pub enum Error {
     #[error("{0}")]
     Io(String),
     /// A file that cannot be read or understood.
-    #[error("{path}: {reason}")]
+    #[error("{message}")]
     File {
         /// The status.
         status: i32,
-        /// Its name.
-        path: String,
-        /// What is wrong with it, and in which line.
-        reason: String,
+        /// Its name, the line and what is wrong there.
+        message: String,
     },
     /// Other ranks are missing, or late.
     #[error("{0}")]
@@ -330,8 +329,11 @@ pub enum Error {
 
 impl Error {
     /// A value outside of what is allowed, as in "rel_tol must lie in (0, 1)".
-    pub fn range(name: impl Into<Name>, value: impl ToString, allowed: impl Into<String>) -> Self {
-        Self::Range { name: name.into(), value: value.to_string(), allowed: allowed.into() }
+    pub fn range(name: impl Into<Name>, value: impl fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
+        match formatted(value, MESSAGE) {
+            Ok(value) => Self::Range { name: name.into(), value, allowed: allowed.into() },
+            Err(error) => error,
+        }
     }
 
     /// A sentence around a place, and its status.
@@ -384,6 +386,17 @@ impl Error {
             | Self::Matrix { place: Some(place), .. }
             | Self::Elsewhere { place: Some(place), .. } => place.base = base,
             _ => {}
+        }
+    }
+
+    /// Whether the message depends on [`Self::set_base`].
+    #[must_use]
+    pub fn has_index(&self) -> bool {
+        match self {
+            Self::Null(name) | Self::Alignment(name, _) | Self::Range { name, .. } => name.patch.is_some(),
+            Self::Overlap(first, second) => first.patch.or(second.patch).is_some(),
+            Self::At { .. } | Self::Matrix { .. } | Self::Elsewhere { .. } => true,
+            _ => false,
         }
     }
 
@@ -459,7 +472,7 @@ fn quotient(a: f64, b: f64) -> String {
 /// Memory that could not be had. Neither this nor its sentence takes any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Bytes asked for.
+    /// Bytes asked for; 0 if the system did not report them.
     pub bytes: u128,
     /// What for.
     pub what: &'static str,
@@ -467,7 +480,10 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "failed to allocate {} bytes for {}", self.bytes, self.what)
+        match self.bytes {
+            0 => write!(f, "failed to allocate memory for {}", self.what),
+            bytes => write!(f, "failed to allocate {bytes} bytes for {}", self.what),
+        }
     }
 }
 
@@ -533,10 +549,22 @@ pub fn insert<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V, what: 
     Ok(map.insert(key, value).is_none())
 }
 
-/// A copy of text.
-pub fn copied(text: &str, what: &'static str) -> Result<String> {
-    let mut copy = String::new();
-    copy.try_reserve_exact(text.len()).map_err(|_| refused::<u8>(text.len(), what))?;
-    copy.push_str(text);
-    Ok(copy)
+/// For errors of memory.
+pub const MESSAGE: &str = "an error message";
+
+/// The text of a value. Its `Display` must not allocate memory.
+pub fn formatted(value: impl fmt::Display, what: &'static str) -> Result<String> {
+    struct Length(usize);
+    impl fmt::Write for Length {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+    let (mut length, mut text) = (Length(0), String::new());
+    // Neither of the two writers fails.
+    let _ = write!(length, "{value}");
+    text.try_reserve_exact(length.0).map_err(|_| refused::<u8>(length.0, what))?;
+    let _ = write!(text, "{value}");
+    Ok(text)
 }

@@ -1,7 +1,7 @@
 //! How the last solve of a handle ended: its call, its line in the log, and the results about it.
 
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
-use crate::ffi::guard::note_unfinished;
+use crate::ffi::guard::note;
 use crate::ffi::handle::Base;
 use crate::ffi::watch::Watch;
 use crate::options::{Choice, Options, info, opt};
@@ -46,7 +46,7 @@ impl Ending {
             _ => return Ok(RRB_OK),
         };
         let (rel_tol, abs_tol) = (base.options.real(opt::REL_TOL), base.options.real(opt::ABS_TOL));
-        note_unfinished(Unfinished::new(outcome, rel_tol, abs_tol));
+        note(Unfinished::new(outcome, rel_tol, abs_tol));
         Ok(status)
     }
 

@@ -1,6 +1,6 @@
 //! What is read from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and what is wrong in it.
 
-use crate::error::{Result, copied};
+use crate::error::{Result, formatted};
 use crate::isa::{ISA_VARIABLE, complaint};
 use crate::runtime::team::cores_now;
 use std::ffi::CStr;
@@ -40,7 +40,7 @@ const OPTIONS_VARIABLE: &CStr = c"RRBSOLVER_OPTIONS";
 
 /// Its value.
 pub fn options() -> Result<Option<String>> {
-    with_text(OPTIONS_VARIABLE, |text| copied(text, "the value of RRBSOLVER_OPTIONS")).transpose()
+    with_text(OPTIONS_VARIABLE, |text| formatted(text, "the value of RRBSOLVER_OPTIONS")).transpose()
 }
 
 /// Sentences about values that are passed over, beside those about entries of `RRBSOLVER_OPTIONS`.

@@ -1,27 +1,22 @@
 //! Panics stop here, and calls that do not return `RRB_OK` leave their message for the thread.
 
-use crate::error::{Error, RRB_OK, Refused, Result};
+use crate::error::{Error, RRB_OK, Result};
 use crate::ffi::line::Line;
-use crate::report::Unfinished;
+use crate::runtime::file::LONGEST_PATH;
 use crate::runtime::traps::{Own, as_the_host};
 use std::cell::{Cell, RefCell};
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Once, OnceLock};
 
-/// A message that allocates no memory when it is stored or formatted.
-#[derive(Clone, Copy)]
-enum Fixed {
-    Refused(Refused),
-    Unfinished(Unfinished),
-    /// `smoother_apply` was stopped after this number of sweeps.
-    StoppedSweeps(usize),
-}
+/// Bytes of a message: the names of two files, and what is wrong with them.
+const LONGEST: usize = 2 * LONGEST_PATH + 1024;
 
 thread_local! {
-    /// The last message, if it is of this kind.
-    static FIXED: Cell<Option<Fixed>> = const { Cell::new(None) };
-    /// The last message otherwise.
+    /// The last message, unless it has an index. Storing it allocates no memory: the first use of a thread-local value
+    /// with a destructor does, and ends the process if it fails.
+    static MESSAGE: RefCell<Line<LONGEST>> = const { RefCell::new(Line::new()) };
+    /// The error of the last message if it has an index, which depends on how the reader counts.
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -35,12 +30,11 @@ pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
         Ok(status) => status,
         Err(error) => {
             let status = error.status();
-            match error {
-                Error::NoMemory(refused) => FIXED.set(Some(Fixed::Refused(refused))),
-                other => {
-                    FIXED.set(None);
-                    LAST_ERROR.with(|last| *last.borrow_mut() = Some(other));
-                }
+            if error.has_index() {
+                note("");
+                LAST_ERROR.set(Some(error));
+            } else {
+                note(error);
             }
             status
         }
@@ -76,35 +70,23 @@ fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Stores the message of a solve that returns `RRB_NOT_CONVERGED` or `RRB_STOPPED`.
-pub fn note_unfinished(unfinished: Unfinished) {
-    FIXED.set(Some(Fixed::Unfinished(unfinished)));
-}
-
-/// Stores the message of a `smoother_apply` that returns `RRB_STOPPED`.
-pub fn note_stopped_sweeps(sweeps: usize) {
-    FIXED.set(Some(Fixed::StoppedSweeps(sweeps)));
+/// Stores the message of a call that does not return `RRB_OK`, cut at the buffer's end.
+pub fn note(message: impl Display) {
+    MESSAGE.with_borrow_mut(|line| {
+        *line = Line::new();
+        let _ = write!(line, "{message}");
+    });
 }
 
 /// Passes the message of this thread's last call that did not return `RRB_OK` to `read`.
 pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
     let _own = Own::new();
-    if let Some(fixed) = FIXED.get() {
-        let mut line = Line::default();
-        // Cut at the buffer's end.
-        let _ = match fixed {
-            Fixed::Refused(refused) => write!(line, "{refused}"),
-            Fixed::Unfinished(unfinished) => write!(line, "{unfinished}"),
-            Fixed::StoppedSweeps(sweeps) => {
-                write!(line, "stopped by the monitor or the ghost function after {sweeps} sweeps")
-            }
-        };
-        return read(line.text());
-    }
-    LAST_ERROR.with(|last| {
-        let mut last = last.borrow_mut();
-        last.iter_mut().for_each(|error| error.set_base(base));
-        read(&last.as_ref().map_or_else(String::new, ToString::to_string))
+    MESSAGE.with_borrow(|message| match message.text() {
+        "" => LAST_ERROR.with_borrow_mut(|last| {
+            last.iter_mut().for_each(|error| error.set_base(base));
+            read(&last.as_ref().map_or_else(String::new, ToString::to_string))
+        }),
+        text => read(text),
     })
 }
 

@@ -2,7 +2,7 @@
 //! times, what must come before a call, and the process that made them; and the bodies of the entry points about these.
 
 use crate::backend::cuda::driver::HAS_KERNELS;
-use crate::error::{Error, RRB_OK, Result};
+use crate::error::{Error, MESSAGE, RRB_OK, Result, formatted};
 use crate::ffi::guard::{entry, entry_ok};
 use crate::ffi::log::Log;
 use crate::ffi::watch::{Watch, Words};
@@ -136,7 +136,7 @@ impl<C: Core> Base<C> {
             return Ok(());
         }
         let sentence = "the handle was created before a fork: create a new one in the child process";
-        Err(Error::Unsupported(sentence.to_owned()))
+        Err(Error::Unsupported(formatted(sentence, MESSAGE)?))
     }
 
     /// The monitor of calls to come.

@@ -2,19 +2,18 @@
 
 use std::fmt;
 
-/// A line of text that ends with NUL.
-pub struct Line {
-    pub bytes: [u8; 512],
+/// A line of text that ends with NUL; longer ones are cut.
+pub struct Line<const N: usize = 512> {
+    pub bytes: [u8; N],
     used: usize,
 }
 
-impl Default for Line {
-    fn default() -> Self {
-        Self { bytes: [0; 512], used: 0 }
+impl<const N: usize> Line<N> {
+    /// Without text.
+    pub const fn new() -> Self {
+        Self { bytes: [0; N], used: 0 }
     }
-}
 
-impl Line {
     /// The text.
     pub fn text(&self) -> &str {
         // Cut between characters only.
@@ -28,7 +27,7 @@ impl Line {
     }
 }
 
-impl fmt::Write for Line {
+impl<const N: usize> fmt::Write for Line<N> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         let room = self.bytes.len() - 1 - self.used;
         let mut cut = s.len().min(room);

@@ -176,7 +176,7 @@ impl Log {
 
     /// Writes one line. A sink that fails is no reason to fail a solve.
     pub fn line(&mut self, level: i32, text: fmt::Arguments) {
-        let mut line = Line::default();
+        let mut line = Line::new();
         // Cut at the buffer's end.
         let _ = line.write_fmt(text);
         match self {

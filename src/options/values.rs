@@ -2,7 +2,7 @@
 
 use super::choices::{Choice, Devices, Lumping};
 use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, choice_list, opt};
-use crate::error::{Error, Result, copied, written};
+use crate::error::{Error, Result, formatted, written};
 use crate::runtime::heap::Counted;
 
 /// Values of all options of one handle.
@@ -267,7 +267,7 @@ impl Options {
                 if value.is_empty() {
                     return Err(Error::Option(format!("{name} must be callback, stderr or a path, got nothing")));
                 }
-                let path = |value| Counted::new(copied(value, LOG_TARGET)?, LOG_TARGET);
+                let path = |value| Counted::new(formatted(value, LOG_TARGET)?, LOG_TARGET);
                 self.log = if value == "callback" { None } else { Some(path(value)?) };
                 Ok(())
             }

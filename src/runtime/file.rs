@@ -1,13 +1,29 @@
 //! System calls on files that take names as C strings. The functions of `std::fs` allocate memory for long names, and
 //! abort the process if there is none.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::fmt;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 
 /// Bytes of a path with its NUL for the system, at most.
 pub const LONGEST_PATH: usize = libc::PATH_MAX as usize;
+
+/// The text of an error as its own `Display` has it, which allocates memory for the text of the system.
+pub struct Reason<'a>(pub &'a Error);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(code) = self.0.raw_os_error() else { return fmt::Display::fmt(self.0, f) };
+        let mut buffer = [0u8; 128];
+        // SAFETY: the buffer has the length passed. A text that it does not hold is cut or empty.
+        unsafe { libc::strerror_r(code, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let text = CStr::from_bytes_until_nul(&buffer).unwrap_or_default();
+        write!(f, "{} (os error {code})", OsStr::from_bytes(text.to_bytes()).display())
+    }
+}
 
 /// Opens a file for reading.
 pub fn open(path: &CStr) -> Result<File> {

@@ -1,18 +1,22 @@
 /* What sparse_read and sparse_write do without memory: `inject_files AT_LEAST SITES`, as inject.c does it for the
-   families on grids. Each request for memory of each call is refused, from the first byte on. Checked are the status,
-   that the next call succeeds, that a matrix has the same bits afterwards, that no incomplete file remains, and that a
-   file which could not be replaced is unchanged. Reading is the first call of its process. */
+   families on grids. Each request for memory of each call is refused, from the first byte on, and those for its error
+   message. Checked are the status, that the next call succeeds, that a matrix has the same bits afterwards, that no
+   incomplete file remains, and that a file which could not be replaced is unchanged. Of calls that fail anyway, the next
+   one has the same status and message. Reading is the first call of its process. */
 
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { MOST_CASES = 64 };
 
-/* What there is without refusals, by case: a hash of the matrix that is read, or of the file that is written. */
+/* What there is without refusals, by case: a hash of the matrix that is read, of the file that is written, or of the
+   error message. */
 struct solutions {
     uint64_t hash[MOST_CASES];
     /* Lines that the library has logged. */
@@ -45,13 +49,18 @@ static const char *path_of(const char *name)
     return path;
 }
 
-static void put(const char *name, const char *text)
+static void put_bytes(const char *name, const void *bytes, size_t count)
 {
     FILE *file = fopen(path_of(name), "w");
-    if (!file || fputs(text, file) < 0 || fclose(file) != 0) {
+    if (!file || fwrite(bytes, 1, count, file) != count || fclose(file) != 0) {
         perror(name);
         exit(2);
     }
+}
+
+static void put(const char *name, const char *text)
+{
+    put_bytes(name, text, strlen(text));
 }
 
 /* A hash of a file; 0: there is none. */
@@ -306,6 +315,224 @@ static void write_refused(void)
     sparse_destroy(&h);
 }
 
+/* ---- Calls that fail ---- */
+
+typedef struct {
+    rrb_status status;
+    /* Of the message. */
+    const char *words;
+    const char *name;
+    /* NULL: there is no such file, or it is not this program that writes it. */
+    const char *text;
+} wrong_read;
+
+#define RUA(rest) TITLE "3 1 1 1\nRUA 2 2 2 0\n" INT "(2F4.1)\n" rest
+
+static const wrong_read WRONG_READ[] = {
+    {RRB_ERR_IO, "cannot be read: No such file or directory (os error 2)", "missing.mtx", NULL},
+    {RRB_ERR_IO, "is a folder", ".", NULL},
+    {RRB_ERR_IO, "standard input", "-", NULL},
+    {RRB_ERR_IO, "Not a directory", "grid.mtx/a.mtx", NULL},
+    {RRB_ERR_PARSE, "the gz data are damaged: ", "damaged.mtx.gz", NULL},
+    {RRB_ERR_PARSE, "the gz data end too early", "cut.mtx.gz", NULL},
+    {RRB_ERR_PARSE, "the file is empty", "empty.mtx", ""},
+    {RRB_ERR_PARSE, "UTF-16", "wide_text.mtx", "\xff\xfe%"},
+    {RRB_ERR_PARSE, "CR alone", "cr.mtx", "%%MatrixMarket\r1\r"},
+    {RRB_ERR_PARSE, "neither MatrixMarket", "words.txt", "some\nwords\n"},
+    {RRB_ERR_PARSE, "line 1: must be such as", "banner.mtx", "%%MatrixMarket vector\n"},
+    {RRB_ERR_PARSE, "line 1: the field must be", "field.mtx", "%%MatrixMarket matrix coordinate reel general\n"},
+    {RRB_ERR_UNSUPPORTED, "line 1: complex", "complex.mtx", "%%MatrixMarket matrix coordinate complex general\n"},
+    {RRB_ERR_PARSE, "line 1: the file ends before", "head.mtx", GENERAL},
+    {RRB_ERR_PARSE, "line 2: must have 3 counts", "counts.mtx", GENERAL "2 2\n"},
+    {RRB_ERR_PARSE, "line 2: 'two' is no count", "count.mtx", GENERAL "2 two 1\n"},
+    {RRB_ERR_PARSE, "line 2: a symmetric matrix is square", "square.mtx", SYMMETRIC "2 3 1\n1 1 1\n"},
+    {RRB_ERR_PARSE, "line 2: 99 entries are announced", "announced.mtx", GENERAL "9 9 99\n1 1 1\n"},
+    {RRB_ERR_MEMORY, "failed to allocate 8000000000000008 bytes for row pointers", "rows.mtx",
+     GENERAL "1000000000000000 1 1\n5 1 2\n"},
+    {RRB_ERR_PARSE, "line 3: 'x' is no column", "line.mtx", GENERAL "2 2 2\n1 x 1\n2 2 1\n"},
+    {RRB_ERR_PARSE, "line 3: row 3 is above 2", "row.mtx", GENERAL "2 2 1\n3 1 1\n"},
+    {RRB_ERR_PARSE, "line 4: '", "value.mtx",
+     GENERAL "2 2 2\n1 1 1\n2 2 a_word_that_is_longer_than_what_a_message_shows_of_it\n"},
+    {RRB_ERR_NOT_FINITE, "line 3: '1e999' is not finite", "infinite.mtx", GENERAL "2 2 1\n1 1 1e999\n"},
+    {RRB_ERR_NOT_FINITE, "line 4: values given at (2, 1) add up to inf", "sum.mtx",
+     GENERAL "2 2 2\n2 1 1e308\n2 1 1e308\n"},
+    {RRB_ERR_PARSE, "line 4: (1, 2) and (2, 1) both given", "twice.mtx", SYMMETRIC "2 2 2\n2 1 1\n1 2 1\n"},
+    {RRB_ERR_PARSE, "line 3: the file ends after 1 of the 2", "short.mtx", GENERAL "2 2 2\n1 1 123456\n"},
+    {RRB_ERR_PARSE, "line 3: the type must be", "type.rua", CARDS("3 1 1 1", "XUA 2 2 2 0", INT, "")},
+    {RRB_ERR_UNSUPPORTED, "line 3: elemental matrices (RUE)", "elements.rua",
+     CARDS("3 1 1 1", "rue 2 2 2 0", INT, "")},
+    {RRB_ERR_PARSE, "line 3: 9 entries are more than", "entries.rua", CARDS("3 1 1 1", "RUA 2 2 9 0", INT, "")},
+    {RRB_ERR_PARSE, "line 4: '(16A5)' is no format of pointers", "format.rua",
+     CARDS("3 1 1 1", "RUA 2 2 2 0", "(16A5)          (16I5)", "    1    2    3\n")},
+    {RRB_ERR_PARSE, "line 2: 5 cards of pointers", "cards.rua",
+     CARDS("7 5 1 1", "RUA 2 2 2 0", INT, "    1    2    3\n")},
+    {RRB_ERR_PARSE, "line 5: pointer 1 is below", "pointers.rua", RUA("    1    2    1\n    1    2\n 1.0 2.0\n")},
+    {RRB_ERR_PARSE, "line 6: row 9 must lie in", "rows.rua", RUA("    1    2    3\n    1    9\n 1.0 2.0\n")},
+    {RRB_ERR_PARSE, "line 7: ' 2.x' is no number", "value.rua", RUA("    1    2    3\n    1    2\n 1.0 2.x\n")},
+    {RRB_ERR_NOT_FINITE, "line 7: ' nan' is not finite", "nan.rua", RUA("    1    2    3\n    1    2\n 1.0 nan\n")},
+    {RRB_ERR_PARSE, "line 8: more cards", "more.rua", RUA("    1    2    3\n    1    2\n 1.0 2.0\nmore\n")},
+    {RRB_ERR_PARSE, "line 5: the type of right-hand sides", "rhs.rua",
+     CARDS("4 1 1 1 1", "RUA 2 2 2 0", INT "(2F4.1)             (2F4.1)", "X     1 0\n    1    2    3\n")},
+    {RRB_ERR_UNSUPPORTED, "line 2: right-hand sides of A'", "transposed.rhs",
+     TITLE "rhsld a case    r  3  2  6\n(3F4.1)\n"},
+};
+enum { WRONG_READS = sizeof WRONG_READ / sizeof WRONG_READ[0] };
+
+/* Checks the message of the call that failed last; without refusals it is the first one. */
+static void check_message(rrb_status status, rrb_status expected, const char *words, uint64_t first)
+{
+    static char message[2 * PATH_MAX];
+    must(status, expected, "the same call");
+    int64_t length = rrbsolver_last_error(message, sizeof message);
+    /* Without digits, since the name of an incomplete file has the number of the process. */
+    uint64_t hash = 1469598103934665603u;
+    for (const char *c = message; *c; c++)
+        hash = *c >= '0' && *c <= '9' ? hash : hash_of(hash, c, 1);
+    if (!strstr(message, words) || (size_t)length != strlen(message) + 1)
+        complain("'%s' is not in the message '%s'", words, message);
+    if (first == 0)
+        results->solutions.hash[chosen] = hash;
+    else if (hash != first)
+        complain("the message is another one: '%s'", message);
+}
+
+static void wrong_read_of(uint64_t first)
+{
+    const wrong_read *r = &WRONG_READ[chosen];
+    const char *path = r->name[0] == '-' ? r->name : path_of(r->name);
+    sparse_handle *h = NULL;
+    expected_status = r->status;
+    refuse(0);
+    watched(sparse_read(path, &h));
+    check_message(sparse_read(path, &h), r->status, r->words, first);
+    if (h)
+        complain("a handle in spite of the error");
+    if (refuse_at < 0)
+        last_status = RRB_OK;
+    must(sparse_read(path_of("sorted.mtx"), &h), RRB_OK, "read");
+    sparse_destroy(&h);
+}
+
+static void wrong_read_once(void)
+{
+    wrong_read_of(0);
+}
+
+static void wrong_read_refused(void)
+{
+    wrong_read_of(results->solutions.hash[chosen]);
+}
+
+typedef struct {
+    rrb_status status;
+    const char *words;
+    /* NULL: no path. */
+    const char *name;
+    int32_t format;
+    /* Bytes that a file may have; 0: any number. */
+    rlim_t most;
+    /* The handle is one of before a fork. */
+    int forked;
+} wrong_write;
+
+static const wrong_write WRONG_WRITE[] = {
+    {RRB_ERR_NULL, "path must not be NULL", NULL, RRB_FILE_MTX, 0, 0},
+    {RRB_ERR_ARGUMENT, "file_format must be RRB_FILE_MTX, ", "a.mtx", 99, 0, 0},
+    {RRB_ERR_UNSUPPORTED, "created before a fork", "a.mtx", RRB_FILE_MTX, 0, 1},
+    {RRB_ERR_IO, "partial cannot: No such file or directory (os error 2)", "missing/a.mtx", RRB_FILE_MTX, 0, 0},
+    {RRB_ERR_IO, "partial cannot: Not a directory", "grid.mtx/a.mtx", RRB_FILE_MTX, 0, 0},
+    /* A folder in which nobody can write. */
+    {RRB_ERR_IO, "partial cannot: ", "proc/a.mtx", RRB_FILE_MTX, 0, 0},
+    {RRB_ERR_IO, "cannot be written: Is a directory", ".", RRB_FILE_MTX, 0, 0},
+    {RRB_ERR_IO, "cannot be written: No space left on device", "full", RRB_FILE_MTX, 0, 0},
+    {RRB_ERR_IO, "cannot be written: No space left on device", "full.gz", RRB_FILE_HB, 0, 0},
+    {RRB_ERR_IO, "cannot be written: File too large", "large.mtx", RRB_FILE_MTX, 1000, 0},
+    {RRB_ERR_IO, "cannot be written: File too large", "large.rb.gz", RRB_FILE_RB, 1000, 0},
+};
+enum { WRONG_WRITES = sizeof WRONG_WRITE / sizeof WRONG_WRITE[0] };
+
+/* The rest of the case happens in a child of this process. */
+static void in_a_fork(void)
+{
+    pid_t child = fork();
+    int end = 0;
+    if (child == 0)
+        return;
+    if (child < 0 || waitpid(child, &end, 0) != child)
+        end = -1;
+    if (!WIFEXITED(end))
+        printf("%s: request %ld: the process after the fork ended by signal %d\n", place, refuse_at, WTERMSIG(end));
+    _exit(WIFEXITED(end) ? WEXITSTATUS(end) : WRONG);
+}
+
+/* No file becomes larger than this. */
+static void limit_files(rlim_t most)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = most ? most : limit.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static void wrong_write_of(uint64_t first)
+{
+    const wrong_write *w = &WRONG_WRITE[chosen];
+    sparse_handle *h = matrix_of(0), *other = NULL;
+    const char *path = w->name ? path_of(w->name) : NULL;
+    expected_status = w->status;
+    if (w->forked)
+        in_a_fork();
+    if (w->most)
+        limit_files(w->most);
+    refuse(0);
+    watched(sparse_write(h, path, w->format));
+    check_message(sparse_write(h, path, w->format), w->status, w->words, first);
+    limit_files(0);
+    check_folder();
+    if (hash_of_file("a.mtx") || hash_of_file("large.mtx") || hash_of_file("large.rb.gz"))
+        complain("a file is left");
+    if (refuse_at < 0)
+        last_status = RRB_OK;
+    if (w->forked)
+        other = matrix_of(0);
+    must(sparse_write(other ? other : h, path_of("sound.mtx"), RRB_FILE_MTX), RRB_OK, "write");
+    sparse_destroy(&other);
+    sparse_destroy(&h);
+}
+
+static void wrong_write_once(void)
+{
+    wrong_write_of(0);
+}
+
+static void wrong_write_refused(void)
+{
+    wrong_write_of(results->solutions.hash[chosen]);
+}
+
+/* What calls that fail find: compressed files that are damaged and cut, and names of a full disk and of a folder in
+   which nobody can write. */
+static void put_wrong(void)
+{
+    static unsigned char bytes[1 << 20];
+    FILE *file = fopen(path_of("grid.mtx.gz"), "r");
+    size_t count = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    if (count < 1000 || fclose(file) != 0) {
+        perror("grid.mtx.gz");
+        exit(2);
+    }
+    put_bytes("cut.mtx.gz", bytes, count / 2);
+    memset(bytes + count / 2, 0xff, 100);
+    put_bytes("damaged.mtx.gz", bytes, count);
+    const char *const links[][2] = {{"/dev/full", "full"}, {"/dev/full", "full.gz"}, {"/proc", "proc"}};
+    for (size_t k = 0; k < sizeof links / sizeof links[0]; k++)
+        if (symlink(links[k][0], path_of(links[k][1])) != 0) {
+            perror(links[k][1]);
+            exit(2);
+        }
+}
+
 /* ---- */
 
 /* Removes the folder and those above it that were made. */
@@ -359,6 +586,19 @@ int main(int count_of_arguments, char **arguments)
             put(READ[chosen].name, READ[chosen].text);
         run(read_once, -1);
         refuse_all(read_refused, 1, NONE);
+    }
+    put_wrong();
+    for (chosen = 0; chosen < WRONG_READS; chosen++) {
+        snprintf(place, sizeof place, "read %s", WRONG_READ[chosen].name);
+        if (WRONG_READ[chosen].text)
+            put(WRONG_READ[chosen].name, WRONG_READ[chosen].text);
+        run(wrong_read_once, -1);
+        refuse_all(wrong_read_refused, 1, NONE);
+    }
+    for (chosen = 0; chosen < WRONG_WRITES; chosen++) {
+        snprintf(place, sizeof place, "write %s", WRONG_WRITE[chosen].name ? WRONG_WRITE[chosen].name : "NULL");
+        run(wrong_write_once, -1);
+        refuse_all(wrong_write_refused, 1, NONE);
     }
     remove_folder(root);
     return end();

@@ -258,6 +258,9 @@ fn bad_files_are_one_sentence() {
         refused(&folder, &["compare", name], words);
         refused(&folder, &["convert", name, "to.mtx"], words);
     }
+    // Read by rows, with marks of the columns.
+    put("flat.mtx", b"%%MatrixMarket matrix coordinate real general\n1 1000000000000000 1\n1 5 2\n");
+    refused(&folder, &["info", "flat.mtx"], &["flat.mtx: ", "1000000000000000 columns", "failed to allocate"]);
     // Written by columns: of these there is no room for the pointers.
     refused(&folder, &["convert", "wide.mtx", "to.rb"], &["to.rb: ", "40000000000008 bytes", "column pointers"]);
     assert!(!folder.join("to.mtx").exists() && !folder.join("to.rb").exists());

@@ -5,7 +5,7 @@ use super::watch::{GhostFill, Ghosts};
 use crate::backend;
 use crate::backend::steps::smoother::{PatchArrays, Pointers, SmootherBackend, Swept, Watcher};
 use crate::error::{Error, Place, RRB_OK, RRB_STOPPED, Result, collected, reserve};
-use crate::ffi::guard::note_stopped_sweeps;
+use crate::ffi::guard::note;
 use crate::ffi::handle::{Base, Handle};
 use crate::ffi::spaces::{Extent, list_of};
 use crate::ffi::watch::Words;
@@ -49,7 +49,7 @@ pub(super) fn status_of(swept: &Swept) -> i32 {
     if !swept.stopped {
         return RRB_OK;
     }
-    note_stopped_sweeps(swept.sweeps);
+    note(format_args!("stopped by the monitor or the ghost function after {} sweeps", swept.sweeps));
     RRB_STOPPED
 }
 

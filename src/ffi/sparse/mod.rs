@@ -359,7 +359,8 @@ pub unsafe extern "C" fn sparse_create_from(
 /// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental; or the values of the matrix are in another
 ///   file; or the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the number of rows, columns or entries of the matrix is out of range.
-/// - `RRB_ERR_MEMORY`: an allocation failed. The call has freed all its memory.
+/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The call has freed all its
+///   memory.
 ///
 /// # Notes
 /// - The format of a MatrixMarket file may be coordinate or array. Its values may be real, integer or pattern; with
@@ -372,7 +373,8 @@ pub unsafe extern "C" fn sparse_create_from(
 ///   side.
 /// - A gzip file may consist of several gzip members.
 /// - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, it
-///   starts no threads. If there is no memory to start a thread or to store an error message, the process terminates.
+///   starts no threads. If there is no memory to start a thread, or for a warning about an `RRBSOLVER_` variable, the
+///   process terminates.
 /// - The call needs at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per row.
 ///
 /// # Fortran
@@ -418,7 +420,8 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// - `RRB_ERR_NULL`: `h` or `path` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
 /// - `RRB_ERR_IO`: the file cannot be created or written.
-/// - `RRB_ERR_MEMORY`: an allocation failed. The handle is unchanged, and no incomplete file remains.
+/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The handle is unchanged, and no
+///   incomplete file remains.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes

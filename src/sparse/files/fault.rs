@@ -1,63 +1,35 @@
-//! What is wrong with a file.
+//! Errors about a file. Their memory can be refused, too: then the error is that of the memory.
 
-use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused};
-use crate::runtime::file::LONGEST_PATH;
+use crate::error::{Error, MESSAGE, RRB_ERR_IO, RRB_ERR_PARSE, Refused, formatted};
+use crate::runtime::file::Reason;
+use std::fmt::Display;
 
-/// What is wrong, and where.
-#[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    /// In a line, from 1.
-    #[error("line {line}: {reason}")]
-    At {
-        /// The status.
-        status: i32,
-        /// The line.
-        line: usize,
-        /// The sentence.
-        reason: String,
-    },
-    /// In the whole of it.
-    #[error("{reason}")]
-    Whole {
-        /// The status.
-        status: i32,
-        /// The sentence.
-        reason: String,
-    },
-    /// Of no file: no memory.
-    #[error(transparent)]
-    Library(#[from] Error),
-}
-
-/// Of a file, or of what is made of it.
-pub type Parsed<T> = Result<T, Fault>;
-
-/// A line that cannot be understood.
-pub fn at(line: usize, reason: impl Into<String>) -> Fault {
+/// A line, counted from 1, that cannot be understood.
+pub fn at(line: usize, reason: impl Display) -> Error {
     status_at(RRB_ERR_PARSE, line, reason)
 }
 
 /// The same with another status.
-pub fn status_at(status: i32, line: usize, reason: impl Into<String>) -> Fault {
-    Fault::At { status, line, reason: reason.into() }
+pub fn status_at(status: i32, line: usize, reason: impl Display) -> Error {
+    whole(status, format_args!("line {line}: {reason}"))
 }
 
-/// The whole file.
-pub fn whole(status: i32, reason: impl Into<String>) -> Fault {
-    Fault::Whole { status, reason: reason.into() }
+/// An error about the whole file.
+pub fn whole(status: i32, reason: impl Display) -> Error {
+    formatted(reason, MESSAGE).map_or_else(|error| error, |message| Error::File { status, message })
 }
 
 /// A file that cannot be read.
-pub fn read_fault(error: std::io::Error) -> Fault {
+pub fn read_fault(error: std::io::Error) -> Error {
     io_fault("read", error)
 }
 
-/// A file that cannot be read or written. Memory that the system lacks is an error of memory.
-pub fn io_fault(what: &str, error: std::io::Error) -> Fault {
+/// A file that cannot be read or written. Memory that the system lacks is an error of memory, whose size is unknown.
+pub fn io_fault(what: &str, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::OutOfMemory {
-        return Fault::Library(Error::NoMemory(Refused { bytes: LONGEST_PATH as u128, what: "a path" }));
+        return Error::NoMemory(Refused { bytes: 0, what: "access to a file" });
     }
-    whole(RRB_ERR_IO, format!("cannot be {what}: {error}"))
+    whole(RRB_ERR_IO, format_args!("cannot be {what}: {}", Reason(&error)))
 }
 
 /// Where complex numbers come.

@@ -1,5 +1,9 @@
 //! Lines of a text and words of a line.
 
+use std::ffi::OsStr;
+use std::fmt::{self, Display};
+use std::os::unix::ffi::OsStrExt as _;
+
 /// Lines with their numbers, from 1, without what ends them.
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
@@ -54,9 +58,15 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// A word for a sentence, cut where it is long.
-pub fn shown(word: &[u8]) -> String {
+/// A word for an error message, cut if it is long.
+pub fn shown(word: &[u8]) -> impl Display {
     const MOST: usize = 40;
-    let text = String::from_utf8_lossy(&word[..word.len().min(MOST)]).into_owned();
-    if word.len() > MOST { format!("'{text}...'") } else { format!("'{text}'") }
+    struct Shown<'a>(&'a [u8]);
+    impl Display for Shown<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let (start, rest) = self.0.split_at(self.0.len().min(MOST));
+            write!(f, "'{}{}'", OsStr::from_bytes(start).display(), if rest.is_empty() { "" } else { "..." })
+        }
+    }
+    Shown(word)
 }

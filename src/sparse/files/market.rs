@@ -2,12 +2,12 @@
 //! `symmetric` or `skew-symmetric`; comments (%), a line of counts, and an entry a line.
 
 use super::array::{ARRAY, of_array};
-use super::fault::{COMPLEX, Parsed, at, status_at};
+use super::fault::{COMPLEX, at, status_at};
 use super::lines::{Lines, shown, words};
 use super::loaded::Loaded;
 use super::mirror::{Symmetry, matrix};
 use super::number::{real_number, whole_number};
-use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, push, zeroed};
+use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, Result, push, zeroed};
 use crate::runtime::heap::boxed;
 use crate::runtime::workers::{Parts, Workers};
 use crate::sparse::assemble::{Assembled, Triplets};
@@ -30,14 +30,14 @@ struct Banner {
 }
 
 /// The matrix of a text that begins with %%.
-pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
+pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     let banner = Banner::of(lines.next().unwrap_or_default())?;
     let counts = counts(&mut lines, if banner.coordinate { 3 } else { 2 })?;
     let (rows, cols) = (counts[0], counts[1]);
     let line = lines.number;
     if banner.symmetry != Symmetry::General && rows != cols {
-        return Err(at(line, format!("a symmetric matrix is square, got {rows} x {cols}")));
+        return Err(at(line, format_args!("a symmetric matrix is square, got {rows} x {cols}")));
     }
     let announced = if banner.coordinate { counts[2].into() } else { banner.values(rows, cols) };
     // An entry takes a row, a blank, a column and the end of a line, at least; a value a digit and the end.
@@ -51,7 +51,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
         let left = lines.left();
         return Err(at(
             line,
-            format!("{announced} entries are announced, for which the {left} bytes after it are too few"),
+            format_args!("{announced} entries are announced, for which the {left} bytes after it are too few"),
         ));
     }
     let (rows, cols, announced) = (rows as usize, cols as usize, announced as usize);
@@ -60,12 +60,12 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
 }
 
 impl Banner {
-    fn of(line: &[u8]) -> Parsed<Self> {
+    fn of(line: &[u8]) -> Result<Self> {
         let mut words = words(line);
         let mut next = || words.next().unwrap_or_default();
         let [mark, object, layout, field, symmetry, rest] = std::array::from_fn(|_| next());
         let one_of =
-            |what: &str, all: &str, word: &[u8]| Err(at(1, format!("{what} must be {all}, got {}", shown(word))));
+            |what: &str, all: &str, word: &[u8]| Err(at(1, format_args!("{what} must be {all}, got {}", shown(word))));
         let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         if !is(mark, "%%matrixmarket") || !is(object, "matrix") || !rest.is_empty() {
             return Err(at(1, "must be such as '%%MatrixMarket matrix coordinate real general'"));
@@ -111,7 +111,7 @@ impl Banner {
 }
 
 /// The line of counts.
-fn counts(lines: &mut Lines, many: usize) -> Parsed<[u64; 3]> {
+fn counts(lines: &mut Lines, many: usize) -> Result<[u64; 3]> {
     let Some(line) = lines.find(|line| is_data(line)) else {
         return Err(at(lines.number, "the file ends before the line of rows and columns"));
     };
@@ -119,16 +119,16 @@ fn counts(lines: &mut Lines, many: usize) -> Parsed<[u64; 3]> {
     let mut words = words(line);
     for count in &mut counts[..many] {
         let Some(word) = words.next() else {
-            return Err(at(lines.number, format!("must have {many} counts")));
+            return Err(at(lines.number, format_args!("must have {many} counts")));
         };
         *count = match whole_number(word) {
             Some(number) if number >= 0 => number as u64,
-            _ => return Err(at(lines.number, format!("{} is no count", shown(word)))),
+            _ => return Err(at(lines.number, format_args!("{} is no count", shown(word)))),
         };
     }
     match words.next() {
         None => Ok(counts),
-        Some(word) => Err(at(lines.number, format!("has more than {many} counts: {}", shown(word)))),
+        Some(word) => Err(at(lines.number, format_args!("has more than {many} counts: {}", shown(word)))),
     }
 }
 
@@ -150,13 +150,13 @@ struct Read<'a> {
 const PIECES: &str = "pieces of a file";
 
 impl Read<'_> {
-    fn matrix<I: Width>(&self, workers: &mut Workers) -> Parsed<Loaded> {
+    fn matrix<I: Width>(&self, workers: &mut Workers) -> Result<Loaded> {
         let matrix = if self.banner.coordinate { self.coordinate::<I>(workers)? } else { self.array(workers)? };
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
     /// The lines in pieces for the workers, each with the entries in it.
-    fn pieces(&self, workers: &mut Workers) -> Parsed<Vec<(Lines<'_>, usize)>> {
+    fn pieces(&self, workers: &mut Workers) -> Result<Vec<(Lines<'_>, usize)>> {
         let mut pieces = Vec::new();
         let count = workers.pieces(self.lines.left());
         if count == 1 {
@@ -185,8 +185,8 @@ impl Read<'_> {
         &self,
         workers: &mut Workers,
         mut part: impl FnMut(usize) -> T,
-        take: impl Fn(&mut T, usize, &mut dyn Iterator<Item = &[u8]>, usize) -> Parsed<()> + Sync,
-    ) -> Parsed<()> {
+        take: impl Fn(&mut T, usize, &mut dyn Iterator<Item = &[u8]>, usize) -> Result<()> + Sync,
+    ) -> Result<()> {
         let (mut left, mut pieces) = (self.announced, Vec::new());
         for (lines, count) in self.pieces(workers)? {
             let room = count.min(left);
@@ -198,12 +198,15 @@ impl Read<'_> {
             while let Some(line) = lines.find(|line| is_data(line)) {
                 let number = lines.number;
                 if count == room {
-                    return Err(at(number, format!("more than the {} entries that are announced", self.announced)));
+                    return Err(at(
+                        number,
+                        format_args!("more than the {} entries that are announced", self.announced),
+                    ));
                 }
                 let mut words = words(line);
                 take(&mut to, count, &mut words, number)?;
                 if let Some(word) = words.next() {
-                    return Err(at(number, format!("has more than an entry: {}", shown(word))));
+                    return Err(at(number, format_args!("has more than an entry: {}", shown(word))));
                 }
                 count += 1;
             }
@@ -217,10 +220,10 @@ impl Read<'_> {
         if count == self.announced {
             return Ok(());
         }
-        Err(at(line, format!("the file ends after {count} of the {} entries announced", self.announced)))
+        Err(at(line, format_args!("the file ends after {count} of the {} entries announced", self.announced)))
     }
 
-    fn coordinate<I: Index>(&self, workers: &mut Workers) -> Parsed<Assembled<I>> {
+    fn coordinate<I: Index>(&self, workers: &mut Workers) -> Result<Assembled<I>> {
         let Banner { field, symmetry, .. } = self.banner;
         let mut entries = Triplets::<I>::zeroed(self.announced)?;
         self.each(workers, entries.parts(), |to, k, words, line| {
@@ -228,7 +231,7 @@ impl Read<'_> {
             let j = place(words.next(), line, "column", self.cols)?;
             let value = if field == Field::Pattern { 1.0 } else { self.value(words.next(), line)? };
             if symmetry == Symmetry::Skew && i == j && value != 0.0 {
-                return Err(at(line, format!("the diagonal of a skew-symmetric matrix is 0, got {value}")));
+                return Err(at(line, format_args!("the diagonal of a skew-symmetric matrix is 0, got {value}")));
             }
             (to.rows[k], to.cols[k], to.values[k]) = (I::of(i), I::of(j), value);
             Ok(())
@@ -237,7 +240,7 @@ impl Read<'_> {
     }
 
     /// By columns; of a triangle the lower one, without the diagonal where it is skew.
-    fn array<I: Index>(&self, workers: &mut Workers) -> Parsed<Assembled<I>> {
+    fn array<I: Index>(&self, workers: &mut Workers) -> Result<Assembled<I>> {
         let mut values: Vec<f64> = zeroed(self.announced, ARRAY)?;
         let mut left = Parts(&mut values);
         self.each(
@@ -264,10 +267,10 @@ impl Read<'_> {
         };
         let has = |i: usize, j: usize| symmetry != Symmetry::Skew || i != j;
         let count = if symmetry == Symmetry::Skew { rows * rows.saturating_sub(1) } else { rows * cols };
-        Ok(of_array(rows, cols, count, has, value)?)
+        of_array(rows, cols, count, has, value)
     }
 
-    fn value(&self, word: Option<&[u8]>, line: usize) -> Parsed<f64> {
+    fn value(&self, word: Option<&[u8]>, line: usize) -> Result<f64> {
         let Some(word) = word else { return Err(at(line, "has no value")) };
         let value = match self.banner.field {
             Field::Integer => {
@@ -277,10 +280,12 @@ impl Read<'_> {
         };
         match value {
             Some(value) if value.is_finite() => Ok(value),
-            Some(_) => {
-                Err(status_at(RRB_ERR_NOT_FINITE, line, format!("{} is not finite in double precision", shown(word))))
-            }
-            None => Err(at(line, format!("{} is no {}number", shown(word), self.whole()))),
+            Some(_) => Err(status_at(
+                RRB_ERR_NOT_FINITE,
+                line,
+                format_args!("{} is not finite in double precision", shown(word)),
+            )),
+            None => Err(at(line, format_args!("{} is no {}number", shown(word), self.whole()))),
         }
     }
 
@@ -297,12 +302,14 @@ impl Read<'_> {
 }
 
 /// A row or a column, from 1, as an index from 0.
-fn place(word: Option<&[u8]>, line: usize, what: &str, extent: usize) -> Parsed<usize> {
-    let Some(word) = word else { return Err(at(line, format!("has no {what}"))) };
+fn place(word: Option<&[u8]>, line: usize, what: &str, extent: usize) -> Result<usize> {
+    let Some(word) = word else { return Err(at(line, format_args!("has no {what}"))) };
     match whole_number(word) {
-        Some(number) if number < 1 => Err(at(line, format!("{what} {number} is below 1"))),
-        Some(number) if number as u64 > extent as u64 => Err(at(line, format!("{what} {number} is above {extent}"))),
+        Some(number) if number < 1 => Err(at(line, format_args!("{what} {number} is below 1"))),
+        Some(number) if number as u64 > extent as u64 => {
+            Err(at(line, format_args!("{what} {number} is above {extent}")))
+        }
         Some(number) => Ok(number as usize - 1),
-        None => Err(at(line, format!("{} is no {what}", shown(word)))),
+        None => Err(at(line, format_args!("{} is no {what}", shown(word)))),
     }
 }

@@ -1,6 +1,6 @@
 //! From the entries of a file to its matrix. Of files that give one triangle the other is made.
 
-use super::fault::{Fault, Parsed, at, status_at};
+use super::fault::{at, status_at};
 use crate::error::{RRB_ERR_NOT_FINITE, Result, reserve};
 use crate::runtime::workers::Workers;
 use crate::sparse::assemble::{Assembled, Triplets, Unfit};
@@ -26,7 +26,7 @@ pub fn matrix<I: Index>(
     [rows, cols]: [usize; 2],
     line_of: impl Fn(usize) -> usize,
     workers: &mut Workers,
-) -> Parsed<Assembled<I>> {
+) -> Result<Assembled<I>> {
     let mirrored = match symmetry {
         Symmetry::General => None,
         Symmetry::Symmetric => Some(1.0),
@@ -37,16 +37,16 @@ pub fn matrix<I: Index>(
     {
         let (i, j) = (entries.rows[k].at(), entries.cols[k].at());
         let (a, b) = (i.min(j) + 1, i.max(j) + 1);
-        return Err(at(line_of(k), format!("({a}, {b}) and ({b}, {a}) both given")));
+        return Err(at(line_of(k), format_args!("({a}, {b}) and ({b}, {a}) both given")));
     }
     match entries.matrix(rows, cols, mirrored, workers) {
         Ok(csr) => Ok(Assembled::of_csr(csr)),
         Err(Unfit::Sum { last, place: [i, j], sum }) => {
-            let sentence =
-                format!("values given at ({}, {}) add up to {sum}; all entries must be finite", i + 1, j + 1);
-            Err(status_at(RRB_ERR_NOT_FINITE, line_of(last), sentence))
+            let (i, j) = (i + 1, j + 1);
+            let reason = format_args!("values given at ({i}, {j}) add up to {sum}; all entries must be finite");
+            Err(status_at(RRB_ERR_NOT_FINITE, line_of(last), reason))
         }
-        Err(Unfit::Library(error)) => Err(Fault::Library(error)),
+        Err(Unfit::Library(error)) => Err(error),
     }
 }
 

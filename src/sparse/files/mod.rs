@@ -18,45 +18,45 @@ pub mod write;
 use super::matrix::Matrix;
 use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result, reserve, zeroed};
 use crate::options::FileFormat;
-use crate::runtime::file;
+use crate::runtime::file::{self, Reason};
 use crate::runtime::workers::Workers;
 pub use loaded::{Loaded, Vectors};
 
-use fault::{Fault, Parsed, io_fault, whole};
+use fault::{io_fault, whole};
 use output::Output;
 use std::borrow::Borrow;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::fmt::Display;
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use write::WriteError;
 
+/// A path in an error message, of one that is too long its end.
+fn shown(path: &CStr) -> impl Display {
+    let path = path.to_bytes();
+    OsStr::from_bytes(&path[path.len().saturating_sub(file::LONGEST_PATH)..]).display()
+}
+
 /// An error about a file. Without memory there is none for its name.
-fn about(path: &CStr, fault: Fault) -> Error {
-    if let Fault::Library(error @ Error::NoMemory(_)) = fault {
+fn about(path: &CStr, mut error: Error) -> Error {
+    if let Error::NoMemory(_) = error {
         return error;
     }
-    let path = path.to_string_lossy().into_owned();
-    match fault {
-        // Of a row or an entry, which files count from 1.
-        Fault::Library(mut error @ Error::At { status, .. }) => {
-            error.set_base(1);
-            Error::File { status, path, reason: error.to_string() }
-        }
-        Fault::Library(error) => Error::File { status: error.status(), path, reason: error.to_string() },
-        Fault::At { status, line, reason } => Error::File { status, path, reason: format!("line {line}: {reason}") },
-        Fault::Whole { status, reason } => Error::File { status, path, reason },
-    }
+    // Rows and entries, which files count from 1.
+    error.set_base(1);
+    whole(error.status(), format_args!("{}: {error}", shown(path)))
 }
 
 /// Reads a matrix, and what comes with it.
 pub fn load(path: &CStr, workers: &mut Workers) -> Result<Loaded> {
     let read = unpack::text(path).and_then(|text| parse(&text, workers));
-    read.map_err(|fault| about(path, fault))
+    read.map_err(|error| about(path, error))
 }
 
 /// What a text holds.
-pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
+pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     if text.starts_with(b"%%") {
         return market::parse(text, workers);
     }
@@ -130,8 +130,8 @@ impl Partial {
                     return Err(about(path, io_fault("written", error)));
                 }
                 Err(error) => {
-                    let name = partial.name().to_string_lossy();
-                    let reason = format!("cannot be written, since {name} cannot: {error}");
+                    let (name, error) = (shown(partial.name()), Reason(&error));
+                    let reason = format_args!("cannot be written, since {name} cannot: {error}");
                     return Err(about(path, whole(RRB_ERR_IO, reason)));
                 }
             }

@@ -1,7 +1,7 @@
 //! A text that a team reads says what one thread says of it: the same matrix, or the same line and reason.
 
-use super::fault::Fault;
 use super::parse;
+use crate::error::Error;
 use crate::options::FileFormat;
 use crate::runtime::workers::Workers;
 use crate::sparse::matrix::AnyCsr;
@@ -32,8 +32,8 @@ fn outcome(lines: &[String], threads: usize) -> String {
             }
             AnyCsr::Wide(_) => panic!("rows are few"),
         },
-        Err(Fault::At { line, reason, .. }) => format!("line {line}: {reason}"),
-        Err(fault) => panic!("{fault}"),
+        Err(Error::File { message, .. }) => message,
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The text of a file, decompressed if its first bytes are those of gzip.
 
-use super::fault::{Fault, Parsed, read_fault, whole};
+use super::fault::{read_fault, whole};
 use super::gz::Unpacker;
-use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused, zeroed};
+use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused, Result, zeroed};
 use crate::runtime::file::{is_ordinary, open};
 use std::ffi::CStr;
 use std::fs::File;
@@ -16,7 +16,7 @@ pub const PIECE: usize = 1 << 16;
 const TEXT: &str = "the text of a file";
 
 /// The text, without a byte order mark.
-pub fn text(path: &CStr) -> Parsed<Vec<u8>> {
+pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
         return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
     }
@@ -55,7 +55,7 @@ pub fn text(path: &CStr) -> Parsed<Vec<u8>> {
 }
 
 /// Room for `more` bytes behind the first `len`.
-fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Parsed<()> {
+fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
     let missing = more.saturating_sub(text.len() - len);
     if missing > 0 {
         // Twice as much, at least, as there was.
@@ -67,7 +67,7 @@ fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Parsed<()> {
 }
 
 /// Some bytes of a file; 0 at its end.
-fn some(file: &mut File, to: &mut [u8]) -> Parsed<usize> {
+fn some(file: &mut File, to: &mut [u8]) -> Result<usize> {
     loop {
         match file.read(to) {
             Ok(count) => return Ok(count),
@@ -78,7 +78,7 @@ fn some(file: &mut File, to: &mut [u8]) -> Parsed<usize> {
 }
 
 /// The text of a gz file, of which `head` was read. A file may have several members.
-fn unpacked(file: &mut File, head: Vec<u8>) -> Parsed<Vec<u8>> {
+fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
     let mut unpacker = Unpacker::new()?;
     let (mut packed, mut given) = (head, 0);
     let mut available = packed.len();
@@ -112,12 +112,12 @@ fn unpacked(file: &mut File, head: Vec<u8>) -> Parsed<Vec<u8>> {
     Ok(text)
 }
 
-fn damaged(reason: &str) -> Fault {
-    whole(RRB_ERR_PARSE, format!("the gz data are damaged: {reason}"))
+fn damaged(reason: &str) -> Error {
+    whole(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
 }
 
 /// Files that hold something else than one matrix as text.
-fn check(mut text: Vec<u8>) -> Parsed<Vec<u8>> {
+fn check(mut text: Vec<u8>) -> Result<Vec<u8>> {
     const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
     let other = |reason: &str| Err(whole(RRB_ERR_PARSE, reason));
     if text.starts_with(&UTF8_MARK) {

@@ -1,12 +1,12 @@
 //! The cards after the header: pointers, rows, values, right-hand sides.
 
 use super::header::Header;
-use crate::error::{RRB_ERR_NOT_FINITE, collected, push, zeroed};
+use crate::error::{RRB_ERR_NOT_FINITE, Result, collected, push, zeroed};
 use crate::runtime::heap::boxed;
 use crate::runtime::workers::{Parts, Workers};
 use crate::sparse::assemble::Triplets;
 use crate::sparse::files::array::of_array;
-use crate::sparse::files::fault::{Parsed, at, status_at};
+use crate::sparse::files::fault::{at, status_at};
 use crate::sparse::files::fortran::{Field, fields};
 use crate::sparse::files::lines::{Lines, shown};
 use crate::sparse::files::loaded::{Loaded, Vectors, Warning};
@@ -35,7 +35,7 @@ impl<'a, 'w> Data<'a, 'w> {
         Self { text: lines.left(), header, lines, workers }
     }
 
-    pub fn matrix<I: Width>(mut self) -> Parsed<Loaded> {
+    pub fn matrix<I: Width>(mut self) -> Result<Loaded> {
         let Header { rows, cols, entries: count, symmetry, values, .. } = self.header;
         let ptr = self.pointers(0, cols, count)?;
         let mut entries = Triplets::<I>::zeroed(count)?;
@@ -44,8 +44,8 @@ impl<'a, 'w> Data<'a, 'w> {
         self.check_cards(1, count, row_fields.len())?;
         self.read(&row_fields, &mut entries.rows, |field, card, line| match field.whole(card) {
             Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(I::of(row as usize - 1)),
-            Some(row) => Err(at(line, format!("row {row} must lie in [1, {rows}]"))),
-            None => Err(at(line, format!("{} is no row", shown(field.of(card))))),
+            Some(row) => Err(at(line, format_args!("row {row} must lie in [1, {rows}]"))),
+            None => Err(at(line, format_args!("{} is no row", shown(field.of(card))))),
         })?;
         for (column, range) in ptr.windows(2).enumerate() {
             entries.cols[range[0]..range[1]].fill(I::of(column));
@@ -66,7 +66,7 @@ impl<'a, 'w> Data<'a, 'w> {
         {
             return Err(at(
                 line_of(k),
-                format!("the diagonal of a skew-symmetric matrix is 0, got {}", entries.values[k]),
+                format_args!("the diagonal of a skew-symmetric matrix is 0, got {}", entries.values[k]),
             ));
         }
         let matrix = matrix(entries, symmetry, [rows, cols], line_of, self.workers)?;
@@ -74,7 +74,7 @@ impl<'a, 'w> Data<'a, 'w> {
     }
 
     /// Values at all places, column by column.
-    pub fn dense<I: Width>(mut self) -> Parsed<Loaded> {
+    pub fn dense<I: Width>(mut self) -> Result<Loaded> {
         let Header { rows, cols, entries, .. } = self.header;
         let fields = self.fields(2)?;
         let values = self.full(&fields, entries)?;
@@ -84,30 +84,31 @@ impl<'a, 'w> Data<'a, 'w> {
     }
 
     /// Nothing but blanks may follow.
-    fn end(&mut self) -> Parsed<()> {
+    fn end(&mut self) -> Result<()> {
         match self.lines.find(|line| !line.trim_ascii().is_empty()) {
             None => Ok(()),
             Some(line) => {
-                Err(at(self.lines.number, format!("more cards than are announced: {}", shown(line.trim_ascii()))))
+                Err(at(self.lines.number, format_args!("more cards than are announced: {}", shown(line.trim_ascii()))))
             }
         }
     }
 
     /// The fields of cards of a kind.
-    fn fields(&self, which: usize) -> Parsed<Vec<Field>> {
+    fn fields(&self, which: usize) -> Result<Vec<Field>> {
         let format = self.header.formats[which];
-        let unknown = || at(self.header.size_card + 1, format!("{} is no format of {}", shown(format), WHAT[which]));
+        let unknown =
+            || at(self.header.size_card + 1, format_args!("{} is no format of {}", shown(format), WHAT[which]));
         fields(format, which < 2)?.ok_or_else(unknown)
     }
 
     /// So many fields take the cards that are announced.
-    fn check_cards(&self, which: usize, count: usize, per_card: usize) -> Parsed<()> {
+    fn check_cards(&self, which: usize, count: usize, per_card: usize) -> Result<()> {
         let needed = count.div_ceil(per_card);
         let announced = self.header.cards.map_or(needed, |cards| cards[which]);
         if announced == needed {
             return Ok(());
         }
-        Err(at(2, format!("{announced} cards of {} are announced, {count} of them take {needed}", WHAT[which])))
+        Err(at(2, format_args!("{announced} cards of {} are announced, {count} of them take {needed}", WHAT[which])))
     }
 
     /// What `take` makes of the next fields, card by card.
@@ -115,8 +116,8 @@ impl<'a, 'w> Data<'a, 'w> {
         &mut self,
         fields: &[Field],
         to: &mut [T],
-        take: impl Fn(&Field, &[u8], usize) -> Parsed<T> + Sync,
-    ) -> Parsed<()> {
+        take: impl Fn(&Field, &[u8], usize) -> Result<T> + Sync,
+    ) -> Result<()> {
         let (mut left, mut parts, mut pieces) = (to.len(), Parts(to), Vec::new());
         let most = left.div_ceil(fields.len()).div_ceil(self.workers.pieces(self.lines.left()));
         while left > 0 {
@@ -138,15 +139,15 @@ impl<'a, 'w> Data<'a, 'w> {
             }
             Ok(())
         })?;
-        read.into_iter().collect::<Parsed<()>>()?;
+        read.into_iter().collect::<Result<()>>()?;
         match left {
             0 => Ok(()),
-            _ => Err(at(self.lines.number, format!("the file ends {left} numbers too early"))),
+            _ => Err(at(self.lines.number, format_args!("the file ends {left} numbers too early"))),
         }
     }
 
     /// Pointers from 0, to `count` entries.
-    fn pointers(&mut self, which: usize, lanes: usize, count: usize) -> Parsed<Vec<usize>> {
+    fn pointers(&mut self, which: usize, lanes: usize, count: usize) -> Result<Vec<usize>> {
         let fields = self.fields(0)?;
         if which == 0 {
             self.check_cards(0, lanes + 1, fields.len())?;
@@ -154,39 +155,43 @@ impl<'a, 'w> Data<'a, 'w> {
         let first = self.lines.number + 1;
         let mut numbers: Vec<i64> = zeroed(lanes + 1, POINTERS)?;
         self.read(&fields, &mut numbers, |field, card, line| {
-            field.whole(card).ok_or_else(|| at(line, format!("{} is no pointer", shown(field.of(card)))))
+            field.whole(card).ok_or_else(|| at(line, format_args!("{} is no pointer", shown(field.of(card)))))
         })?;
         // All were read before any is looked at: a number that is none is told first.
         let mut least = 1;
         for (k, &number) in numbers.iter().enumerate() {
-            let wrong = |reason| Err(at(first + k / fields.len(), reason));
+            let line = first + k / fields.len();
             if k == 0 && number != 1 {
-                return wrong(format!("pointers begin with 1, got {number}"));
+                return Err(at(line, format_args!("pointers begin with 1, got {number}")));
             }
             if number < least {
-                return wrong(format!("pointer {number} is below the one before it, {least}"));
+                return Err(at(line, format_args!("pointer {number} is below the one before it, {least}")));
             }
             if number > count as i64 + 1 {
-                return wrong(format!("pointer {number} is above {}, the number of entries + 1", count + 1));
+                let end = count + 1;
+                return Err(at(line, format_args!("pointer {number} is above {end}, the number of entries + 1")));
             }
             least = number;
         }
         if least != count as i64 + 1 {
-            return Err(at(self.lines.number, format!("pointers must end with {}, got {least}", count + 1)));
+            return Err(at(self.lines.number, format_args!("pointers must end with {}, got {least}", count + 1)));
         }
-        Ok(collected(numbers.into_iter().map(|number| number as usize - 1), POINTERS)?)
+        collected(numbers.into_iter().map(|number| number as usize - 1), POINTERS)
     }
 
     /// Right-hand sides, guesses and solutions. Files of the collections announce wrong numbers of cards for them,
     /// such as SuiteSparse's lp_afiro: the numbers that follow from the sizes are read.
-    fn vectors(&mut self) -> Parsed<(Vectors, Option<Warning>)> {
+    fn vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text) = (self.header.rows, self.text);
         let len = many.checked_mul(rows).filter(|&len| len <= text);
         let Some(len) = len.filter(|_| count <= text && many < text) else {
-            let sentence =
-                format!("{many} right-hand sides of {rows} values, for which the {text} bytes of data are too few");
-            return Err(at(5, sentence));
+            return Err(at(
+                5,
+                format_args!(
+                    "{many} right-hand sides of {rows} values, for which the {text} bytes of data are too few"
+                ),
+            ));
         };
         let start = self.lines.number;
         let mut vectors = Vectors { len: rows, ..Vectors::default() };
@@ -202,26 +207,26 @@ impl<'a, 'w> Data<'a, 'w> {
         let announced = self.header.cards.map_or(read, |cards| cards[3]);
         let warning = (announced != read).then_some(Warning { announced, read });
         if announced > read && !self.lines.clone().all(|line| line.trim_ascii().is_empty()) {
-            return Err(at(2, format!("{announced} cards of right-hand sides are announced, they take {read}")));
+            return Err(at(2, format_args!("{announced} cards of right-hand sides are announced, they take {read}")));
         }
         Ok((vectors, warning))
     }
 
-    fn full(&mut self, fields: &[Field], len: usize) -> Parsed<Vec<f64>> {
+    fn full(&mut self, fields: &[Field], len: usize) -> Result<Vec<f64>> {
         let mut values = zeroed(len, RHS)?;
         self.read(fields, &mut values, real)?;
         Ok(values)
     }
 
     /// Right-hand sides by their entries, as the matrix is.
-    fn by_pattern(&mut self, fields: &[Field], many: usize, count: usize) -> Parsed<Vec<f64>> {
+    fn by_pattern(&mut self, fields: &[Field], many: usize, count: usize) -> Result<Vec<f64>> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;
         let row_fields = self.fields(1)?;
         let mut places: Vec<usize> = zeroed(count, RHS)?;
         self.read(&row_fields, &mut places, |field, card, line| match field.whole(card) {
             Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(row as usize - 1),
-            _ => Err(at(line, format!("{} is no row in [1, {rows}]", shown(field.of(card))))),
+            _ => Err(at(line, format_args!("{} is no row in [1, {rows}]", shown(field.of(card))))),
         })?;
         let given = self.full(fields, count)?;
         let mut values = zeroed(many * rows, RHS)?;
@@ -234,18 +239,18 @@ impl<'a, 'w> Data<'a, 'w> {
     }
 }
 
-fn real(field: &Field, card: &[u8], line: usize) -> Parsed<f64> {
+fn real(field: &Field, card: &[u8], line: usize) -> Result<f64> {
     match field.real(card) {
         Some(value) if value.is_finite() => Ok(value),
         Some(_) => Err(status_at(
             RRB_ERR_NOT_FINITE,
             line,
-            format!("{} is not finite in double precision", shown(field.of(card))),
+            format_args!("{} is not finite in double precision", shown(field.of(card))),
         )),
         None if not_finite(field.of(card)) => {
-            Err(status_at(RRB_ERR_NOT_FINITE, line, format!("{} is not finite", shown(field.of(card)))))
+            Err(status_at(RRB_ERR_NOT_FINITE, line, format_args!("{} is not finite", shown(field.of(card)))))
         }
-        None => Err(at(line, format!("{} is no number", shown(field.of(card))))),
+        None => Err(at(line, format_args!("{} is no number", shown(field.of(card))))),
     }
 }
 

@@ -3,11 +3,14 @@
 //! values, right-hand sides. Card 5, where there are right-hand sides: their type, how many they are, and entries
 //! where they are sparse.
 
-use crate::error::RRB_ERR_UNSUPPORTED;
-use crate::sparse::files::fault::{COMPLEX, Parsed, at, status_at};
+use crate::error::{RRB_ERR_UNSUPPORTED, Result};
+use crate::sparse::files::fault::{COMPLEX, at, status_at};
 use crate::sparse::files::lines::{Lines, shown};
 use crate::sparse::files::mirror::Symmetry;
 use crate::sparse::files::number::Counts;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// What the cards before the data say.
 pub struct Header<'a> {
@@ -27,10 +30,10 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    pub fn read(lines: &mut Lines<'a>) -> Parsed<Self> {
+    pub fn read(lines: &mut Lines<'a>) -> Result<Self> {
         let mut card = |what: &str| {
             let number = lines.number + 1;
-            lines.next().ok_or_else(|| at(number, format!("the file ends before the card of {what}")))
+            lines.next().ok_or_else(|| at(number, format_args!("the file ends before the card of {what}")))
         };
         card("title and key")?;
         let second = Counts::of(card("counts")?).unwrap_or_default();
@@ -44,7 +47,7 @@ impl<'a> Header<'a> {
             return Err(at(3, "must have rows, columns and entries after the type"));
         };
         if symmetry != Symmetry::General && rows != cols {
-            return Err(at(3, format!("a symmetric matrix is square, got {rows} x {cols}")));
+            return Err(at(3, format_args!("a symmetric matrix is square, got {rows} x {cols}")));
         }
         let formats = [0..16, 16..32, 32..52, 52..72].map(|range| columns(formats, range).trim_ascii());
         let rhs = if cards[3] > 0 { Some(rhs(card("right-hand sides")?)?) } else { None };
@@ -52,17 +55,17 @@ impl<'a> Header<'a> {
     }
 
     /// The counts against the places of the matrix, and against the bytes that follow.
-    pub fn check(&self, left: usize) -> Parsed<()> {
+    pub fn check(&self, left: usize) -> Result<()> {
         let &Self { size_card, rows, cols, entries, .. } = self;
         // Duplicates are not legal here.
         if entries as u128 > rows as u128 * cols as u128 {
-            return Err(at(size_card, format!("{entries} entries are more than {rows} x {cols} places")));
+            return Err(at(size_card, format_args!("{entries} entries are more than {rows} x {cols} places")));
         }
         // A pointer and a row take a character at least.
         if entries > left || cols >= left.max(1) {
             return Err(at(
                 size_card,
-                format!("{cols} columns and {entries} entries, for which the {left} bytes after them are too few"),
+                format_args!("{cols} columns and {entries} entries, for which the {left} bytes after them are too few"),
             ));
         }
         Ok(())
@@ -75,45 +78,47 @@ pub fn columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
 }
 
 /// Whether there are values, and the symmetry.
-fn kind(card: &[u8]) -> Parsed<(bool, Symmetry)> {
+fn kind(card: &[u8]) -> Result<(bool, Symmetry)> {
     let kind = card.get(..3).unwrap_or(card);
-    let name = || String::from_utf8_lossy(kind).to_uppercase();
-    let refused = |sentence: String| Err(status_at(RRB_ERR_UNSUPPORTED, 3, sentence));
-    let [value, symmetry, form] = kind.first_chunk().copied().unwrap_or_default().map(|c: u8| c.to_ascii_uppercase());
+    let refused = |reason: &dyn Display| Err(status_at(RRB_ERR_UNSUPPORTED, 3, reason));
+    let letters = kind.first_chunk().copied().unwrap_or_default().map(|c: u8| c.to_ascii_uppercase());
+    let [value, symmetry, form] = letters;
+    let name = OsStr::from_bytes(&letters).display();
     let values = match value {
         b'R' | b'I' => true,
         b'P' => false,
-        b'C' => return refused(COMPLEX.to_owned()),
-        b'Q' => return refused(format!("values in a file of their own ({}) are not offered", name())),
-        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(kind)))),
+        b'C' => return refused(&COMPLEX),
+        b'Q' => return refused(&format_args!("values in a file of their own ({name}) are not offered")),
+        _ => return Err(at(3, format_args!("the type must be such as RUA or PSA, got {}", shown(kind)))),
     };
     let symmetry = match symmetry {
         b'S' => Symmetry::Symmetric,
         b'Z' => Symmetry::Skew,
         b'U' | b'R' => Symmetry::General,
-        b'H' => return refused(COMPLEX.to_owned()),
-        _ => return Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(kind)))),
+        b'H' => return refused(&COMPLEX),
+        _ => return Err(at(3, format_args!("the type must be such as RUA or PSA, got {}", shown(kind)))),
     };
     match form {
         b'A' => Ok((values, symmetry)),
-        b'E' => refused(format!("elemental matrices ({}) are not offered; assemble first", name())),
-        _ => Err(at(3, format!("the type must be such as RUA or PSA, got {}", shown(kind)))),
+        b'E' => refused(&format_args!("elemental matrices ({name}) are not offered; assemble first")),
+        _ => Err(at(3, format_args!("the type must be such as RUA or PSA, got {}", shown(kind)))),
     }
 }
 
 /// The card of right-hand sides.
-fn rhs(card: &[u8]) -> Parsed<([u8; 3], usize, usize)> {
+fn rhs(card: &[u8]) -> Result<([u8; 3], usize, usize)> {
     let mut kind = [b' '; 3];
     kind.iter_mut().zip(card).for_each(|(to, c)| *to = c.to_ascii_uppercase());
     let numbers = card.get(3..).and_then(Counts::of).unwrap_or_default();
-    let wrong = |reason: String| Err(at(5, reason));
+    let wrong = |reason: &dyn Display| Err(at(5, reason));
     match (kind, numbers.all()) {
         ([b'F' | b'M', b'G' | b' ', b'X' | b' '], [many, rest @ ..]) => {
             Ok((kind, *many, rest.first().copied().unwrap_or(0)))
         }
-        (_, []) => wrong("must say how many right-hand sides there are".to_owned()),
-        _ => {
-            wrong(format!("the type of right-hand sides must be F or M, then G and X or blanks, got {}", shown(&kind)))
-        }
+        (_, []) => wrong(&"must say how many right-hand sides there are"),
+        _ => wrong(&format_args!(
+            "the type of right-hand sides must be F or M, then G and X or blanks, got {}",
+            shown(&kind)
+        )),
     }
 }

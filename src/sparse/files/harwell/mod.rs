@@ -4,10 +4,10 @@ mod data;
 mod header;
 mod supplement;
 
-use super::fault::Parsed;
 use super::lines::{Lines, words};
 use super::loaded::Loaded;
 use super::number::Counts;
+use crate::error::Result;
 use crate::runtime::workers::Workers;
 use crate::sparse::index::is_narrow;
 
@@ -15,7 +15,7 @@ use data::Data;
 use header::Header;
 
 /// The matrix of a text; none: it is neither.
-pub fn parse(text: &[u8], workers: &mut Workers) -> Option<Parsed<Loaded>> {
+pub fn parse(text: &[u8], workers: &mut Workers) -> Option<Result<Loaded>> {
     let second = Lines::new(text).nth(1)?;
     if (4..=5).contains(&words(second).count()) && Counts::of(second).is_some() {
         return Some(matrix(text, workers));
@@ -24,7 +24,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Option<Parsed<Loaded>> {
 }
 
 /// A matrix, whose second card is one of counts.
-fn matrix(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
+fn matrix(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     let header = Header::read(&mut lines)?;
     header.check(lines.left())?;

@@ -5,14 +5,15 @@
 
 use super::data::Data;
 use super::header::{Header, columns};
-use crate::error::RRB_ERR_UNSUPPORTED;
+use crate::error::{RRB_ERR_UNSUPPORTED, Result};
 use crate::runtime::workers::Workers;
-use crate::sparse::files::fault::{COMPLEX, Parsed, at, status_at};
+use crate::sparse::files::fault::{COMPLEX, at, status_at};
 use crate::sparse::files::lines::{Lines, shown};
 use crate::sparse::files::loaded::Loaded;
 use crate::sparse::files::mirror::Symmetry;
 use crate::sparse::files::number::Counts;
 use crate::sparse::index::is_narrow;
+use std::fmt::Display;
 
 /// What such files may hold; right-hand sides are read.
 const TYPES: [&[u8; 3]; 16] = [
@@ -29,7 +30,7 @@ pub fn is_one(text: &[u8]) -> bool {
 }
 
 /// The right-hand sides of a text.
-pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
+pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     lines.next();
     let second = lines.next().unwrap_or_default();
@@ -41,7 +42,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
         _ => return Err(at(2, "must have rows, columns and entries behind its letters")),
     };
     if dense && entries as u128 != rows as u128 * cols as u128 {
-        return Err(at(2, format!("{entries} values are announced, {cols} vectors of {rows} have others")));
+        return Err(at(2, format_args!("{entries} values are announced, {cols} vectors of {rows} have others")));
     }
     let [first, second, third] = [0..20, 20..40, 40..60].map(|range| columns(third, range).trim_ascii());
     let formats = if dense { [&[][..], &[], first, &[]] } else { [first, second, third, &[]] };
@@ -58,27 +59,27 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Parsed<Loaded> {
 }
 
 /// Whether all values are given, of data that are read.
-fn is_dense(card: &[u8]) -> Parsed<bool> {
-    let refused = |sentence: String| Err(status_at(RRB_ERR_UNSUPPORTED, 2, sentence));
+fn is_dense(card: &[u8]) -> Result<bool> {
+    let refused = |reason: &dyn Display| Err(status_at(RRB_ERR_UNSUPPORTED, 2, reason));
     let kind = columns(card, 0..3);
     if !kind.eq_ignore_ascii_case(b"rhs") {
-        return refused(format!("of supplementary data right-hand sides (rhs) are read, got {}", shown(kind)));
+        return refused(&format_args!("of supplementary data right-hand sides (rhs) are read, got {}", shown(kind)));
     }
     let lower = |at: usize| card.get(at).map_or(b' ', u8::to_ascii_lowercase);
     match lower(3) {
         b'r' | b's' | b' ' => {}
-        b'l' => return refused("right-hand sides of A' (rhsl) are not offered".to_owned()),
-        c => return Err(at(2, format!("the side must be r, l or s, got {}", shown(&[c])))),
+        b'l' => return refused(&"right-hand sides of A' (rhsl) are not offered"),
+        c => return Err(at(2, format_args!("the side must be r, l or s, got {}", shown(&[c])))),
     }
     match columns(card, 14..card.len()).trim_ascii().first().map_or(b' ', u8::to_ascii_lowercase) {
         b'r' | b'i' => {}
-        b'c' => return refused(COMPLEX.to_owned()),
-        c => return Err(at(2, format!("the letter before the counts must be r or i, got {}", shown(&[c])))),
+        b'c' => return refused(&COMPLEX),
+        c => return Err(at(2, format_args!("the letter before the counts must be r or i, got {}", shown(&[c])))),
     }
     match lower(4) {
         b'd' => Ok(true),
         b's' => Ok(false),
-        b'e' => refused("elemental right-hand sides are not offered; assemble first".to_owned()),
-        c => Err(at(2, format!("the storage must be d (dense) or s (sparse), got {}", shown(&[c])))),
+        b'e' => refused(&"elemental right-hand sides are not offered; assemble first"),
+        c => Err(at(2, format_args!("the storage must be d (dense) or s (sparse), got {}", shown(&[c])))),
     }
 }

@@ -1,6 +1,6 @@
 //! What can be seen of a matrix, by rows.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::library::{Rows, filled};
 
@@ -29,8 +29,9 @@ impl Facts {
     pub fn of(a: &Rows, cols: usize) -> Result<Self> {
         let rows = a.ptr.len() - 1;
         let mut facts = Self { shortest: usize::MAX, range: [f64::INFINITY, 0.0], ..Self::default() };
-        let mut column = filled(false, cols)?;
-        let mut diagonal_seen = filled(false, rows + cols)?;
+        let mark = |len: usize, what: &str| filled(false, len).with_context(|| format!("cannot mark {len} {what}"));
+        let mut column = mark(cols, "columns")?;
+        let mut diagonal_seen = mark(rows + cols, "diagonals")?;
         for i in 0..rows {
             let entries = a.ptr[i] as usize..a.ptr[i + 1] as usize;
             facts.shortest = facts.shortest.min(entries.len());
