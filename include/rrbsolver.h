@@ -2148,7 +2148,7 @@ rrb_status sparse_create_from(int32_t format,
  * - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental, or its values are in another file; or the
  *   file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
  * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
- * - `RRB_ERR_MEMORY`: an allocation failed. No memory is leaked.
+ * - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. No memory is leaked.
  *
  * Notes:
  * - MatrixMarket files may be coordinate or array; real, integer or pattern (all values are 1); general, symmetric or
@@ -2159,7 +2159,7 @@ rrb_status sparse_create_from(int32_t format,
  * - Right-hand sides in a separate Rutherford-Boeing file are read as a matrix with one column per right-hand side.
  * - A gzip file may consist of several members.
  * - A file of more than 1 MB is read by the default number of threads; `RRBSOLVER_NUM_THREADS=1` starts no threads. If
- *   there is no memory to start a thread or to store an error message, the process ends.
+ *   there is no memory to start a thread, or for a warning about an `RRBSOLVER_` variable, the process ends.
  * - The call needs at most 32 times the memory of the uncompressed text, plus 1 MB, plus 8 bytes per row.
  *
  * Required:
@@ -2187,7 +2187,8 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  * - `RRB_ERR_NULL`: `h` or `path` is NULL.
  * - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
  * - `RRB_ERR_IO`: the file cannot be created or written.
- * - `RRB_ERR_MEMORY`: an allocation failed. The handle is unchanged, and no incomplete file remains.
+ * - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The handle is unchanged, and
+ *   no incomplete file remains.
  * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
  *
  * Notes:
