@@ -549,44 +549,45 @@
 #define RRB_FILE_RB             2  /* file_format of sparse_write */
 
 /**
- * A solver for 3D 7-point systems: options, deflation regions, factorization and workspace. Only one thread at a time
- * may use a handle.
+ * A solver for 3D systems with a 7-point stencil. It contains the options, the deflation regions, the factorization
+ * and the workspace. Only one thread at a time may use a handle.
  */
 typedef struct dpcg_handle dpcg_handle;
 
 /**
- * A solver for 2D 5-point and 9-point systems: options, factorization and workspace. Only one thread at a time may use
- * a handle.
+ * A solver for 2D systems with a 5-point or 9-point stencil. It contains the options, the factorization and the
+ * workspace. Only one thread at a time may use a handle.
  */
 typedef struct rrb_handle rrb_handle;
 
 /**
- * A block smoother: stencil, block size, patches, block inverses and options. Only one thread at a time may use a
- * handle.
+ * A block smoother. It contains the stencil, the block size, the patches, the block inverses and the options. Only one
+ * thread at a time may use a handle.
  */
 typedef struct smoother_handle smoother_handle;
 
 /**
- * A sparse matrix with its options, storage format, factorization and workspace. Only one thread at a time may use a
- * handle.
+ * A sparse matrix. The handle contains the matrix, its storage format, the options, the factorization and the
+ * workspace. Only one thread at a time may use a handle.
  */
 typedef struct sparse_handle sparse_handle;
 
 /**
- * Status of a call: 0 for success, positive for success with a caveat, negative for failure.
+ * Status of a call. The value 0 means success, a positive value means success with a caveat, and a negative value
+ * means failure.
  */
 typedef int32_t rrb_status;
 
 /**
- * Log callback: receives one line without a newline.
+ * Type of the log callback. The callback receives one log line without a newline character.
  *
- * `level` is 0 for a warning, 1 for a line about a solve, and 2 for a line about an iteration. `message` is valid
- * during the call only.
+ * The argument `level` is 0 for a warning, 1 for a line about a solve, and 2 for a line about an iteration. The
+ * pointer `message` is valid only during the call.
  */
 typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
 
 /**
- * A message to another rank and a message from the same rank. Either may be empty.
+ * A pair of messages: a message to another rank, and a message from this other rank. Each of them may be empty.
  */
 typedef struct {
     /**
@@ -594,19 +595,19 @@ typedef struct {
      */
     int32_t peer;
     /**
-     * Tag, equal on both sides. An exchange has one message in each direction per peer and tag.
+     * Tag of the messages, equal on both ranks. For each peer and tag, an exchange has one message in each direction.
      */
     int32_t tag;
     /**
-     * Bytes to send; 0: none.
+     * Number of bytes to send; 0 if there is no message to send.
      */
     int64_t send_bytes;
     /**
-     * Bytes to receive; 0: none.
+     * Number of bytes to receive; 0 if there is no message to receive.
      */
     int64_t receive_bytes;
     /**
-     * Values to send.
+     * Buffer with the values to send.
      */
     const void *send;
     /**
@@ -616,16 +617,17 @@ typedef struct {
 } rrbsolver_message;
 
 /**
- * Functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
+ * Table of functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
  *
- * `exchange`, `allreduce` and `allgather` create a plan: a communication that can be repeated on the same buffers.
- * `start` starts a plan, `test` checks whether it is complete, and `release` frees it. `test` and `release` must not
- * wait. A plan may be released before it is complete.
+ * The functions `exchange`, `allreduce` and `allgather` create a plan. A plan is a communication that can be repeated
+ * with the same buffers. The function `start` starts a plan, `test` checks whether the plan is complete, and `release`
+ * frees the plan. The functions `test` and `release` must not wait. The library may release a plan before the plan is
+ * complete.
  *
- * - All functions return 0 for success and another number for failure.
+ * - All functions return 0 after success and another number after failure.
  * - All ranks start the plans of `allreduce` and `allgather` in the same order. Ranks may create a plan at different
  *   times, so creating a plan must not wait for other ranks.
- * - Only the thread that called the library calls these functions.
+ * - The library calls these functions only on the thread that called the library.
  * - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
  */
 typedef struct {
@@ -634,7 +636,7 @@ typedef struct {
      */
     int64_t struct_size;
     /**
-     * First argument of all functions.
+     * Pointer that the library passes as the first argument of all functions.
      */
     void *context;
     /**
@@ -646,7 +648,8 @@ typedef struct {
      */
     int32_t size;
     /**
-     * Must be 0. Reserved for later versions: 1: device pointers are accepted; 2: `start` enqueues on the stream.
+     * Must be 0. Later versions may use 1 if the functions accept device pointers, and 2 if `start` enqueues on the
+     * stream.
      */
     int32_t flags;
     /**
@@ -654,26 +657,26 @@ typedef struct {
      */
     int32_t reserved;
     /**
-     * Creates a plan for `count` messages. The list `messages` is read in this call only; the buffers are used in each
-     * start.
+     * Creates a plan for `count` messages. The list `messages` is valid only during this call. The buffers of the
+     * messages are used in each start of the plan.
      */
     int32_t (*exchange)(void *context, int64_t count, const rrbsolver_message *messages, void **plan);
     /**
-     * Creates a plan that reduces `count` doubles over all ranks, in place and in any order. `operation`: 0 sum, 1
-     * maximum, 2 minimum.
+     * Creates a plan that reduces `count` doubles over all ranks, in place and in any order. The values of `operation`
+     * are 0 (sum), 1 (maximum) and 2 (minimum).
      */
     int32_t (*allreduce)(void *context, int64_t count, double *values, int32_t operation, void **plan);
     /**
      * Creates a plan that gathers `bytes[rank]` bytes of each rank into `receive`, in the order of the ranks. The list
-     * `bytes` is read in this call only.
+     * `bytes` is valid only during this call.
      */
     int32_t (*allgather)(void *context, const void *send, void *receive, const int64_t *bytes, void **plan);
     /**
-     * Starts a plan. `cuda_stream` is NULL for host memory.
+     * Starts a plan. If the buffers are in host memory, `cuda_stream` is NULL.
      */
     int32_t (*start)(void *context, void *plan, void *cuda_stream);
     /**
-     * Sets `done` to 1 if the plan is complete, else to 0.
+     * Sets `done` to 1 if the plan is complete, otherwise to 0.
      */
     int32_t (*test)(void *context, void *plan, int32_t *done);
     /**
@@ -683,18 +686,19 @@ typedef struct {
 } rrbsolver_comm;
 
 /**
- * Ghost function: fills the ghost cells that no patch covers, before each sweep.
+ * Type of the ghost function. Before each sweep, the ghost function fills the ghost cells that no patch covers.
  *
- * `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. `u` contains the
- * pointers to the arrays of all patches. A nonzero return value stops the call.
+ * The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
+ * argument `u` contains one pointer per patch to the array of the patch. A nonzero return value stops the call.
  */
 typedef int32_t (*smoother_ghost_fn)(void *user, int32_t sweep, double *const *u);
 
 /**
- * Monitor: called before the first iteration with iteration 0, and after each iteration.
+ * Type of the monitor. The library calls the monitor before the first iteration, with `iteration` equal to 0, and
+ * after each iteration.
  *
- * `relative_residual` is the residual of the stopping test, relative to its reference. A nonzero return value stops
- * the solve.
+ * The argument `relative_residual` is the norm of the residual in the stopping test, divided by the reference of the
+ * test. In `smoother_apply`, the reference is the norm before the first sweep. A nonzero return value stops the solve.
  */
 typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative_residual);
 
@@ -709,7 +713,7 @@ extern "C" {
  * allocates the memory for the matrix. `dpcg_destroy` frees the handle.
  *
  * Parameters:
- * - `nx`, `ny`, `nz` (in): cells in x, y and z; each at least 1, and nx * ny * nz at most 2^32 - 1.
+ * - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z. Each must be at least 1, and nx * ny * nz at most 2^32 - 1.
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
@@ -721,8 +725,10 @@ extern "C" {
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * Notes:
- * - One process solves the whole system: `dpcg_` does not run over MPI ranks. Gather a distributed matrix on one rank.
- * - Periodic boundaries are not supported: couplings beyond the last cell in a direction are ignored.
+ * - One process solves the whole system, because `dpcg_` does not run over several MPI ranks. If the matrix is
+ *   distributed, gather it on one rank.
+ * - Periodic boundaries are not supported. The solver ignores the couplings of the last cell in each direction to
+ *   cells outside the grid.
  *
  * Required:
  * `out` must be NULL or point to a pointer.
@@ -730,35 +736,37 @@ extern "C" {
 rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 
 /**
- * Sets the deflation regions of `deflation=levelset` and `levelset_subdomain`, one label per cell.
+ * Sets the deflation regions of `deflation=levelset` and `levelset_subdomain` by one label per cell.
  *
- * Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The labels are
- * copied; they act at the next `dpcg_factorize`. Until then `dpcg_solve` returns `RRB_ERR_STATE`. Without labels,
- * `dpcg_factorize` determines the regions from the strong couplings of the matrix.
+ * Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The call copies
+ * the labels, and the next `dpcg_factorize` uses them. Until then, `dpcg_solve` returns `RRB_ERR_STATE`. Without
+ * labels, `dpcg_factorize` determines the regions from the strong couplings of the matrix.
  *
  * Parameters:
  * - `h` (in/out): handle from `dpcg_create`.
- * - `labels` (in): label of each cell, in the layout of the other arrays, always in host memory. A label is the number
- *   of a region, from 0; -1 marks a cell outside all regions. NULL removes the regions.
+ * - `labels` (in): label of each cell, in the same layout as the arrays of `dpcg_factorize`. The array must be in host
+ *   memory. A label is the number of a region, counted from 0; -1 marks a cell outside all regions. NULL removes the
+ *   regions.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned or resides on a device.
- * - `RRB_ERR_DIMENSION`: the leading dimensions make the length of the array overflow.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned; or `labels` is in device memory.
+ * - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of the array overflows.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation of the copy failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
  *
  * After an error the regions are unchanged.
  *
  * Notes:
- * - Labels need not be consecutive. A region that extends over several connected components of the matrix is split.
- * - Padding is not read.
+ * - Labels need not be consecutive. `dpcg_factorize` splits a region that extends over several connected components of
+ *   the matrix.
+ * - The call does not read the padding.
  * - If there are more than 65,535 regions, `dpcg_factorize` returns `RRB_ERR_ARGUMENT`. With `deflation=none` or
- *   `subdomain` it ignores the labels.
+ *   `deflation=subdomain`, `dpcg_factorize` ignores the labels.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
@@ -766,11 +774,12 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
 
 /**
- * Copies the coefficients of A; computes the preconditioner M, the deflation vectors Z and E = Z^T A Z.
+ * Copies the coefficients of A and computes the preconditioner M, the deflation vectors Z and the coarse matrix E =
+ * Z^T A Z.
  *
  * The sign convention is that of -div(k grad x): `center` is positive, and couplings are normally negative. For a
  * Neumann problem, the center is minus the sum of the six couplings of the cell. A second call replaces the matrix and
- * reuses memory. After an error the handle holds no matrix.
+ * reuses the memory of the first call. After an error the handle holds no matrix.
  *
  * Parameters:
  * - `h` (in/out): handle from `dpcg_create`.
@@ -779,50 +788,58 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  * - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
  * - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
  *
- * Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host or device memory. Entry (i, j, k) is `a[k*lp +
- * j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp = ny * ld.
+ * Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host memory or in the memory of the handle's device.
+ * Entry (i, j, k) is `a[k*lp + j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp =
+ * ny * ld.
  *
- * All four arrays are required, also for nz = 1. Padding is not read.
+ * All four arrays are required, even if nz = 1. The call does not read the padding.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
- * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `_y` or `_z` is above the number of cells; or there are more than 65,535
- *   deflation regions.
- * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a cell outside the grid is not zero.
- * - `RRB_ERR_DIMENSION`: the length of the arrays overflows; or, on a device, the grid has more than 2^31 cells in
- *   total, or 2^31 in one direction.
- * - `RRB_ERR_MATRIX`: a center is not positive, or below the smallest normal double. If all centers are negative, the
- *   message suggests that the arrays may hold -A and -b.
- * - `RRB_ERR_MATRIX`: a pivot of ic0, of ric, of the coarsest grid or of E is not positive. With `ric_omega=1`, every
- *   singular matrix has such a pivot.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, a coefficient is NaN or infinite.
- * - `RRB_ERR_UNSUPPORTED`: `preconditioner=ic0` or `ric`, or `coarse_solver=cg`, on a device; `amg` with
- *   `backend=reference`; `amg` on too many cells for 32-bit indices.
- * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` with row sums that are not zero; `memory=device` on the CPU;
- *   `backend=cuda` in a build without kernels; or the handle was created before a fork.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+ *   specifies.
+ * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `subdomains_y` or `subdomains_z` is above the number of cells in this
+ *   direction; or there are more than 65,535 deflation regions.
+ * - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a cell outside the grid is not zero.
+ * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+ * - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or 2^31 cells in one
+ *   direction.
+ * - `RRB_ERR_MATRIX`: a center is not positive, or is below the smallest positive normal double. If all centers are
+ *   negative, the message suggests that the arrays may hold -A and -b.
+ * - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0, of ric, of the coarsest grid or of E. With
+ *   `ric_omega=1`, every singular matrix has such a pivot.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a coefficient is NaN or infinite.
+ * - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `preconditioner` is ic0 or ric, or `coarse_solver` is cg.
+ * - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, and `backend` is reference, or there are too many cells for
+ *   32-bit indices.
+ * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but row sums are not zero; or `memory=device` is set, but the
+ *   solver runs on the CPU.
+ * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels; or a child process
+ *   uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
- * - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+ * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - Positive couplings are accepted. Couplings with the wrong sign therefore cause no error, but x is wrong.
- * - Couplings to cells outside the grid are ignored. If one of them is neither zero nor NaN, the log reports it once
- *   per handle.
- * - A solid cell is a row with zero couplings and a positive center.
- * - The system of a closed box is singular. The option `null_space` selects how singular components are detected.
+ * - Positive couplings are accepted. If the caller passes couplings with the wrong sign, the library therefore reports
+ *   no error, but x is wrong.
+ * - Couplings to cells outside the grid are ignored. If such a coupling is neither zero nor NaN, a log line reports
+ *   this once per handle.
+ * - To exclude a solid cell, pass zero couplings and a positive center for its row.
+ * - The system of a closed box is singular. The option `null_space` determines which components are treated as
+ *   singular.
  * - The choices of `auto` depend on the matrix only. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
- *   `RRB_INFO_COARSENING`, `RRB_INFO_COARSE_SOLVER` and `RRB_INFO_AUTO_REASON` report the choice.
+ *   `RRB_INFO_COARSENING` and `RRB_INFO_COARSE_SOLVER` report the choices. `RRB_INFO_AUTO_REASON` reports the reason.
  * - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
  *   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
  * - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
  *   A1079-A1109 (amg).
  *
  * Required:
- * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
+ * `h` must be NULL or come from `dpcg_create`; each array must be NULL or have the size given above.
  */
 rrb_status dpcg_factorize(dpcg_handle *h,
                           const double *center,
@@ -834,48 +851,54 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  * Solves A x = b by deflated preconditioned conjugate gradients.
  *
  * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
- * deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. An
- * initial guess that satisfies the test is returned after 0 iterations.
+ * deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. If
+ * the initial guess satisfies the test, the call returns the guess after 0 iterations.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
  * - `b` (in): right-hand side, with the sign of -div(k grad x) = b.
  * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
  *
- * Both arrays have the layout of `dpcg_factorize`, on the host or on the device of the handle.
+ * Both arrays have the layout described at `dpcg_factorize`. They are in host memory or in the memory of the handle's
+ * device.
  *
  * Returns:
  * - `RRB_OK`: the solve has converged.
- * - `RRB_NOT_CONVERGED`: `max_iter` is reached, or the iteration stagnated; `x` is the last iterate or a better one.
+ * - `RRB_NOT_CONVERGED`: the limit `max_iter` is reached, or the iteration stagnated. `x` is the last iterate, or an
+ *   earlier iterate with a smaller residual.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
  *
- * For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
- * stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and `RRB_INFO_FINAL_RESIDUAL` return these as numbers.
+ * After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
+ * iterations, the residual, the tolerance and the stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and
+ * `RRB_INFO_FINAL_RESIDUAL` return these values as numbers, except the tolerance.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
- * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; an array is not 8-byte aligned, or is not in the memory space that
- *   `memory` specifies.
- * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(diagonal of A).
+ * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
+ *   option `memory` specifies.
+ * - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / max abs(diagonal of
+ *   A).
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
  * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
  *   at factorize.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
- *   double.
- * - `RRB_ERR_RANGE`: the solution is too small for a double.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
+ *   that was created before the fork.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
+ *   large for a double.
+ * - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
  * - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or the iteration overflowed.
- * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, `b` does not sum to zero over a singular component.
- * - `RRB_ERR_MEMORY`: allocation of transfer buffers failed (on a device only).
+ * - `RRB_ERR_INCOMPATIBLE`: `check_compatibility=1` is set, and `b` does not sum to zero over a singular component.
+ * - `RRB_ERR_MEMORY`: allocation of transfer buffers failed. This error occurs only if the solver runs on a device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * After an error `x` is unchanged.
  *
  * Notes:
- * - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
+ * - On each singular component, the solver subtracts the mean of b from b. The mean of the solution is the mean of the
+ *   initial guess.
  * - `x` and the stopping test are in double precision, regardless of the option `precision`.
- * - On the CPU the call allocates no memory and starts no thread. On a device, the first solve with pageable host
- *   arrays allocates page-locked buffers and starts threads that fill them.
+ * - On the CPU, the call allocates no memory and starts no thread. On a device, the first solve with pageable host
+ *   arrays allocates page-locked buffers. It also starts threads that fill these buffers.
  * - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
  *
  * Required:
@@ -885,41 +908,43 @@ rrb_status dpcg_factorize(dpcg_handle *h,
 rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 
 /**
- * Computes z = M^-1 r, or z = (P^T M^-1 P + Z E^-1 Z^T) r with deflation, for a Krylov method of the caller.
+ * Computes z = M^-1 r, or with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
  *
- * Here P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding in the selected
- * `precision`. With `coarse_solver=cg` it is so up to `coarse_tol`. With `preconditioner=amg` on the CPU, the operator
- * depends on r; use a flexible method, such as flexible CG.
+ * The projection is P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding
+ * errors in the selected `precision`. With `coarse_solver=cg`, there are also errors of relative size `coarse_tol`.
+ *
+ * With `preconditioner=amg` on the CPU, the operator depends on r. Use it in a flexible method, such as flexible CG.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
- * - `r` (in): residual, in the layout of `dpcg_factorize`.
- * - `z` (out): result, in the same layout; must not overlap `r`.
+ * - `r` (in): residual, in the layout described at `dpcg_factorize`.
+ * - `z` (out): result, in the layout of `r`; must not overlap `r`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
- * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; an array is not 8-byte aligned, or is not in the memory space that
- *   `memory` specifies.
+ * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
+ *   option `memory` specifies.
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
  * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
  *   at factorize.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
- * - `RRB_ERR_RANGE`: `z` is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
- * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
+ *   that was created before the fork.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity; or `z` is too large for a double.
+ * - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
+ * - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
+ * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: the conditions are those of `dpcg_solve`.
  *
  * After an error `z` is unchanged.
  *
  * Notes:
- * On singular components, the means of r and z are subtracted. The operator is then positive definite on the
+ * On singular components, the call subtracts the means of r and z. The operator is then positive definite on the
  * complement of the null space.
  *
  * Required:
- * As for `dpcg_solve`.
+ * The requirements are those of `dpcg_solve`.
  */
 rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
 
@@ -928,48 +953,51 @@ rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
- * - `x` (in): vector to multiply, in the layout of `dpcg_factorize`.
- * - `y` (out): product, in the same layout; must not overlap `x`.
+ * - `x` (in): vector to multiply, in the layout described at `dpcg_factorize`.
+ * - `y` (out): product, in the layout of `x`; must not overlap `x`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; an array is not 8-byte aligned, or is not in the memory space that
- *   `memory` specifies.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
+ *   option `memory` specifies.
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
  * - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
  *   at factorize.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` on the CPU, or the handle was created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity; or `y` is too large for a double.
- * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: as for `dpcg_solve`.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
+ *   that was created before the fork.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity; or `y` is too large for a double.
+ * - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: the conditions are those of `dpcg_solve`.
  *
  * After an error `y` is unchanged.
  *
  * Required:
- * As for `dpcg_solve`.
+ * The requirements are those of `dpcg_solve`.
  */
 rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 
 /**
- * Solves A x = b in one call: creates a handle, factorizes, solves and frees it.
+ * Solves one system A x = b without a handle.
  *
- * The function replaces a call to an ICCG routine. If you solve repeatedly on the same grid, use a handle: it reuses
- * memory, threads and the factorization.
+ * The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
+ * you solve repeatedly on the same grid, use a handle, because a handle reuses the memory, the threads and the
+ * factorization.
  *
  * Parameters:
- * - `nx`, `ny`, `nz` (in): cells in x, y and z, as for `dpcg_create`.
- * - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`, without padding: entry (i, j, k) is
- *   `a[(k * ny + j) * nx + i]`.
- * - `b` (in): right-hand side, without padding.
- * - `x` (in/out): initial guess on entry, solution on return; without padding; must not overlap another array.
+ * - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z, as for `dpcg_create`.
+ * - `center`, `east`, `north`, `top` (in): coefficients, as for `dpcg_factorize`. The arrays have no padding: entry
+ *   (i, j, k) is `a[(k * ny + j) * nx + i]`.
+ * - `b` (in): right-hand side, an array without padding.
+ * - `x` (in/out): initial guess on entry, solution on return. The array has no padding and must not overlap another
+ *   array.
  * - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
  * - `max_iter` (in): largest number of iterations, in [0, 2147483647].
  * - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
  *
  * Returns:
- * `RRB_OK` or `RRB_NOT_CONVERGED`, as for `dpcg_solve`.
+ * `RRB_OK` or `RRB_NOT_CONVERGED`, with the same meaning as for `dpcg_solve`.
  *
  * Errors:
  * - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range, or `x` overlaps another array.
@@ -978,11 +1006,11 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
  * After an error `x` is unchanged.
  *
  * Notes:
- * The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
- * options.
+ * The environment variable `RRBSOLVER_OPTIONS` overrides the arguments `rel_tol` and `max_iter`. It also overrides the
+ * defaults of all other options.
  *
  * Required:
- * As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
+ * The requirements are those of `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
  */
 rrb_status dpcg_solve_once(int64_t nx,
                            int64_t ny,
@@ -1004,13 +1032,14 @@ rrb_status dpcg_solve_once(int64_t nx,
  * None.
  *
  * Returns:
- * Text with NUL at its end. It is valid until the program ends.
+ * A text that ends with NUL. The pointer is valid until the program ends.
  *
  * Errors:
  * None.
  *
  * Notes:
- * `RRBSOLVER_VERSION_MAJOR`, `_MINOR` and `_PATCH` are the version of the header at compile time.
+ * The macros `RRBSOLVER_VERSION_MAJOR`, `RRBSOLVER_VERSION_MINOR` and `RRBSOLVER_VERSION_PATCH` contain the version of
+ * the header at compile time.
  */
 const char *rrbsolver_version(void);
 
@@ -1018,39 +1047,39 @@ const char *rrbsolver_version(void);
  * Returns the meaning of a status in a few words.
  *
  * Parameters:
- * - `status` (in): any number; if it is not a status, the function returns "unknown status".
+ * - `status` (in): any number. If the number is not a status, the function returns "unknown status".
  *
  * Returns:
- * Text with NUL at its end. It is valid until the program ends.
+ * A text that ends with NUL. The pointer is valid until the program ends.
  *
  * Errors:
  * None.
  *
  * Notes:
- * `rrbsolver_last_error` returns the details of the last call: names, values and the allowed range, or the stop
- * reason.
+ * For the details of an error or the stop reason of a solve, call `rrbsolver_last_error`.
  */
 const char *rrbsolver_status_string(rrb_status status);
 
 /**
- * Copies the message of the last call of this thread that did not return `RRB_OK`.
+ * Copies the message of the last call on this thread that did not return `RRB_OK`.
  *
  * An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
- * `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the iterations, the residual, the tolerance and the stop
- * reason.
+ * `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the number of iterations, the residual, the tolerance and
+ * the stop reason.
  *
  * Parameters:
- * - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+ * - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
+ *   `capacity` is 0.
  * - `capacity` (in): size of `buffer` in bytes.
  *
  * Returns:
- * The number of bytes of the complete message, NUL included; 1 if there is no message.
+ * The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
  *
  * Errors:
  * None.
  *
  * Notes:
- * A successful call does not clear the message. Test the status first.
+ * A successful call does not clear the message. Test the status of a call before you use the message.
  *
  * Required:
  * `buffer` must have room for `capacity` bytes.
@@ -1058,15 +1087,16 @@ const char *rrbsolver_status_string(rrb_status status);
 int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
 
 /**
- * Copies the same message as `rrbsolver_last_error`, with indices that count from `index_base`.
+ * Copies the message of `rrbsolver_last_error`, with indices that count from `index_base`.
  *
  * Parameters:
- * - `index_base` (in): number of the first node in each direction: 0 as in C, 1 as in Fortran.
- * - `buffer` (out): receives at most `capacity` bytes, including NUL at the end; may be NULL if `capacity` is 0.
+ * - `index_base` (in): index of the first element in each direction: 0 as in C, or 1 as in Fortran.
+ * - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
+ *   `capacity` is 0.
  * - `capacity` (in): size of `buffer` in bytes.
  *
  * Returns:
- * The number of bytes of the complete message, NUL included; 1 if there is no message.
+ * The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
  *
  * Errors:
  * None.
@@ -1083,7 +1113,8 @@ int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t cap
  * Counts the CUDA devices that the library can use.
  *
  * Parameters:
- * - `count` (out): number of devices; 0 without a driver, and in a build without CUDA kernels.
+ * - `count` (out): number of devices. It is 0 if there is no CUDA driver, or if the library was built without CUDA
+ *   kernels.
  *
  * Returns:
  * `RRB_OK`.
@@ -1092,7 +1123,7 @@ int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t cap
  * - `RRB_ERR_NULL`: `count` is NULL.
  *
  * Notes:
- * The first call loads the CUDA driver if there is one. Later calls return the same number.
+ * The first call loads the CUDA driver if the driver is installed. Later calls return the number of the first call.
  *
  * Required:
  * `count` must be NULL or point to an `int32_t`.
@@ -1116,12 +1147,13 @@ rrb_status rrbsolver_cuda_device_count(int32_t *count);
  * None.
  *
  * Notes:
- * - The callback may be called from any thread that uses the library, and from several threads at the same time.
- * - The callback may call the library with other handles, but not with the handle that writes the line. Log lines of
- *   these calls are dropped, so the callback is never called recursively on one thread.
- * - The callback must remain valid until it is replaced. If the callback itself calls this function, the call does not
- *   wait.
- * - The option `verbosity` of a handle selects its log lines. Without a callback they are dropped.
+ * - Any thread that uses the library may call the callback. Several threads may call it at the same time.
+ * - The callback may call the library with other handles, but not with the handle that writes the line. The library
+ *   drops the log lines of these calls, so it never calls the callback recursively on one thread.
+ * - The callback must remain valid until it is replaced. If the callback itself calls `rrbsolver_set_log`, this call
+ *   does not wait.
+ * - The option `verbosity` of a handle selects the log lines of this handle. Without a callback, the library drops the
+ *   log lines.
  */
 rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
 
@@ -1132,7 +1164,7 @@ rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
  * allocates the memory for the matrix. `rrb_destroy` frees the handle.
  *
  * Parameters:
- * - `nx`, `ny` (in): nodes in x and y; each at least 1, and nx * ny at most 2^32 - 1.
+ * - `nx`, `ny` (in): numbers of nodes in x and y. Each must be at least 1, and nx * ny at most 2^32 - 1.
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
@@ -1151,61 +1183,68 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
 /**
  * Copies the coefficients of A and computes the preconditioner M.
  *
- * With `cycle` v, amli or k, M = L D L^T = A - R is the incomplete RRB factorization. With `cycle=aggregation`, M is
- * aggregation-based multigrid. The sign convention is that of -div(k grad u): `center` is positive, and couplings are
- * normally negative.
+ * With `cycle` v, amli or k, M is the incomplete RRB factorization L D L^T = A - R, where R is the error of the
+ * factorization. With `cycle=aggregation`, M is an aggregation-based multigrid method. The sign convention is that of
+ * -div(k grad u): `center` is positive, and couplings are normally negative.
  *
  * After success, the handle holds the new matrix. After an error, it holds no matrix. A second call with a similar
- * matrix reuses all memory.
+ * matrix reuses the memory of the first call.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
  * - `center` (in): diagonal of A, positive.
  * - `east` (in): entries between (i, j) and (i+1, j).
  * - `north` (in): entries between (i, j) and (i, j+1).
- * - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL with 5 points.
- * - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL with 5 points.
+ * - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL for a 5-point stencil.
+ * - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL for a 5-point stencil.
  *
- * Each array holds (ny - 1) * ld + nx values, on the host or on the handle's device. Padding is not read. Couplings to
- * nodes outside the grid are ignored; `check_input` selects whether nonzero ones are logged or are an error.
+ * Each array has (ny - 1) * ld + nx values, where ld is the option `leading_dimension` (by default nx). The arrays are
+ * in host memory or in the memory of the handle's device. The call does not read the padding.
+ *
+ * The matrix does not contain couplings to nodes outside the grid. The option `check_input` determines whether nonzero
+ * values of these couplings are logged or cause an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or a required array is NULL, or exactly one of `northeast` and `northwest` is NULL.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that `memory` specifies.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+ *   specifies.
  * - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or one recursive cycle would cost more than 100 V-cycles.
- * - `RRB_ERR_ARGUMENT`: with `check_input=2`, a coupling to a node outside the grid is not zero.
- * - `RRB_ERR_DIMENSION`: the leading dimension makes the length of an array overflow.
- * - `RRB_ERR_UNSUPPORTED`: `cycle=k` on a device; `cycle=aggregation` with `precision` bf16 or mixed, or with
- *   `backend=reference`.
- * - `RRB_ERR_UNSUPPORTED`: `null_space=constant`, and a component is regular.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without a device; `backend=cuda` in a build without kernels; or the handle
- *   was created before a fork.
+ * - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a node outside the grid is not zero.
+ * - `RRB_ERR_DIMENSION`: `leading_dimension` is so large that the length of an array overflows.
+ * - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `cycle=k` is set.
+ * - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set, and `precision` is bf16 or mixed, or `backend` is reference.
+ * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but a component of the matrix is regular.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver does not run on a device; or `backend=cuda` is set,
+ *   but the library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot underflows in the selected `precision`.
- * - `RRB_ERR_NOT_FINITE`: an array holds NaN or infinity (with `check_input`).
+ * - `RRB_ERR_NOT_FINITE`: an array contains NaN or infinity, and `check_input` is not 0.
  * - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
- * - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+ * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+ *   `rrb_create_distributed`.
  *
  * Notes:
  * - The choices of `precision=auto` and `cycle=auto` depend on the matrix; see the rules of auto. `RRB_INFO_PRECISION`
- *   and `RRB_INFO_CYCLE` report them.
- * - Choices that `auto` made after a failed or slow attempt also apply to later matrices, until an option that affects
- *   them changes.
- * - The cost is about 40 flops per node. `cycle=amli` adds 6 to 16 applications of M on coarse grids, which have at
- *   most 1/16 of the nodes.
+ *   and `RRB_INFO_CYCLE` report the choices.
+ * - `auto` changes some choices after a failed factorization or a slow solve. The new choices also apply to later
+ *   matrices, until an option that affects these choices changes.
+ * - The call computes about 40 flops per node. With `cycle=amli`, it also applies M 6 to 16 times on coarse grids,
+ *   which have at most 1/16 of all nodes.
  * - A second call allocates memory only if it needs another precision or cycle, or if the matrix has more connected
  *   components than before.
- * - With `cycle=aggregation`, the CPU reuses those aggregates of the previous matrix that still pass the quality test.
- * - On a distributed handle the call is collective. A rank with one box passes the arrays of that box.
+ * - With `cycle=aggregation` on the CPU, the call reuses each aggregate of the previous matrix that passes the quality
+ *   test for the new matrix.
+ * - On a distributed handle the call is collective: all ranks must make it. A rank with one box passes the arrays of
+ *   that box.
  * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
  *
  * Required:
- * `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or have the size
- * named.
+ * `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; each array must be NULL or have the size
+ * given above.
  */
 rrb_status rrb_factorize(rrb_handle *h,
                          const double *center,
@@ -1223,125 +1262,132 @@ rrb_status rrb_factorize(rrb_handle *h,
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
- * - `b` (in): right-hand side; (ny - 1) * ld + nx values, on the host or on the handle's device.
- * - `x` (in/out): initial guess on entry, solution on return; same size as `b`; must not overlap it.
+ * - `b` (in): right-hand side, an array of (ny - 1) * ld + nx values in host memory or in the memory of the handle's
+ *   device.
+ * - `x` (in/out): initial guess on entry, solution on return. The array has the size of `b` and must not overlap `b`.
  *
  * Returns:
- * - `RRB_OK`: the solve has converged. With b = 0 (then x = 0), or if the initial guess satisfies the test, it ends
- *   after 0 iterations.
- * - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated; x is the last iterate or a better
- *   one. `RRB_INFO_STOP_REASON` reports the reason.
+ * - `RRB_OK`: the solve has converged. If b = 0, the call returns x = 0 after 0 iterations. If the initial guess
+ *   satisfies the stopping test, the call returns the guess after 0 iterations.
+ * - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated. x is the last iterate, or an
+ *   earlier iterate with a smaller residual. `RRB_INFO_STOP_REASON` reports the reason.
  * - `RRB_STOPPED`: the monitor stopped the solve; x is the current iterate.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
- *   `memory` specifies.
- * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / max abs(center).
- * - `RRB_ERR_NOT_FINITE`: b or x holds NaN or infinity, or the solution is too large for a double.
- * - `RRB_ERR_RANGE`: the solution is so small that it would underflow.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
+ *   that the option `memory` specifies.
+ * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+ *   `rrb_factorize`.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+ * - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / max abs(center).
+ * - `RRB_ERR_NOT_FINITE`: b or x contains NaN or infinity, or the solution is too large for a double.
+ * - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
  * - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or the iteration overflowed.
- * - `RRB_ERR_INCOMPATIBLE`: with `check_compatibility=1`, b has a component in the null space.
- * - `RRB_ERR_MEMORY`: allocation failed on a device.
+ * - `RRB_ERR_INCOMPATIBLE`: `check_compatibility=1` is set, and b has a component in the null space.
+ * - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the solver runs on a device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+ *   `rrb_create_distributed`.
  *
  * After an error x is unchanged, except after `RRB_ERR_DEVICE`.
  *
  * Notes:
- * - On a singular component, the mean of b is subtracted, and x has the mean of the initial guess.
- * - With `precision` f32, bf16 or mixed, an initial guess with max |x| > 1e15 max |b| / max center is replaced with
- *   zero.
- * - If the cycle that `cycle=auto` selected is indefinite, this solve and later ones use v, until the next
- *   `rrb_factorize`.
+ * - On each singular component, the solver subtracts the mean of b from b. The mean of the solution is the mean of the
+ *   initial guess.
+ * - With `precision` f32, bf16 or mixed, the solver replaces the initial guess with zero if max |x| > 1e15 max |b| /
+ *   max center.
+ * - If CG finds that the cycle selected by `cycle=auto` is indefinite, the solve continues with cycle v. All solves
+ *   before the next `rrb_factorize` then also use v.
  * - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see the rules of auto.
  *   `switch_memory` limits this memory. `switch_memory=0` prevents the switch.
- * - With an explicit `cycle` or `switch_memory=0`, a solve on the CPU allocates no memory and starts no thread.
- * - On a distributed handle with `precision=auto`, a solve that stagnates with mixed factorizes again with bf16 and
- *   continues.
- * - On a device, the first call with pageable host arrays allocates page-locked buffers and starts threads.
- * - With five points and fused stages, an iteration reads and writes 48 to 122 bytes of memory per unknown, depending
- *   on `cycle` and `precision`.
- * - On a distributed handle the call is collective.
+ * - If `cycle` is not auto, or if `switch_memory` is 0, a solve on the CPU allocates no memory and starts no thread.
+ * - On a distributed handle with `precision=auto`, a solve in mixed precision may stagnate. The call then factorizes
+ *   the matrix again with bf16 and continues the solve.
+ * - If the solver runs on a device, the first call with pageable host arrays allocates page-locked buffers. It also
+ *   starts threads that copy the arrays to and from these buffers.
+ * - With a 5-point stencil and `fusion=on`, an iteration reads and writes 48 to 122 bytes of memory per unknown,
+ *   depending on `cycle` and `precision`.
+ * - On a distributed handle the call is collective: all ranks must make it.
  * - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
  *
  * Required:
- * `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; the arrays must be NULL or hold the values
- * named.
+ * `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; each array must be NULL or have the size
+ * given above.
  */
-rrb_status rrb_solve(rrb_handle *h,
-                     const double *b,
-                     double *x);
+rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
 
 /**
  * Computes z = M^-1 r with the preconditioner M.
  *
- * M is symmetric and positive definite. On singular components, the means of r and z are subtracted; M^-1 is then
+ * M is symmetric and positive definite. On singular components, the call subtracts the means of r and z. M^-1 is then
  * positive definite on the complement of the null space.
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
- * - `r` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
- * - `z` (out): same size as `r`; must not overlap it.
+ * - `r` (in): array of (ny - 1) * ld + nx values in host memory or in the memory of the handle's device.
+ * - `z` (out): array of the size of `r`; must not overlap `r`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
- *   `memory` specifies.
- * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_NOT_FINITE`: r holds NaN or infinity, or z is too large for a double.
- * - `RRB_ERR_RANGE`: z is so small that it would underflow.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
+ *   that the option `memory` specifies.
+ * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+ *   `rrb_factorize`.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+ * - `RRB_ERR_NOT_FINITE`: r contains NaN or infinity, or z is too large for a double.
+ * - `RRB_ERR_RANGE`: the values of z are so small that they underflow.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+ *   `rrb_create_distributed`.
  *
  * After an error z is unchanged.
  *
  * Notes:
  * - With `cycle` v, amli or aggregation, M is a fixed matrix up to rounding. With `cycle=k`, z is not a linear
  *   function of r: use a flexible Krylov method.
- * - With `precision=f64` the result has double precision, else single precision.
- * - On a distributed handle the call is collective.
+ * - With `precision=f64`, z has double precision. With any other precision, z has single precision.
+ * - On a distributed handle the call is collective: all ranks must make it.
  *
  * Required:
- * As for `rrb_solve`.
+ * The requirements are those of `rrb_solve`.
  */
 rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 
 /**
- * Computes y = A x with the factorized matrix.
+ * Computes y = A x with the matrix A of the last `rrb_factorize`.
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
- * - `x` (in): (ny - 1) * ld + nx values, on the host or on the handle's device.
- * - `y` (out): same size as `x`; must not overlap it.
+ * - `x` (in): array of (ny - 1) * ld + nx values in host memory or in the memory of the handle's device.
+ * - `y` (out): array of the size of `x`; must not overlap `x`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
- * - `RRB_ERR_ARGUMENT`: the arrays overlap, an array is not 8-byte aligned, or it is not in the memory space that
- *   `memory` specifies.
- * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_NOT_FINITE`: x holds NaN or infinity (with `check_input`), or y is too large for a double.
+ * - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
+ *   that the option `memory` specifies.
+ * - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+ *   `rrb_factorize`.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and x contains NaN or infinity; or y is too large for a double.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
- * - `RRB_ERR_COMMUNICATION`: another rank is missing or late; for handles of `rrb_create_distributed` only.
+ * - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
+ *   `rrb_create_distributed`.
  *
  * After an error y is unchanged.
  *
  * Notes:
  * - The product is computed in double precision, regardless of the option `precision`.
- * - On a distributed handle the call is collective.
+ * - On a distributed handle the call is collective: all ranks must make it.
  *
  * Required:
- * As for `rrb_solve`.
+ * The requirements are those of `rrb_solve`.
  */
 rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
 
@@ -1349,12 +1395,12 @@ rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
  * Solves one system A x = b without a handle.
  *
  * The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
- * you solve repeatedly on the same grid, use a handle: it reuses memory and the factorization.
+ * you solve repeatedly on the same grid, use a handle, because a handle reuses the memory and the factorization.
  *
  * Parameters:
- * - `nx`, `ny` (in): nodes in x and y, as for `rrb_create`.
+ * - `nx`, `ny` (in): numbers of nodes in x and y, as for `rrb_create`.
  * - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
- * - `northeast`, `northwest` (in): the same for 9 points; NULL with 5 points.
+ * - `northeast`, `northwest` (in): additional coefficients of a 9-point stencil; NULL for a 5-point stencil.
  * - `b` (in): right-hand side, nx * ny values.
  * - `x` (in/out): initial guess on entry, solution on return; must not overlap another array.
  * - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
@@ -1362,20 +1408,20 @@ rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
  * - `iterations` (out): number of iterations; may be NULL.
  *
  * Returns:
- * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`.
+ * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`.
  *
  * Errors:
  * - all errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
- * - `RRB_ERR_ARGUMENT`: also if `rel_tol` or `max_iter` is out of range.
+ * - `RRB_ERR_ARGUMENT`: `rel_tol` or `max_iter` is out of range.
  *
  * After an error x is unchanged.
  *
  * Notes:
- * The environment variable `RRBSOLVER_OPTIONS` overrides `rel_tol` and `max_iter`, and the defaults of all other
- * options.
+ * The environment variable `RRBSOLVER_OPTIONS` overrides the arguments `rel_tol` and `max_iter`. It also overrides the
+ * defaults of all other options.
  *
  * Required:
- * As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
+ * The requirements are those of `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
  */
 rrb_status rrb_solve_once(int64_t nx,
                           int64_t ny,
@@ -1393,45 +1439,49 @@ rrb_status rrb_solve_once(int64_t nx,
 /**
  * Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
  *
- * Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land;
- * couplings to them are ignored. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the guide to MPI.
+ * Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land; the
+ * solver ignores couplings to land nodes. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the guide to MPI.
  *
  * Parameters:
- * - `nx`, `ny` (in): nodes of the whole domain, the same on all ranks; limits as for `rrb_create`.
+ * - `nx`, `ny` (in): numbers of nodes of the whole domain in x and y. They must be the same on all ranks; the limits
+ *   are those of `rrb_create`.
  * - `count` (in): number of boxes of this rank, at least 0.
- * - `lower` (in): for each box the indices of its first node in x and y, counted from 0; NULL if `count` is 0.
- * - `size` (in): for each box the number of nodes in x and y, at least 1; NULL if `count` is 0.
- * - `comm` (in): functions that send messages between the ranks; the table is copied.
+ * - `lower` (in): for each box, the indices in x and y of its first node, counted from 0. NULL is allowed if `count`
+ *   is 0.
+ * - `size` (in): for each box, the numbers of nodes in x and y, each at least 1. NULL is allowed if `count` is 0.
+ * - `comm` (in): table of functions that send messages between the ranks. The library copies the table.
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
- * `RRB_OK`, on all ranks.
+ * `RRB_OK`. All ranks return the same status.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `out`, `comm`, a function of `comm`, `lower` or `size` is NULL.
  * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
  * - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or `nx` or `ny` differs
  *   between ranks.
- * - `RRB_ERR_ARGUMENT`: `comm` has a wrong size, rank or flag, or `count` is negative.
+ * - `RRB_ERR_ARGUMENT`: a field of `comm` (`struct_size`, `rank`, `size`, `flags` or `reserved`) is not valid, or
+ *   `count` is negative.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed.
  *
  * Notes:
- * - This call is collective: all ranks must make it. Factorize, solve, apply and multiply with the handle are
- *   collective, too. All ranks must make these calls in the same order with the same options.
+ * - This call is collective: all ranks must make it. The calls that factorize, solve, apply and multiply with this
+ *   handle are collective, too. All ranks must make these calls in the same order and with the same options.
  * - Only these options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device,
  *   comm_timeout.
  * - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that
- *   rank. A rank with an incomplete `comm` cannot notify the others.
- * - After `RRB_ERR_COMMUNICATION`, a handle can only be destroyed.
+ *   rank. A rank whose `comm` is incomplete cannot notify the other ranks.
+ * - After `RRB_ERR_COMMUNICATION`, the only valid call with the handle is `rrb_destroy`.
  * - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
  *   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
- * - The rank that owns node (i, j) passes `east[i, j]`, also if (i + 1, j) is in another box. Here i and j are indices
- *   in the whole domain.
- * - With `reproducible=1`, results are bitwise identical for all boxes, numbers of ranks and numbers of threads.
- * - `cycle=auto` chooses v or amli, never aggregation.
- * - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The data of the other ranks
- *   is transferred to rank 0, and the results back.
+ * - The rank that owns node (i, j) passes `east[i, j]`, even if node (i + 1, j) is in another box. Here i and j are
+ *   indices in the whole domain.
+ * - With `reproducible=1`, results are bitwise identical for any partition into boxes, any number of ranks and any
+ *   number of threads.
+ * - On a distributed handle, `cycle=auto` selects v or amli, but never aggregation.
+ * - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The other ranks transfer
+ *   their data to rank 0 and receive their results from rank 0.
  * - `context` of `comm` must remain valid until the handle is destroyed.
  *
  * Required:
@@ -1447,34 +1497,37 @@ rrb_status rrb_create_distributed(int64_t nx,
                                   rrb_handle **out);
 
 /**
- * Copies the coefficients like `rrb_factorize`, with one array per box of this rank, and computes M.
+ * Copies the coefficients and computes M, like `rrb_factorize`, from one array per box of this rank.
  *
- * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+ * `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
- * - `center`, `east`, `north` (in): lists of arrays, as for `rrb_factorize`.
- * - `northeast`, `northwest` (in): lists of arrays for 9 points; NULL on all ranks for 5 points.
+ * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+ *   arrays have no padding.
+ * - `center`, `east`, `north` (in): lists with one array of coefficients per box, as for `rrb_factorize`.
+ * - `northeast`, `northwest` (in): lists of the additional arrays of a 9-point stencil. For a 5-point stencil, all
+ *   ranks pass NULL.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - all errors of `rrb_factorize`.
- * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
  *   between ranks.
- * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
- * array must not overlap another array.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+ * An output array must not overlap another array.
  *
  * Required:
- * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
- * their boxes.
+ * `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+ * contain the values of its box.
  */
 rrb_status rrb_factorize_boxes(rrb_handle *h,
                                const int64_t *leading_dimensions,
@@ -1487,96 +1540,104 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
 /**
  * Solves A x = b like `rrb_solve`, with one array per box of this rank.
  *
- * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+ * `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
- * - `b` (in): list of arrays with the right-hand side.
- * - `x` (in/out): list of arrays; initial guess on entry, solution on return.
+ * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+ *   arrays have no padding.
+ * - `b` (in): list with one array per box that contains the right-hand side.
+ * - `x` (in/out): list with one array per box. The arrays contain the initial guess on entry and the solution on
+ *   return.
  *
  * Returns:
- * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, as `rrb_solve`, on all ranks.
+ * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`. All ranks return the same
+ * status.
  *
  * Errors:
  * - all errors of `rrb_solve`.
- * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
  *   between ranks.
- * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
- * array must not overlap another array.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+ * An output array must not overlap another array.
  *
  * Required:
- * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
- * their boxes.
+ * `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+ * contain the values of its box.
  */
 rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
 
 /**
  * Computes z = M^-1 r like `rrb_apply`, with one array per box of this rank.
  *
- * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+ * `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
- * - `r` (in): list of arrays.
- * - `z` (out): list of arrays.
+ * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+ *   arrays have no padding.
+ * - `r` (in): list with one array per box.
+ * - `z` (out): list with one array per box, for the result.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - all errors of `rrb_apply`.
- * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
  *   between ranks.
- * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
- * array must not overlap another array.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+ * An output array must not overlap another array.
  *
  * Required:
- * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
- * their boxes.
+ * `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+ * contain the values of its box.
  */
 rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
 
 /**
  * Computes y = A x like `rrb_multiply`, with one array per box of this rank.
  *
- * The call is collective. Each list has one entry per box of this rank, in the order of `rrb_create_distributed`.
+ * The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+ * `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box the distance between rows, in values; NULL: arrays without padding.
- * - `x` (in): list of arrays.
- * - `y` (out): list of arrays.
+ * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
+ *   arrays have no padding.
+ * - `x` (in): list with one array per box.
+ * - `y` (out): list with one array per box, for the product.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - all errors of `rrb_multiply`.
- * - `RRB_ERR_NULL`: also if a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: also if a leading dimension is below the number of nodes in a row, or options or calls differ
+ * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
  *   between ranks.
- * - `RRB_ERR_STATE`: also if the handle comes from `rrb_create`, or the ranks make different calls.
+ * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
  * Notes:
- * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is its leading dimension. An output
- * array must not overlap another array.
+ * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
+ * An output array must not overlap another array.
  *
  * Required:
- * `h` must be NULL or a handle of this family; lists must be NULL or have a value for each box, and arrays those of
- * their boxes.
+ * `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
+ * contain the values of its box.
  */
 rrb_status rrb_multiply_boxes(rrb_handle *h,
                               const int64_t *leading_dimensions,
@@ -1584,15 +1645,16 @@ rrb_status rrb_multiply_boxes(rrb_handle *h,
                               double *const *y);
 
 /**
- * Creates a block smoother for a constant stencil and blocks of bx x by x bz cells.
+ * Creates a smoother that relaxes blocks of bx x by x bz cells of an operator with a constant stencil.
  *
- * The operator is (A u)[c] = sum over k of stencil[k] u[c + offset[k]], with the same stencil in every cell. The
- * stencil is copied. `smoother_set_patches` computes the inverses of the blocks.
+ * The operator is (A u)[c] = sum over k of stencil[k] u[c + offset[k]], with the same stencil in every cell. The call
+ * copies the stencil. Later, `smoother_set_patches` computes the inverses of the blocks.
  *
  * Parameters:
- * - `stencil_points` (in): 7 or 27.
- * - `stencil` (in): `stencil_points` finite values. With 7 points: center, west, east, south, north, bottom, top. With
- *   27 points: the 3 x 3 x 3 cube, x fastest, with the center at index 13.
+ * - `stencil_points` (in): number of points of the stencil, 7 or 27.
+ * - `stencil` (in): coefficients of the stencil, `stencil_points` finite values. The order of 7 values is center,
+ *   west, east, south, north, bottom, top. 27 values are stored as a 3 x 3 x 3 cube with x fastest; the center has
+ *   index 13.
  * - `bx`, `by`, `bz` (in): number of cells of a block in x, y and z, each in [1, 8].
  * - `out` (out): the new handle; unchanged after an error.
  *
@@ -1601,16 +1663,17 @@ rrb_status rrb_multiply_boxes(rrb_handle *h,
  *
  * Errors:
  * - `RRB_ERR_NULL`: `stencil` or `out` is NULL.
- * - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; a block side is above 8; or `stencil` is not 8-byte aligned.
- * - `RRB_ERR_DIMENSION`: a block side is below 1.
+ * - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; or `bx`, `by` or `bz` is above 8; or `stencil` is not 8-byte
+ *   aligned.
+ * - `RRB_ERR_DIMENSION`: `bx`, `by` or `bz` is below 1.
  * - `RRB_ERR_NOT_FINITE`: a value of the stencil is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * Notes:
  * - The stencil may be nonsymmetric, and its center may be positive or negative. If a block is singular,
  *   `smoother_set_patches` returns an error.
- * - A handle does not extend over MPI ranks. Each rank may have its own handle; the ghost function then copies ghost
- *   cells from other ranks.
+ * - A handle does not extend over several MPI ranks. In an MPI program, each rank creates its own handle. The ghost
+ *   function then copies the values of ghost cells from other ranks.
  *
  * Required:
  * `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
@@ -1625,158 +1688,164 @@ rrb_status smoother_create(int32_t stencil_points,
 /**
  * Sets the list of patches and computes the inverses of their blocks.
  *
- * Patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of a global index space. Blocks end where the global
- * index is a multiple of the block size, and at the edges of patches.
+ * In each direction, patch p covers the cells lower[p] .. lower[p] + size[p] - 1 of a global index space. Blocks end
+ * where the global index is a multiple of the block size, and at the edges of patches.
  *
- * The call also determines which ghost cells are covered by which patch. Inverses of a previous call are reused, so a
- * call after regridding is cheap.
+ * The call also determines which patch covers which ghost cells. A call after regridding is cheap, because it reuses
+ * the block inverses of the previous call.
  *
  * Parameters:
  * - `h` (in/out): handle from `smoother_create`.
  * - `count` (in): number of patches; 0 is allowed.
- * - `lower` (in): for each patch the indices (i, j, k) of its first cell, in [-2^60, 2^60]; may be NULL if `count` is
- *   0.
- * - `size` (in): for each patch the number of cells in x, y and z, at least 1; may be NULL if `count` is 0.
+ * - `lower` (in): for each patch, the indices (i, j, k) of its first cell, in [-2^60, 2^60]. NULL is allowed if
+ *   `count` is 0.
+ * - `size` (in): for each patch, the numbers of cells in x, y and z, each at least 1. NULL is allowed if `count` is 0.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h`, `lower` or `size` is NULL.
+ * - `RRB_ERR_NULL`: `h` is NULL; or `lower` or `size` is NULL, and `count` is not 0.
  * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
  * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
- *   large (on a device: does not fit 32 bits).
+ *   large. On a device, these numbers must fit 32 bits.
  * - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
- * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization`, and sine transforms do not apply to the stencil or
- *   would lose more than 4 digits.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`; `backend=cuda` in a build without kernels; or the
- *   handle was created before a fork.
- * - `RRB_ERR_NO_DEVICE`: with `backend=cuda`, there is no driver or device.
+ * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization` is set, but sine transforms do not apply to the stencil
+ *   or would lose more than 4 digits.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or `backend=cuda` is set, but the
+ *   library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
+ * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
  *
  * After an error the handle has no patches.
  *
  * Notes:
- * - The arrays of `smoother_upload` are freed.
- * - With dense inverses, the cost is 2 n^3 flops for each block shape of n cells. With sine transforms, the cost is
- *   negligible.
+ * - The call frees the arrays of `smoother_upload`.
+ * - With dense inverses, the call computes 2 n^3 flops for each distinct block shape, where n is its number of cells.
+ *   With sine transforms, the cost is negligible.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
  */
-rrb_status smoother_set_patches(smoother_handle *h,
-                                int64_t count,
-                                const int64_t (*lower)[3],
-                                const int64_t (*size)[3]);
+rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t (*lower)[3], const int64_t (*size)[3]);
 
 /**
- * Performs `sweeps` sweeps of block relaxation on all patches: u_b = u_b + omega A_b^-1 (f - A u)_b for each block b.
+ * Performs `sweeps` sweeps of block relaxation on all patches. For each block b, a sweep computes u_b = u_b + omega
+ * A_b^-1 (f - A u)_b.
  *
- * The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, ghost
- * cells that another patch covers are copied from that patch, and the ghost function fills the others. After the call,
- * ghost cells hold the values that the last sweep read.
+ * The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, the call
+ * copies the ghost cells that another patch covers from this patch. The ghost function fills the other ghost cells. On
+ * return from a call without a monitor, ghost cells hold the values that the last sweep read.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
- * - `u` (in/out): table of one pointer per patch, to (nx + 2) * (ny + 2) * (nz + 2) values, x fastest; they include
- *   one layer of ghost cells around the patch.
- * - `f` (in): table of one pointer per patch, to nx * ny * nz values, x fastest.
- * - `sweeps` (in): number of sweeps, at least 0. With 0, the call only checks the input and calls the monitor once.
+ * - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values, x
+ *   fastest, which include one layer of ghost cells around the patch.
+ * - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values, x fastest.
+ * - `sweeps` (in): number of sweeps, at least 0. If it is 0, the call only checks the input and calls the monitor
+ *   once.
  *
- * Both tables may be NULL: the call then works on the arrays of `smoother_upload`.
+ * If both tables are NULL, the call works on the arrays of `smoother_upload`.
  *
  * Returns:
  * `RRB_OK`, or `RRB_STOPPED` if the ghost function or the monitor stopped the call. After `RRB_STOPPED`, u is the
  * current iterate.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h`, one of the tables, or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; an array of `u` overlaps another array; or an array or table is not
+ * - `RRB_ERR_NULL`: `h` is NULL, exactly one of the tables is NULL, or a pointer in a table is NULL.
+ * - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; or an array of `u` overlaps another array; or an array or table is not
  *   8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device of the
- *   handle.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
- *   both tables are NULL before `smoother_upload`.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; ghost cells are not checked.
- * - `RRB_ERR_NOT_FINITE`: with a monitor, the norm of the residual is too large for a double; u is then the current
- *   iterate.
- * - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` with a method that updates several blocks at the same time;
- *   `memory=device` without `backend=cuda`; or the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed (on a device only).
+ * - `RRB_ERR_ARGUMENT`: `backend=cuda` is set, and the arrays are neither all in host memory nor all in the memory of
+ *   the handle's device.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+ *   set_patches; or both tables are NULL, but `smoother_upload` has not been called.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite. Values of ghost cells are
+ *   not checked.
+ * - `RRB_ERR_NOT_FINITE`: a monitor is set, and the norm of the residual is too large for a double. u is then the
+ *   current iterate.
+ * - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` is set, and a block extends beyond the edge of a patch. Such blocks
+ *   require `method=chaotic_gauss_seidel` and `parallel=patch`.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
+ *   that was created before the fork.
+ * - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. `check_input` reads u and f once
- *   more per call.
- * - On the CPU, arrays must be in host memory. The call does not check for device pointers.
- * - The call allocates no memory and starts no thread, with one exception: with `backend=cuda`, the first call with
- *   host arrays allocates device copies.
+ * - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check selected by
+ *   `check_input` reads u and f once more per call.
+ * - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether they are
+ *   device pointers.
+ * - The call allocates no memory and starts no thread, with one exception. With `backend=cuda`, the first call with
+ *   host arrays allocates copies of these arrays in device memory.
  * - For periodic boundaries, the ghost function must fill the ghost cells.
  * - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
  *   and multicore CPUs, algorithms 1 to 3.
  *
  * Required:
- * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
- * to (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
+ * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold one pointer per patch. Each
+ * pointer must be NULL or refer to (nx+2)(ny+2)(nz+2) values in `u` and nx*ny*nz values in `f`.
  */
 rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
 
 /**
- * Copies ghost cells of u that are covered by another patch from that patch.
+ * Copies the values of u from other patches to the ghost cells that these patches cover.
  *
- * Other values are not changed. `smoother_apply` and `smoother_residual` include this exchange.
+ * The call does not change other values. `smoother_apply` and `smoother_residual` include this exchange.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
- * - `u` (in/out): table of one pointer per patch, as for `smoother_apply`. NULL: the arrays of `smoother_upload`.
+ * - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. NULL selects the arrays of
+ *   `smoother_upload`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL, or `u` is NULL before `smoother_upload`.
- * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are neither all on the host nor all on the device.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed (on a device only).
+ * - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL, but `smoother_upload` has not been called.
+ * - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array or the table is not 8-byte aligned; or `backend=cuda` is set,
+ *   and the arrays are neither all in host memory nor all in device memory.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+ *   set_patches.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
+ *   that was created before the fork.
+ * - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
- * As for `smoother_apply`.
+ * The requirements are those of `smoother_apply`.
  */
 rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 
 /**
- * Sets or removes the ghost function, which fills ghost cells that no patch covers.
+ * Sets or removes the ghost function, a callback that fills the ghost cells that no patch covers.
  *
- * The library calls the ghost function on the calling thread before each sweep, after the exchange between patches. It
- * can implement boundary conditions, or copy values from other levels or other ranks. Without a ghost function, the
- * library does not change the ghost cells that no patch covers.
+ * The library calls the ghost function on the calling thread before each sweep, after the exchange between patches.
+ * The ghost function can implement boundary conditions, or copy values from other levels or other ranks. Without a
+ * ghost function, the library does not change the ghost cells that no patch covers.
  *
  * Parameters:
  * - `h` (in/out): handle from `smoother_create`.
  * - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes it.
  * - `user` (in): pointer that is passed to `callback`; may be NULL.
  *
- * `callback` receives the number of the sweep, counted from 0, or -1 before a residual is computed. `u` has one
- * pointer per patch, to the arrays of the call, or to the arrays of `smoother_upload` if the call passed NULL. If the
- * arrays are on a device, these are device pointers.
+ * The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
+ * argument `u` contains one pointer per patch to its array. If the call passed NULL, these are the arrays of
+ * `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
  *
- * The callback must write ghost cells only. A nonzero result stops the call with `RRB_STOPPED`.
+ * The callback must write ghost cells only. A nonzero return value stops the call with `RRB_STOPPED`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * - `callback` must not use this handle, and must not throw an exception.
- * - Device work that the callback starts must be on the stream of `smoother_set_stream`, or be complete when the
- *   callback returns.
+ * - If the callback starts work on a device, this work must be on the stream of `smoother_set_stream`, or be complete
+ *   when the callback returns.
  * - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
  *
  * Required:
@@ -1787,42 +1856,44 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callbac
 /**
  * Computes r = f - A u and its 2-norm over all patches.
  *
- * The call first exchanges and fills the ghost cells of u; no other value of u changes. The norm is bitwise identical
- * for any number of threads.
+ * The call first exchanges the ghost cells of u between patches and calls the ghost function. No other value of u
+ * changes. The norm is bitwise identical for any number of threads.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
- * - `u` (in/out): table of one pointer per patch, as for `smoother_apply`; only ghost cells are written.
- * - `f` (in): table of one pointer per patch, as for `smoother_apply`.
- * - `r` (out): table of one pointer per patch, to nx * ny * nz values; NULL if r is not needed.
- * - `norm2` (out): the 2-norm of r; unchanged after an error. May be NULL.
+ * - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. The call writes only the ghost cells.
+ * - `f` (in): table with one pointer per patch, as for `smoother_apply`.
+ * - `r` (out): table with one pointer per patch. Each pointer refers to nx * ny * nz values. Pass NULL if r is not
+ *   needed.
+ * - `norm2` (out): the 2-norm of r over all patches; unchanged after an error. The pointer may be NULL.
  *
- * `u` and `f` may both be NULL: the call then works on the arrays of `smoother_upload`.
+ * If both `u` and `f` are NULL, the call works on the arrays of `smoother_upload`.
  *
  * Returns:
  * `RRB_OK`, or `RRB_STOPPED` if the ghost function stopped the call. After `RRB_STOPPED`, `r` and `norm2` are not
  * valid.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h`, one of `u` and `f`, or a pointer in a table is NULL.
+ * - `RRB_ERR_NULL`: `h` is NULL, exactly one of `u` and `f` is NULL, or a pointer in a table is NULL.
  * - `RRB_ERR_ARGUMENT`: an output array overlaps another array, or an array or table is not 8-byte aligned.
- * - `RRB_ERR_ARGUMENT`: with `backend=cuda`, the arrays are neither all on the host nor all on the device. With
- *   uploaded arrays, r must be on the device.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there; or
- *   `u` and `f` are NULL before `smoother_upload`.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, a cell of u or f is NaN or infinite; or the norm is too large for a
- *   double.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` without `backend=cuda`, or the handle was created before a fork.
- * - `RRB_ERR_MEMORY`: allocation failed (on a device only).
+ * - `RRB_ERR_ARGUMENT`: `backend=cuda` is set, and the arrays are neither all in host memory nor all in device memory.
+ *   If u and f are the arrays of `smoother_upload`, r must be in device memory.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+ *   set_patches; or `u` and `f` are NULL, but `smoother_upload` has not been called.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite; or the norm is too large
+ *   for a double.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
+ *   that was created before the fork.
+ * - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * The memory traffic is 16 bytes per cell, or 24 bytes with r. If squares overflow or underflow, a second pass
- * computes the norm with scaling.
+ * The memory traffic is 16 bytes per cell, or 24 bytes per cell if r is written. If the squares in the norm overflow
+ * or underflow, a second pass computes the norm with scaling.
  *
  * Required:
- * As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
- * to a `double`.
+ * The requirements are those of `smoother_apply`. In addition, `r` must be NULL or hold one pointer per patch to
+ * nx*ny*nz values. `norm2` must be NULL or point to a `double`.
  */
 rrb_status smoother_residual(smoother_handle *h,
                              double *const *u,
@@ -1831,71 +1902,73 @@ rrb_status smoother_residual(smoother_handle *h,
                              double *norm2);
 
 /**
- * Copies u and f into arrays of the library, which exist until the next `smoother_set_patches`.
+ * Copies u and f into arrays that the library owns until the next `smoother_set_patches`.
  *
- * The arrays are on the device with `backend=cuda`, else on the host. After this call, the other functions accept NULL
- * tables and use these arrays. A second upload replaces the values.
+ * With `backend=cuda`, these arrays are in device memory; otherwise they are in host memory. If the caller passes NULL
+ * tables to the other functions, they use these arrays. A second upload replaces the values.
  *
  * Parameters:
  * - `h` (in/out): handle with patches.
- * - `u` (in): table of one pointer per patch, with ghost cells, as for `smoother_apply`. With NULL, u in the library
- *   is unchanged; its initial value is zero.
- * - `f` (in): table of one pointer per patch. With NULL, f in the library is unchanged; its initial value is zero.
+ * - `u` (in): table with one pointer per patch to arrays with ghost cells, as for `smoother_apply`. If `u` is NULL,
+ *   the call does not change u in the library, which is initially zero.
+ * - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change f in the library, which is
+ *   initially zero.
  *
- * The arrays are only read, so several patches may use the same array.
+ * The call only reads the arrays of the caller. Several patches may therefore use the same array.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
- * - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or, with `backend=cuda`, the arrays are neither all
- *   on the host nor all on the device.
- * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts there.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or `backend=cuda` is set, and the arrays are neither
+ *   all in host memory nor all in device memory.
+ * - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
+ *   set_patches.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
- * As for `smoother_apply`.
+ * The requirements are those of `smoother_apply`.
  */
 rrb_status smoother_upload(smoother_handle *h, const double *const *u, const double *const *f);
 
 /**
- * Copies u from the library into the arrays of the caller, ghost cells included.
+ * Copies u, including ghost cells, from the arrays of `smoother_upload` into the arrays of the caller.
  *
  * Parameters:
  * - `h` (in/out): handle with arrays from `smoother_upload`.
- * - `u` (out): table of one pointer per patch, as for `smoother_apply`.
+ * - `u` (out): table with one pointer per patch, as for `smoother_apply`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
- * - `RRB_ERR_ARGUMENT`: two arrays overlap; an array or the table is not 8-byte aligned; or, with `backend=cuda`, the
- *   arrays are neither all on the host nor all on the device.
+ * - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array or the table is not 8-byte aligned; or `backend=cuda` is set,
+ *   and the arrays are neither all in host memory nor all in device memory.
  * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
  *   at set_patches has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
- * As for `smoother_apply`.
+ * The requirements are those of `smoother_apply`.
  */
 rrb_status smoother_download(smoother_handle *h, double *const *u);
 
 /**
  * Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
  *
- * The addresses are device pointers with `backend=cuda`, else host pointers. They are valid until the next
- * `smoother_set_patches` or `smoother_destroy`.
+ * With `backend=cuda`, the addresses are device pointers; otherwise they are host pointers. They are valid until the
+ * next `smoother_set_patches` or `smoother_destroy`.
  *
  * Parameters:
  * - `h` (in): handle with arrays from `smoother_upload`.
- * - `u` (out): table for one pointer per patch, to arrays with ghost cells; may be NULL.
- * - `f` (out): table for one pointer per patch; may be NULL.
+ * - `u` (out): table that receives one pointer per patch to its array of u, with ghost cells; may be NULL.
+ * - `f` (out): table that receives one pointer per patch to its array of f; may be NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -1904,11 +1977,11 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
  * - `RRB_ERR_NULL`: `h` is NULL.
  * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
  *   at set_patches has changed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * Kernels that write to the arrays must run on the stream of `smoother_set_stream`, or be complete before the next
- * call.
+ * Kernels that write to these arrays must run on the stream of `smoother_set_stream`, or be complete before the next
+ * call with this handle.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
@@ -1919,42 +1992,43 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  * Creates a handle with a matrix in compressed sparse row (CSR) form.
  *
  * Row i has the entries k = row_ptr[i] .. row_ptr[i + 1] - 1, with the columns `col[k]` and the values `values[k]`.
- * The columns of a row may have any order. Values with the same row and column are added, in their order in the
- * arrays. Explicit zeros are entries of the pattern. All arrays are copied.
+ * The columns of a row may have any order. The call adds values with the same row and column, in their order in the
+ * arrays. Explicit zeros are entries of the sparsity pattern. The call copies all arrays.
  *
  * Parameters:
  * - `rows`, `cols` (in): number of rows and columns, at least 0. `sparse_factorize` needs a square matrix.
  * - `nnz` (in): number of entries in the arrays, at least 0.
- * - `row_ptr` (in): rows + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
- * - `col` (in): nnz integers in [base, base + cols - 1].
- * - `values` (in): nnz finite values.
- * - `index_bytes` (in): size of an integer of `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+ * - `row_ptr` (in): array of rows + 1 nondecreasing integers. The first integer is `base`; the last is nnz + `base`.
+ * - `col` (in): column of each entry, nnz integers in [base, base + cols - 1].
+ * - `values` (in): value of each entry, nnz finite numbers.
+ * - `index_bytes` (in): size in bytes of an integer in `row_ptr` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
  * - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
  * - `out` (out): the new handle; unchanged after an error.
  *
- * Arrays are in host memory. An array of length 0 may be NULL.
+ * Arrays must be in host memory. An array of length 0 may be NULL.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
+ * - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
  * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a column is
- *   out of range. The message names the entry.
- * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, does not start with `base`, or does not end with nnz + `base`; or a
+ *   column is out of range. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
  * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+ * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+ *   infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Notes:
- * - Pass both triangles of a symmetric matrix. If you pass only one triangle, the triangular matrix is solved; the log
- *   contains a warning.
- * - The matrix needs 12 bytes per entry and 8 bytes per row. From 2^31 rows or columns on, it needs 16 bytes per
- *   entry. Unsorted or repeated entries need another 8 bytes per entry.
- * - Large matrices are sorted in parallel, with the default number of threads.
- * - `sparse_` runs on the CPU in one process. It does not run over MPI ranks.
+ * - Pass both triangles of a symmetric matrix. If you pass only one triangle, the library solves the system with this
+ *   triangular matrix, and a log line warns about it.
+ * - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, it needs 16 bytes per
+ *   entry. If there are unsorted or repeated entries, the matrix needs another 8 bytes per entry.
+ * - The call sorts large matrices in parallel with the default number of threads.
+ * - `sparse_` runs on the CPU in one process. It does not distribute a matrix over MPI ranks.
  *
  * Required:
  * `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
@@ -1974,40 +2048,41 @@ rrb_status sparse_create_csr(int64_t rows,
  * Creates a handle with a matrix in compressed sparse column (CSC) form.
  *
  * Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`.
- * Order, repeated entries and zeros are treated as in `sparse_create_csr`.
+ * The order of entries, repeated entries and zeros are treated as in `sparse_create_csr`.
  *
  * Parameters:
  * - `rows`, `cols` (in): number of rows and columns, at least 0.
  * - `nnz` (in): number of entries in the arrays, at least 0.
- * - `col_ptr` (in): cols + 1 nondecreasing integers; the first is `base`, the last nnz + `base`.
- * - `row` (in): nnz integers in [base, base + rows - 1].
- * - `values` (in): nnz finite values.
- * - `index_bytes` (in): size of an integer of `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
+ * - `col_ptr` (in): array of cols + 1 nondecreasing integers. The first integer is `base`; the last is nnz + `base`.
+ * - `row` (in): row of each entry, nnz integers in [base, base + rows - 1].
+ * - `values` (in): value of each entry, nnz finite numbers.
+ * - `index_bytes` (in): size in bytes of an integer in `col_ptr` and `row`: 4 (`int32_t`) or 8 (`int64_t`).
  * - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
  * - `out` (out): the new handle; unchanged after an error.
  *
- * Arrays are in host memory. An array of length 0 may be NULL.
+ * Arrays must be in host memory. An array of length 0 may be NULL.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
+ * - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
  * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
- * - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, or does not start with `base` and end with nnz + `base`; or a row is out
- *   of range. The message names the entry.
- * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, does not start with `base`, or does not end with nnz + `base`; or a row
+ *   is out of range. The message names the entry.
+ * - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
  * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+ * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+ *   infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Notes:
- * The matrix is stored by rows and needs as much memory as in `sparse_create_csr`. The handle also stores the original
- * order of the entries for `sparse_set_values`, which needs 8 bytes per entry.
+ * The handle stores the matrix by rows, which needs as much memory as after `sparse_create_csr`. The handle also
+ * stores the original order of the entries for `sparse_set_values`. This order needs 8 bytes per entry.
  *
  * Required:
- * As for `sparse_create_csr`, with cols + 1 pointers.
+ * The requirements are those of `sparse_create_csr`, with cols + 1 pointers.
  */
 rrb_status sparse_create_csc(int64_t rows,
                              int64_t cols,
@@ -2023,38 +2098,40 @@ rrb_status sparse_create_csc(int64_t rows,
  * Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
  *
  * Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
- * as in `sparse_create_csr`. The entries of element matrices can therefore be listed one after the other.
+ * as in `sparse_create_csr`. The arrays can therefore contain the entries of element matrices one after the other.
  *
  * Parameters:
  * - `rows`, `cols` (in): number of rows and columns, at least 0.
  * - `nnz` (in): number of entries in the arrays, at least 0.
- * - `row` (in): nnz integers in [base, base + rows - 1].
- * - `col` (in): nnz integers in [base, base + cols - 1].
- * - `values` (in): nnz finite values.
- * - `index_bytes` (in): size of an integer of `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
+ * - `row` (in): row of each entry, nnz integers in [base, base + rows - 1].
+ * - `col` (in): column of each entry, nnz integers in [base, base + cols - 1].
+ * - `values` (in): value of each entry, nnz finite numbers.
+ * - `index_bytes` (in): size in bytes of an integer in `row` and `col`: 4 (`int32_t`) or 8 (`int64_t`).
  * - `base` (in): index of the first row and column: 0 (C) or 1 (Fortran).
  * - `out` (out): the new handle; unchanged after an error.
  *
- * Arrays are in host memory. An array of length 0 may be NULL.
+ * Arrays must be in host memory. An array of length 0 may be NULL.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, or an array of nonzero length, is NULL.
+ * - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
  * - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
  * - `RRB_ERR_ARGUMENT`: a row or column is out of range. The message names the entry.
- * - `RRB_ERR_ARGUMENT`: an array is not aligned to its type, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
  * - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+ * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+ *   infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Notes:
- * The matrix needs as much memory as in `sparse_create_csr`. `RRB_INFO_DUPLICATES` is the number of repeated entries.
+ * The matrix needs as much memory as after `sparse_create_csr`. `RRB_INFO_DUPLICATES` is the number of repeated
+ * entries.
  *
  * Required:
- * As for `sparse_create_csr`, with nnz rows and columns.
+ * The requirements are those of `sparse_create_csr`, with nnz rows and nnz columns.
  */
 rrb_status sparse_create_coo(int64_t rows,
                              int64_t cols,
@@ -2069,28 +2146,29 @@ rrb_status sparse_create_coo(int64_t rows,
 /**
  * Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
  *
- * Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception: in bsr, dia, ell, sell, skyline
- * and diagonal, zeros are padding and are dropped.
+ * Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception. In the formats bsr, dia, ell,
+ * sell, skyline and diagonal, the call treats all zeros as padding and drops them.
  *
  * Parameters:
  * - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `rows`, `cols` (in): number of rows and columns, at least 0.
- * - `sizes` (in): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
- * - `i0`, `i1`, `i2` (in): index arrays of the format; indices count from 0.
- * - `values` (in): finite values.
+ * - `sizes` (in): array of four integers, the lengths of `i0`, `i1`, `i2` and `values`.
+ * - `i0`, `i1`, `i2` (in): index arrays of the format, which the table below lists. Indices count from 0.
+ * - `values` (in): array of the values, which must be finite.
  * - `out` (out): the new handle; unchanged after an error.
  *
- * Arrays are in host memory. An array of length 0 may be NULL.
+ * Arrays must be in host memory. An array of length 0 may be NULL.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `out`, `sizes`, or an array of nonzero length, is NULL.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a pointer, index or permutation is not valid.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_DIMENSION`: a size is negative, or is 2^60 or more; or the lengths do not match the format and the size
- *   of the matrix.
+ * - `RRB_ERR_NULL`: `out` or `sizes` is NULL, or an array of nonzero length is NULL.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a row or column pointer, an index or a permutation
+ *   is not valid.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_DIMENSION`: `rows`, `cols` or an entry of `sizes` is negative, or is 2^60 or more; or the lengths do not
+ *   match the format and the size of the matrix.
  * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -2107,12 +2185,14 @@ rrb_status sparse_create_coo(int64_t rows,
  * | sell | permutation of rows | starts of slices | columns |
  * | jds | permutation of rows | starts of jagged diagonals | columns |
  * | tjds | permutation of columns | starts of jagged diagonals | rows |
- * | skyline | row pointers, lower triangle | column pointers, strict upper triangle; empty: symmetric | |
+ * | skyline | row pointers of the lower triangle | column pointers of the strict upper triangle, or empty | |
  * | diagonal | | | |
  *
+ * In the format skyline, an empty array `i1` means that the matrix is symmetric.
+ *
  * Required:
- * `sizes` must be NULL or hold four integers; the arrays must be NULL or hold that many; `out` must be NULL or point
- * to a pointer.
+ * `sizes` must be NULL or hold four integers; each array must be NULL or have the length given in `sizes`; `out` must
+ * be NULL or point to a pointer.
  */
 rrb_status sparse_create_from(int32_t format,
                               int64_t rows,
@@ -2125,11 +2205,12 @@ rrb_status sparse_create_from(int32_t format,
                               sparse_handle **out);
 
 /**
- * Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, plain or gzip.
+ * Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, which may be
+ * compressed with gzip.
  *
- * The format is detected from the content, not from the name. If the file stores one triangle of a symmetric or
- * skew-symmetric matrix, the whole matrix is created. `sparse_get_vector` returns the right-hand sides, guesses and
- * solutions of a Harwell-Boeing file.
+ * The call detects the format from the content of the file, not from its name. If the file stores one triangle of a
+ * symmetric or skew-symmetric matrix, the call creates the whole matrix. `sparse_get_vector` returns the right-hand
+ * sides, initial guesses and solutions of a Harwell-Boeing file.
  *
  * Parameters:
  * - `path` (in): name of the file, ending with NUL.
@@ -2141,26 +2222,30 @@ rrb_status sparse_create_from(int32_t format,
  * Errors:
  * - `RRB_ERR_NULL`: `path` or `out` is NULL.
  * - `RRB_ERR_IO`: the file cannot be opened or read.
- * - `RRB_ERR_PARSE`: the file has another format, or its content is not valid. The message contains the path, the line
- *   and the reason.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN, infinite, or too large for a
- *   double.
- * - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental, or its values are in another file; or the
- *   file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
- * - `RRB_ERR_DIMENSION`: the size of the matrix is out of range.
- * - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. No memory is leaked.
+ * - `RRB_ERR_PARSE`: the file has none of these formats, or its content is not valid. The message contains the path,
+ *   the line and the reason.
+ * - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN, infinite or too
+ *   large for a double.
+ * - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental; or the values of the matrix are in another
+ *   file; or the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
+ * - `RRB_ERR_DIMENSION`: the number of rows, columns or entries of the matrix is out of range.
+ * - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The call has freed all its
+ *   memory.
  *
  * Notes:
- * - MatrixMarket files may be coordinate or array; real, integer or pattern (all values are 1); general, symmetric or
- *   skew-symmetric.
- * - Harwell-Boeing and Rutherford-Boeing files must be assembled, and may be real, integer or pattern.
- * - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the file is read, and the
- *   log contains a warning.
- * - Right-hand sides in a separate Rutherford-Boeing file are read as a matrix with one column per right-hand side.
- * - A gzip file may consist of several members.
- * - A file of more than 1 MB is read by the default number of threads; `RRBSOLVER_NUM_THREADS=1` starts no threads. If
- *   there is no memory to start a thread, or for a warning about an `RRBSOLVER_` variable, the process ends.
- * - The call needs at most 32 times the memory of the uncompressed text, plus 1 MB, plus 8 bytes per row.
+ * - The format of a MatrixMarket file may be coordinate or array. Its values may be real, integer or pattern; with
+ *   pattern, all values are 1. Its symmetry may be general, symmetric or skew-symmetric.
+ * - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. Its values may be real, integer or
+ *   pattern.
+ * - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the call reads the file,
+ *   and a log line warns about it.
+ * - The call reads right-hand sides in a separate Rutherford-Boeing file as a matrix with one column per right-hand
+ *   side.
+ * - A gzip file may consist of several gzip members.
+ * - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, it
+ *   starts no threads. If there is no memory to start a thread, or for a warning about an `RRBSOLVER_` variable, the
+ *   process terminates.
+ * - The call needs at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per row.
  *
  * Required:
  * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -2170,9 +2255,9 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
 /**
  * Writes the matrix to a file, compressed with gzip if the name ends with .gz.
  *
- * Each value is written with the fewest digits from which the same double is read. If the matrix is exactly symmetric,
- * only its lower triangle is written. An existing file is replaced when the new one is complete; after an error it is
- * unchanged.
+ * The call writes each value with the fewest digits that reproduce the double exactly. If the matrix is exactly
+ * symmetric, the call writes only its lower triangle. The call replaces an existing file when the new file is
+ * complete. After an error, the existing file is unchanged.
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
@@ -2189,13 +2274,14 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  * - `RRB_ERR_IO`: the file cannot be created or written.
  * - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The handle is unchanged, and
  *   no incomplete file remains.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The data is written to a new file in the same folder, which is then renamed. A replaced file keeps its
- *   permissions. If the path is a symbolic link, its target is replaced. Pipes and devices are written directly.
- * - The call needs 0.1 MB for buffers, and 0.5 MB more for gzip. If the matrix is not symmetric, `RRB_FILE_HB` and
- *   `RRB_FILE_RB` also need a copy of the matrix by columns.
+ * - The call writes the data to a new file in the same folder and then renames this file. If it replaces a file, the
+ *   permissions remain the same. If the path is a symbolic link, the call replaces the target of the link. It writes
+ *   directly to pipes and devices.
+ * - The call needs 0.1 MB of memory for buffers, and another 0.5 MB for gzip. If the matrix is not symmetric,
+ *   `RRB_FILE_HB` and `RRB_FILE_RB` also need a copy of the matrix by columns.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
@@ -2207,9 +2293,9 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
  *
  * Parameters:
  * - `h` (in): handle from `sparse_read`.
- * - `which` (in): `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
+ * - `which` (in): kind of the vector: `RRB_VECTOR_RHS`, `RRB_VECTOR_GUESS` or `RRB_VECTOR_SOLUTION`.
  * - `k` (in): number of the vector, counted from 0.
- * - `v` (out): as many values as rows, in host memory.
+ * - `v` (out): array for the vector, with as many values as the matrix has rows, in host memory.
  *
  * Returns:
  * `RRB_OK`.
@@ -2217,70 +2303,74 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `v` is NULL.
  * - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector `k` of this kind; or `v` is not
- *   8-byte aligned, or resides on a device.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ *   8-byte aligned, or is in device memory.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
  *
  * Notes:
- * `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file has guesses or solutions, it has as many as
- * right-hand sides.
+ * `RRB_INFO_FILE_RHS` is the number of right-hand sides. If the file contains guesses, it contains one guess per
+ * right-hand side. If the file contains solutions, it contains one solution per right-hand side.
  *
  * Required:
- * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as rows.
+ * `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as the matrix has
+ * rows.
  */
 rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, double *v);
 
 /**
- * Replaces the values of all entries; the pattern remains.
+ * Replaces the values of all entries and keeps the sparsity pattern.
  *
  * The next product or `sparse_factorize` updates the storage format. `sparse_solve` and `sparse_apply` return
  * `RRB_ERR_STATE` until `sparse_factorize` is called again.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `values` (in): the new values, in host memory, in the same number and order as in `sparse_create_csr`, `_csc` or
- *   `_coo`. For a matrix from a file or from a format with padding, pass `RRB_INFO_NONZEROS` values in CSR order. May
- *   be NULL if the matrix has no entries.
+ * - `values` (in): the new values, in host memory. Their number and order are those of the `values` in
+ *   `sparse_create_csr`, `sparse_create_csc` or `sparse_create_coo`. For a matrix from a file or from a format with
+ *   padding, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has no entries.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `values` is NULL.
- * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_NOT_FINITE`: a value, or a sum of values at the same row and column, is NaN or infinite.
+ * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
+ *   infinite.
  * - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only for unsorted or repeated entries.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
  *
  * After an error the values are unchanged.
  *
  * Required:
- * `h` must be NULL or a handle of this family; `values` must be NULL or hold the values named.
+ * `h` must be NULL or a handle of this family; `values` must be NULL or contain the number of values given above.
  */
 rrb_status sparse_set_values(sparse_handle *h, const double *values);
 
 /**
- * Computes the lengths of the arrays of a storage format for this matrix.
+ * Computes the lengths of the arrays that store this matrix in a given storage format.
  *
- * `sparse_arrays` writes these arrays. The options `block_size`, `slice`, `sigma` and `format_memory` apply.
+ * `sparse_arrays` writes these arrays. The lengths depend on the options `block_size`, `slice` and `sigma`. The option
+ * `format_memory` limits them.
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
  * - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
- * - `sizes` (out): four integers: the lengths of `i0`, `i1`, `i2` and `values`.
+ * - `sizes` (out): array that receives four integers, the lengths of `i0`, `i1`, `i2` and `values`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants, or `sizes` is not 8-byte aligned or resides on a
- *   device.
- * - `RRB_ERR_ARGUMENT`: for `RRB_FORMAT_DIAGONAL`, the matrix has an off-diagonal entry. The message names it.
- * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
- * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or `sizes` is not 8-byte aligned, or is in device
+ *   memory.
+ * - `RRB_ERR_ARGUMENT`: `format` is `RRB_FORMAT_DIAGONAL`, but the matrix has an off-diagonal entry. The message names
+ *   this entry.
+ * - `RRB_ERR_DIMENSION`: `format` is `RRB_FORMAT_SKYLINE`, but the matrix is not square.
+ * - `RRB_ERR_MEMORY`: the arrays need more memory than the option `format_memory` allows, or allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `sizes`.
  *
  * Required:
@@ -2289,44 +2379,45 @@ rrb_status sparse_set_values(sparse_handle *h, const double *values);
 rrb_status sparse_sizes(const sparse_handle *h, int32_t format, int64_t *sizes);
 
 /**
- * Writes the arrays of a storage format, with indices from 0.
+ * Writes the arrays that store this matrix in a given storage format, with indices that count from 0.
  *
- * `sparse_create_from` lists the arrays of each format. Call `sparse_sizes` first, with the same options.
+ * The section of `sparse_create_from` lists the arrays of each format. Before this call, call `sparse_sizes` with the
+ * same options to determine the lengths.
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
  * - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `i0`, `i1`, `i2` (out): index arrays with the lengths that `sparse_sizes` returns; an array of length 0 may be
  *   NULL.
- * - `values` (out): values, padding included.
+ * - `values` (out): array for the values, including padding.
  *
- * Arrays are in host memory and must not overlap.
+ * The arrays must be in host memory and must not overlap.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
- * - `RRB_ERR_ARGUMENT`: arrays overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or, for `RRB_FORMAT_DIAGONAL`, the matrix has an
- *   off-diagonal entry.
- * - `RRB_ERR_DIMENSION`: for `RRB_FORMAT_SKYLINE`, the matrix is not square.
- * - `RRB_ERR_MEMORY`: the arrays need more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
+ * - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or `format` is `RRB_FORMAT_DIAGONAL`, but the matrix
+ *   has an off-diagonal entry.
+ * - `RRB_ERR_DIMENSION`: `format` is `RRB_FORMAT_SKYLINE`, but the matrix is not square.
+ * - `RRB_ERR_MEMORY`: the arrays need more memory than the option `format_memory` allows, or allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * Required:
- * `h` must be NULL or a handle of this family; the arrays must be NULL or have room for the lengths of `sparse_sizes`,
- * with the options as they were then.
+ * `h` must be NULL or a handle of this family; each array must be NULL or have the length that `sparse_sizes`
+ * returned. The options must not have changed since `sparse_sizes`.
  */
 rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, int64_t *i1, int64_t *i2, double *values);
 
 /**
  * Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
  *
- * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected; with `verbosity=1` a
- * log line also does. A second call, for example after `sparse_set_values`, reuses memory. After an error the handle
- * has the matrix but no factorization.
+ * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected. With `verbosity=1`,
+ * a log line also reports it. A second call, for example after `sparse_set_values`, reuses the memory of the first
+ * call. After an error, the handle has the matrix but no factorization.
  *
  * Parameters:
  * - `h` (in/out): handle with a square matrix of at least one row.
@@ -2339,25 +2430,26 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
  * - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
  * - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
- *   message names an entry.
- * - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or preconditioner divides by it. This
- *   applies to the sweeps, jacobi, ssor, ic0, neumann, chebyshev and amg. With ilu0 the entry must exist but may be
- *   zero.
- * - `RRB_ERR_MATRIX`: a diagonal entry or pivot of ic0 is not positive; a pivot of ilu0 is zero; or, with
+ *   message names an entry that differs from its mirror entry.
+ * - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
+ *   The methods jacobi, gauss_seidel and sor do so, and the preconditioners jacobi, ssor, ic0, neumann, chebyshev and
+ *   amg. With ilu0, the diagonal entry must exist but may be zero.
+ * - `RRB_ERR_MATRIX`: with ic0, a diagonal entry or a pivot is not positive; or with ilu0, a pivot is zero; or with
  *   `precision=f32`, an entry of M is outside the range of single precision.
- * - `RRB_ERR_UNSUPPORTED`: the solver does not accept the preconditioner. Sweeps accept none, minres accepts only
- *   jacobi, and amg requires cg.
- * - `RRB_ERR_UNSUPPORTED`: amg with 2^32 - 1 rows or more; or the handle was created before a fork.
- * - `RRB_ERR_ARGUMENT`: `sor_omega=2`; or `format=diagonal`, and the matrix has an off-diagonal entry.
- * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or the copy of A' does (bicg with
- *   `transpose=copy`); or allocation failed.
+ * - `RRB_ERR_UNSUPPORTED`: the method `solver` does not accept the preconditioner. The methods jacobi, gauss_seidel
+ *   and sor accept only none. The method minres accepts only none and jacobi. The preconditioner amg requires cg.
+ * - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, and the matrix has 2^32 - 1 rows or more; or a child process
+ *   uses a handle that was created before the fork.
+ * - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set; or `format=diagonal` is set, but the matrix has an off-diagonal entry.
+ * - `RRB_ERR_MEMORY`: the storage format, or the copy of A' for bicg with `transpose=copy`, needs more memory than the
+ *   option `format_memory` allows; or allocation failed.
  *
  * Notes:
- * - If `auto` selects ic0 or ilu0 and a pivot is not usable, jacobi is used instead. If a diagonal entry is zero or
- *   missing, no preconditioner is used.
- * - The log contains a warning if the matrix has only one triangle, or if sweeps are used on a matrix that is not
- *   diagonally dominant.
- * - The cost is that of a few products plus the setup of the preconditioner.
+ * - If `auto` selects ic0 or ilu0 but a pivot is not usable, the call uses jacobi instead. If a diagonal entry is also
+ *   zero or missing, the call uses no preconditioner.
+ * - A log line warns if the matrix has only one triangle. A log line also warns if `solver` is jacobi, gauss_seidel or
+ *   sor, and the matrix is not diagonally dominant.
+ * - The cost is that of a few matrix-vector products plus the setup of the preconditioner.
  * - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
  *   Sci. Comput. 34 (2012), A1079-A1109 (amg).
  *
@@ -2370,151 +2462,159 @@ rrb_status sparse_factorize(sparse_handle *h);
  * Solves A x = b with the method of `sparse_factorize`.
  *
  * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
- * from x before convergence is reported. For b = 0 the result is x = 0. An initial guess that satisfies the test is
- * returned after 0 iterations.
+ * from x before convergence is reported. For b = 0 the result is x = 0. If the initial guess satisfies the test, the
+ * call returns the guess after 0 iterations.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `sparse_factorize`.
- * - `b` (in): right-hand side, as many values as rows.
+ * - `b` (in): right-hand side, with as many values as the matrix has rows.
  * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
  *
- * Both arrays are in host memory.
+ * Both arrays must be in host memory.
  *
  * Returns:
  * - `RRB_OK`: the solve has converged.
- * - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. With max_iter, `x` is
- *   the last iterate or a better one. With stagnated, `x` is the best known iterate. With diverged, `x` is the best
- *   known iterate or the initial guess.
+ * - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. If the reason is
+ *   max_iter, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is stagnated, `x`
+ *   is the best known iterate. If the reason is diverged, `x` is the best known iterate or the initial guess.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
  *
- * For the last two, the message of `rrbsolver_last_error` contains the iterations, the residual, the tolerance and the
- * stop reason.
+ * After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
+ * iterations, the residual, the tolerance and the stop reason.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
- * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: max abs(x) of the guess is above 1e150 * max abs(b) / d, where d is half the largest sum of
- *   abs(a_ij) over a row.
+ * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / d, where d is half
+ *   the largest sum of abs(a_ij) over a row.
  * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
  *   acts at factorize.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `b` or `x` has a NaN or infinity; or the solution is too large for a
- *   double.
- * - `RRB_ERR_RANGE`: the solution is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: with `solver=cg`, A or M is indefinite (use minres); or the iteration overflowed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
+ *   large for a double.
+ * - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
+ * - `RRB_ERR_BREAKDOWN`: the method is cg, and A or M is indefinite (use `solver=minres`); or the iteration
+ *   overflowed.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * After an error `x` is unchanged.
  *
  * Notes:
- * - With `solver=auto`, if cg finds that the matrix is indefinite, the solve continues with minres. `RRB_INFO_SOLVER`
- *   then reports minres.
+ * - If `solver=auto` selects cg and cg finds that the matrix is indefinite, the solve continues with minres.
+ *   `RRB_INFO_SOLVER` then reports minres.
  * - The results are bitwise identical for any number of threads.
  * - The call allocates no memory and starts no thread.
  *
  * Required:
- * `h` must be NULL or a handle of this family; the arrays must be NULL or hold as many values as rows.
+ * `h` must be NULL or a handle of this family; each array must be NULL or contain as many values as the matrix has
+ * rows.
  */
 rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 
 /**
  * Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
  *
- * With `preconditioner=amg`, M depends on r; use a flexible method. All other preconditioners are fixed.
+ * With `preconditioner=amg`, M depends on r, so use a flexible Krylov method. All other preconditioners do not depend
+ * on r.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `sparse_factorize`.
- * - `r` (in): residual, as many values as rows, in host memory.
- * - `z` (out): result, as many values as rows, in host memory; must not overlap `r`.
+ * - `r` (in): residual, with as many values as the matrix has rows, in host memory.
+ * - `z` (out): result, with as many values as the matrix has rows, in host memory; must not overlap `r`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
- * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or resides on a device.
+ * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or is in device memory.
  * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
  *   acts at factorize.
- * - `RRB_ERR_UNSUPPORTED`: `solver` is jacobi, gauss_seidel or sor, which have no preconditioner; or the handle was
- *   created before a fork.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `r` has a NaN or infinity; or `z` is too large for a double.
- * - `RRB_ERR_RANGE`: `z` is too small for a double.
- * - `RRB_ERR_BREAKDOWN`: with `check_input=0`, `r` is not finite.
+ * - `RRB_ERR_UNSUPPORTED`: `solver` is jacobi, gauss_seidel or sor, which have no preconditioner; or a child process
+ *   uses a handle that was created before the fork.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity; or `z` is too large for a double.
+ * - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
+ * - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * After an error `z` is unchanged.
  *
  * Required:
- * As for `sparse_solve`.
+ * The requirements are those of `sparse_solve`.
  */
 rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
 
 /**
- * Computes y = A x.
+ * Computes the product y = A x.
  *
- * No factorization is needed, and the matrix may be rectangular. The storage format is created by `sparse_factorize`,
- * or by the first product after a change of the values or of a format option.
+ * The call needs no factorization, and the matrix may be rectangular. `sparse_factorize` converts the matrix to the
+ * storage format of the option `format`. After a change of the values or of an option of the format, the next product
+ * converts it.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `x` (in): as many values as columns, in host memory.
- * - `y` (out): as many values as rows, in host memory; must not overlap `x`.
+ * - `x` (in): vector with as many values as the matrix has columns, in host memory.
+ * - `y` (out): vector with as many values as the matrix has rows, in host memory; must not overlap `x`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
- * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
- * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
+ * - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
+ * - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
+ *   failed.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * After an error `y` is unchanged.
  *
  * Notes:
- * - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes per entry, and computes 2 flops per stored value.
- * - Products in coo, jds, tjds and skyline use one thread. Products in the other formats use the number of threads of
- *   the option `threads`.
+ * - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes of memory per entry of the matrix. It computes 2 flops per
+ *   stored value.
+ * - Products in the formats coo, jds, tjds and skyline use one thread. Products in the other formats use as many
+ *   threads as the option `threads` specifies.
  *
  * Required:
- * `h` must be NULL or a handle of this family; the arrays must be NULL or hold the values named.
+ * `h` must be NULL or a handle of this family; each array must be NULL or have the size given above.
  */
 rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
 
 /**
- * Computes y = A' x with the transpose of A.
+ * Computes the product y = A' x with the transpose A' of A.
  *
- * Apart from the transpose, the call is the same as `sparse_multiply`.
+ * Except for the transpose, the description of `sparse_multiply` also applies to this call.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `x` (in): as many values as rows, in host memory.
- * - `y` (out): as many values as columns, in host memory; must not overlap `x`.
+ * - `x` (in): vector with as many values as the matrix has rows, in host memory.
+ * - `y` (out): vector with as many values as the matrix has columns, in host memory; must not overlap `x`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h`, or an array of nonzero length, is NULL.
- * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or resides on a device.
- * - `RRB_ERR_ARGUMENT`: `format=diagonal`, and the matrix has an off-diagonal entry.
- * - `RRB_ERR_DIMENSION`: `format=skyline`, and the matrix is not square.
- * - `RRB_ERR_NOT_FINITE`: with `check_input`, `x` has a NaN or infinity.
- * - `RRB_ERR_MEMORY`: the format needs more than `format_memory` bytes, or allocation failed.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
+ * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
+ * - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+ * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
+ * - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
+ *   failed.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
  * After an error `y` is unchanged.
  *
  * Notes:
- * The call does not copy A'. Partial sums need up to 64 bytes per column; this memory remains allocated.
+ * The call does not copy A'. The call needs up to 64 bytes per column for partial sums. This memory remains allocated
+ * after the call.
  *
  * Required:
- * As for `sparse_multiply`.
+ * The requirements are those of `sparse_multiply`.
  */
 rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double *y);
 
@@ -2524,7 +2624,7 @@ rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double 
  * NULL and a pointer to NULL are allowed and have no effect.
  *
  * Parameters:
- * - `h` (in/out): address of the handle; the handle is NULL on return.
+ * - `h` (in/out): address of the pointer to the handle. On return, this pointer is NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -2534,7 +2634,8 @@ rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double 
  *
  * Notes:
  * - The call does not wait for other ranks.
- * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
+ *   NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2544,30 +2645,32 @@ rrb_status rrb_destroy(rrb_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges, and says when each option acts.
+ * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
  *
  * After a change of an option that acts at factorize, call `rrb_factorize` before the next solve.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  *
  * After an error all options are unchanged.
  *
  * Notes:
- * - The function also sets real options to integer values.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The call also accepts the key of a real option. It then sets the option to the integer value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2578,25 +2681,27 @@ rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
- * - `value` (in): the new value; 0 or a normal number.
+ * - `value` (in): the new value. It must be 0 or a normal double.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that is not real.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * After an error all options are unchanged.
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2604,13 +2709,13 @@ rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
 rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "name=value name=value".
+ * Sets options from a text of entries, such as "name=value name=value".
  *
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
+ * - `h` (in/out): handle of this family.
+ * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -2619,13 +2724,14 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
  * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
  *
  * Notes:
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - If a name occurs more than once, the last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
+ * - If the text contains an option more than once, its last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2636,22 +2742,23 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a real option, a real result or a
+ *   text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2659,20 +2766,20 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
 rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result, or an integer one converted to a real number.
+ * Reads an option or a result as a real number; integers are converted.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * A result is 0 until a call has computed it.
@@ -2683,25 +2790,27 @@ rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
 rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
 
 /**
- * Sets the CUDA stream of the handle.
+ * Sets the CUDA stream on which the handle computes.
  *
- * The stream has no effect on the CPU.
+ * The stream has no effect if the solver runs on the CPU.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ * - `h` (in/out): handle of this family.
+ * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
+ *   default.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - If the stream belongs to another device or context, the next call that computes returns `RRB_ERR_DEVICE`.
- * - If other streams, such as the default stream, write the arrays of a call, synchronize them before the call.
- * - Before you destroy the stream, set another stream or NULL.
+ * - If the stream belongs to another device or CUDA context, the next call that computes returns `RRB_ERR_DEVICE`.
+ * - If other streams, such as the default stream, write to the arrays of a call, synchronize these streams before the
+ *   call.
+ * - Before you destroy the stream, set another stream or NULL with this function.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2715,8 +2824,9 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `h` (in/out): handle of this family.
+ * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
+ *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
@@ -2724,13 +2834,14 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The monitor is called on the calling thread, in order, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
- * - On a distributed handle, the monitor may be set on some ranks only. If one monitor stops the solve, the solve
- *   stops on all ranks.
+ * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
+ * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
+ *   way.
+ * - On a distributed handle, a rank may set a monitor even if other ranks set none. If one monitor stops the solve,
+ *   the solve stops on all ranks.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -2743,10 +2854,11 @@ rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
  * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
  *
  * Parameters:
- * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
+ * - `h` (in): handle of this family.
+ * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
+ *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
- * - `count` (out): number of values that the handle holds.
+ * - `count` (out): number of values that the handle stores.
  *
  * Returns:
  * `RRB_OK`.
@@ -2754,7 +2866,7 @@ rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * The handle stores at most min(`max_iter` + 1, 1,000,000) values.
@@ -2771,7 +2883,7 @@ rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capac
  * NULL and a pointer to NULL are allowed and have no effect.
  *
  * Parameters:
- * - `h` (in/out): address of the handle; the handle is NULL on return.
+ * - `h` (in/out): address of the pointer to the handle. On return, this pointer is NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -2780,7 +2892,8 @@ rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capac
  * None.
  *
  * Notes:
- * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
+ *   NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2790,23 +2903,24 @@ rrb_status smoother_destroy(smoother_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges, and says when each option acts.
+ * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
  *
  * After a change of an option that acts at set_patches, call `smoother_set_patches` before the next apply.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  * - `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -2814,9 +2928,11 @@ rrb_status smoother_destroy(smoother_handle **h);
  * After an error all options are unchanged.
  *
  * Notes:
- * - The function also sets real options to integer values.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - `stagger` needs more block inverses, and `block_jacobi` needs a second array. This call creates them.
+ * - The call also accepts the key of a real option. It then sets the option to the integer value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
+ * - The option `stagger` needs additional block inverses, and `method=block_jacobi` needs a second array for u. This
+ *   call creates them.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2827,25 +2943,27 @@ rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
- * - `value` (in): the new value; 0 or a normal number.
+ * - `value` (in): the new value. It must be 0 or a normal double.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that is not real.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * After an error all options are unchanged.
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2853,13 +2971,13 @@ rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
 rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "name=value name=value".
+ * Sets options from a text of entries, such as "name=value name=value".
  *
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
+ * - `h` (in/out): handle of this family.
+ * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -2868,15 +2986,16 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
  * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
  * - `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - If a name occurs more than once, the last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
+ * - If the text contains an option more than once, its last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2887,22 +3006,23 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a real option, a real result or a
+ *   text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2910,22 +3030,22 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
 rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result, or an integer one converted to a real number.
+ * Reads an option or a result as a real number; integers are converted.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_STATE`: the residual results do not exist, because the last apply had no monitor and `verbosity` was
- *   below 2.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+ * - `RRB_ERR_STATE`: `key` is a result about residuals, but the last apply computed no residuals, because it had no
+ *   monitor and `verbosity` was below 2.
  *
  * Notes:
  * A result is 0 until a call has computed it.
@@ -2936,25 +3056,28 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
 rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *value);
 
 /**
- * Sets the CUDA stream of the handle.
+ * Sets the CUDA stream on which the handle computes.
  *
- * The stream has no effect on the CPU.
+ * The stream has no effect if the solver runs on the CPU.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ * - `h` (in/out): handle of this family.
+ * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
+ *   default.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
- * - `RRB_ERR_DEVICE`: the stream belongs to another device or context. The handle still uses the previous stream.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+ * - `RRB_ERR_DEVICE`: the stream belongs to another device or CUDA context. The handle then still uses the previous
+ *   stream.
  *
  * Notes:
- * - If other streams, such as the default stream, write the arrays of a call, synchronize them before the call.
- * - Before you destroy the stream, set another stream or NULL.
+ * - If other streams, such as the default stream, write to the arrays of a call, synchronize these streams before the
+ *   call.
+ * - Before you destroy the stream, set another stream or NULL with this function.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2965,11 +3088,12 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
  * Sets or removes the monitor, a callback that observes the residual and may stop the call.
  *
  * `smoother_apply` calls the monitor with sweep 0 before the first sweep, and then after each sweep. The monitor
- * receives the 2-norm of f - A u, relative to its value before the first sweep.
+ * receives the 2-norm of f - A u, divided by the value of this norm before the first sweep.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `h` (in/out): handle of this family.
+ * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
+ *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
@@ -2977,15 +3101,16 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation of the residual history failed.
  *
  * Notes:
- * - The monitor is called on the calling thread, in order, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
- * - For a monitor, each sweep is followed by an update of the ghost cells and one pass over u and f. With a monitor,
- *   ghost cells therefore hold the values after the last sweep. Without a monitor, they hold the values that the last
- *   sweep read.
+ * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
+ * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
+ *   way.
+ * - With a monitor, each sweep is followed by an update of the ghost cells and one pass over u and f. Ghost cells
+ *   therefore hold the values after the last sweep. Without a monitor, ghost cells hold the values that the last sweep
+ *   read.
  * - An apply with 0 sweeps calls the monitor once.
  *
  * Required:
@@ -2996,13 +3121,14 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
 /**
  * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are those that the monitor received in the last apply, from sweep 0 on.
+ * The values are the relative residuals that the monitor received in the last apply, from sweep 0 on.
  *
  * Parameters:
- * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
+ * - `h` (in): handle of this family.
+ * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
+ *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
- * - `count` (out): number of values that the handle holds.
+ * - `count` (out): number of values that the handle stores.
  *
  * Returns:
  * `RRB_OK`.
@@ -3010,7 +3136,7 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * The handle stores at most 100,000 values.
@@ -3027,7 +3153,7 @@ rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int
  * NULL and a pointer to NULL are allowed and have no effect.
  *
  * Parameters:
- * - `h` (in/out): address of the handle; the handle is NULL on return.
+ * - `h` (in/out): address of the pointer to the handle. On return, this pointer is NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -3036,7 +3162,8 @@ rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int
  * None.
  *
  * Notes:
- * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
+ *   NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -3046,30 +3173,32 @@ rrb_status dpcg_destroy(dpcg_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges, and says when each option acts.
+ * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
  *
  * After a change of an option that acts at factorize, call `dpcg_factorize` before the next solve.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  *
  * After an error all options are unchanged.
  *
  * Notes:
- * - The function also sets real options to integer values.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - The call also accepts the key of a real option. It then sets the option to the integer value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3080,25 +3209,27 @@ rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
- * - `value` (in): the new value; 0 or a normal number.
+ * - `value` (in): the new value. It must be 0 or a normal double.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that is not real.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * After an error all options are unchanged.
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3106,13 +3237,13 @@ rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
 rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "name=value name=value".
+ * Sets options from a text of entries, such as "name=value name=value".
  *
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
+ * - `h` (in/out): handle of this family.
+ * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -3121,13 +3252,14 @@ rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
  * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
  *
  * Notes:
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - If a name occurs more than once, the last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
+ * - If the text contains an option more than once, its last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -3138,22 +3270,23 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a real option, a real result or a
+ *   text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -3161,20 +3294,20 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
 rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result, or an integer one converted to a real number.
+ * Reads an option or a result as a real number; integers are converted.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * A result is 0 until a call has computed it.
@@ -3185,25 +3318,27 @@ rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
 rrb_status dpcg_get_real(const dpcg_handle *h, int32_t key, double *value);
 
 /**
- * Sets the CUDA stream of the handle.
+ * Sets the CUDA stream on which the handle computes.
  *
- * The stream has no effect on the CPU.
+ * The stream has no effect if the solver runs on the CPU.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ * - `h` (in/out): handle of this family.
+ * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
+ *   default.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - If the stream belongs to another device or context, the next call that computes returns `RRB_ERR_DEVICE`.
- * - If other streams, such as the default stream, write the arrays of a call, synchronize them before the call.
- * - Before you destroy the stream, set another stream or NULL.
+ * - If the stream belongs to another device or CUDA context, the next call that computes returns `RRB_ERR_DEVICE`.
+ * - If other streams, such as the default stream, write to the arrays of a call, synchronize these streams before the
+ *   call.
+ * - Before you destroy the stream, set another stream or NULL with this function.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3217,8 +3352,9 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
  * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `h` (in/out): handle of this family.
+ * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
+ *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
@@ -3226,11 +3362,12 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The monitor is called on the calling thread, in order, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
+ * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
+ * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
+ *   way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -3243,10 +3380,11 @@ rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user)
  * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
  *
  * Parameters:
- * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
+ * - `h` (in): handle of this family.
+ * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
+ *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
- * - `count` (out): number of values that the handle holds.
+ * - `count` (out): number of values that the handle stores.
  *
  * Returns:
  * `RRB_OK`.
@@ -3254,7 +3392,7 @@ rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user)
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * The handle stores at most min(`max_iter` + 1, 1,000,000) values.
@@ -3271,7 +3409,7 @@ rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t cap
  * NULL and a pointer to NULL are allowed and have no effect.
  *
  * Parameters:
- * - `h` (in/out): address of the handle; the handle is NULL on return.
+ * - `h` (in/out): address of the pointer to the handle. On return, this pointer is NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -3280,7 +3418,8 @@ rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t cap
  * None.
  *
  * Notes:
- * - In a child process, a handle that was created before the fork is not freed; only the pointer is set to NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
+ *   NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -3290,31 +3429,33 @@ rrb_status sparse_destroy(sparse_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges, and says when each option acts.
+ * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
  *
  * After a change of an option that acts at factorize, call `sparse_factorize` before the next solve.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
- * - `value` (in): the new value; for a choice, one of the constants `RRB_<OPTION>_<CHOICE>`.
+ * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or its option accepts only text.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that accepts only text.
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
  *
  * After an error all options are unchanged.
  *
  * Notes:
- * - The function also sets real options to integer values.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - After a change of an option that acts at the next product, that product converts the matrix again.
+ * - The call also accepts the key of a real option. It then sets the option to the integer value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
+ * - After a change of an option of the storage format, the next product converts the matrix again.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3325,25 +3466,27 @@ rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): the handle.
+ * - `h` (in/out): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
- * - `value` (in): the new value; 0 or a normal number.
+ * - `value` (in): the new value. It must be 0 or a normal double.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family or to a result, or is not that of a real option.
+ * - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or is the
+ *   key of an option that is not real.
  * - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * After an error all options are unchanged.
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3351,13 +3494,13 @@ rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
 rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "name=value name=value".
+ * Sets options from a text of entries, such as "name=value name=value".
  *
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `text` (in): UTF-8 text with NUL at its end; the options page lists names, ranges and choices.
+ * - `h` (in/out): handle of this family.
+ * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
  * `RRB_OK`.
@@ -3366,13 +3509,14 @@ rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
  * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
- * - `RRB_ERR_IO`: the file of the option `log` cannot be opened.
+ * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
  *
  * Notes:
- * - The environment variable `RRBSOLVER_OPTIONS` is applied again after the change and overrides it.
- * - If a name occurs more than once, the last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
+ *   the change.
+ * - If the text contains an option more than once, its last entry applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -3383,21 +3527,22 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is a real number or text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a real option, a real result or a
+ *   text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * - A result is 0 until a call has computed it.
- * - The value of an option includes changes made by the environment variable `RRBSOLVER_OPTIONS`.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -3405,20 +3550,20 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
 rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result, or an integer one converted to a real number.
+ * Reads an option or a result as a real number; integers are converted.
  *
  * Parameters:
- * - `h` (in): the handle.
+ * - `h` (in): handle of this family.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
- * - `value` (out): the value; unchanged after an error.
+ * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
- * - `RRB_ERR_OPTION`: the key is unknown, belongs to another family, or its value is text.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * A result is 0 until a call has computed it.
@@ -3429,20 +3574,21 @@ rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
 rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
 
 /**
- * Sets the CUDA stream of the handle.
+ * Sets the CUDA stream on which the handle computes.
  *
  * The call has no effect because this family computes on the CPU.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `cuda_stream` (in): a `cudaStream_t`; NULL selects the handle's own non-blocking stream, which is the default.
+ * - `h` (in/out): handle of this family.
+ * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
+ *   default.
  *
  * Returns:
  * `RRB_OK`.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  *
@@ -3458,8 +3604,9 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
  * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
- * - `h` (in/out): the handle.
- * - `callback` (in): the monitor; a nonzero return value stops the call with `RRB_STOPPED`. NULL removes the monitor.
+ * - `h` (in/out): handle of this family.
+ * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
+ *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
  *
  * Returns:
@@ -3467,11 +3614,12 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The monitor is called on the calling thread, in order, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception or unwind in another way.
+ * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
+ * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
+ *   way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -3484,10 +3632,11 @@ rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *u
  * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
  *
  * Parameters:
- * - `h` (in): the handle.
- * - `residuals` (out): receives the first min(`capacity`, `count`) values; may be NULL if `capacity` is 0.
+ * - `h` (in): handle of this family.
+ * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
+ *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
- * - `count` (out): number of values that the handle holds.
+ * - `count` (out): number of values that the handle stores.
  *
  * Returns:
  * `RRB_OK`.
@@ -3495,7 +3644,7 @@ rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *u
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
- * - `RRB_ERR_UNSUPPORTED`: the handle was created before a fork.
+ * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
  * The handle stores at most min(`max_iter` + 1, 1,000,000) values.

@@ -420,8 +420,8 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// - `RRB_ERR_NULL`: `h` or `path` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
 /// - `RRB_ERR_IO`: the file cannot be created or written.
-/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The handle is unchanged, and no
-///   incomplete file remains.
+/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The handle is unchanged, and
+///   no incomplete file remains.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
