@@ -40,28 +40,29 @@ macro_rules! statuses {
 // Explicit and append-only: a number that was published never changes its meaning.
 statuses! {
     RRB_OK = 0, "success";
-    RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate or a better one (see \
-                            rrbsolver_last_error)";
-    RRB_STOPPED = 2, "a callback stopped the call; x (smoother_: u) is the current iterate";
+    RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate or an earlier iterate with a smaller \
+                            residual; rrbsolver_last_error gives the reason";
+    RRB_STOPPED = 2, "a callback stopped the call; x (in smoother_, u) is the current iterate";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "an argument is out of range, or arrays overlap";
-    RRB_ERR_DIMENSION = -3, "a size is too small, sizes are inconsistent, or their product is too large";
-    RRB_ERR_OPTION = -4, "unknown key of an option or result, unknown option name, or unknown choice";
-    RRB_ERR_STATE = -5, "wrong order of calls; call factorize (smoother_: set_patches) first";
+    RRB_ERR_DIMENSION = -3, "a size is too small, sizes are inconsistent, or the product of sizes is too large";
+    RRB_ERR_OPTION = -4, "a key of an option or result, a name of an option, or a choice is unknown";
+    RRB_ERR_STATE = -5, "the order of calls is wrong; call factorize (in smoother_, set_patches) first";
     RRB_ERR_UNSUPPORTED = -6, "the call is not supported by this build, backend or method";
-    RRB_ERR_MATRIX = -20, "a center or pivot is not positive, or a block is singular; sparse_: also if the matrix is \
+    RRB_ERR_MATRIX = -20, "a center or pivot is not positive, or a block is singular; in sparse_, also: the matrix is \
                            not symmetric, or a row is empty";
-    RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or overflow of a result";
+    RRB_ERR_NOT_FINITE = -21, "an input array contains NaN or infinity, or a result overflows";
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is unchanged";
     RRB_ERR_INCOMPATIBLE = -23, "the system is singular, and its right-hand side has a component in the null space";
-    RRB_ERR_RANGE = -24, "underflow of a result";
+    RRB_ERR_RANGE = -24, "a result underflows";
     RRB_ERR_MEMORY = -30, "out of memory, or a memory limit is exceeded";
-    RRB_ERR_NO_DEVICE = -40, "no CUDA driver or device";
+    RRB_ERR_NO_DEVICE = -40, "there is no CUDA driver or no CUDA device";
     RRB_ERR_DEVICE = -41, "the CUDA driver reported an error";
     RRB_ERR_IO = -50, "a file cannot be read or written";
     RRB_ERR_PARSE = -51, "a file or text cannot be parsed";
-    RRB_ERR_COMMUNICATION = -60, "a rank is missing or late; x is unchanged, and only destroy may follow";
-    RRB_ERR_INTERNAL = -99, "internal error: a bug in this library";
+    RRB_ERR_COMMUNICATION = -60, "another rank is missing or late; x is unchanged, and the only valid call with the \
+                                  handle is destroy";
+    RRB_ERR_INTERNAL = -99, "internal error, which is a bug in this library";
 }
 
 /// What is at a place, by its index or indices from 0.

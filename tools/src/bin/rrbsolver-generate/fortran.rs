@@ -10,8 +10,8 @@ use crate::wrap;
 /// `c_solve`: what all families have has one name in all these modules.
 pub fn fortran(header: &str) -> Result<String> {
     let mut text = "\
-! Constants and C functions of rrbsolver.h. The functions of each family have a module of their own, in which rrb_solve
-! is named c_solve. These modules are private to the binding: programs use the module rrbsolver.
+! Constants and C functions of rrbsolver.h. The C functions of each family are in a separate module. There, for example,
+! rrb_solve is named c_solve. Only the binding uses these modules. Programs use the module rrbsolver.
 ! Generated from the sources of the library; do not edit.
 
 module rrbsolver_constants

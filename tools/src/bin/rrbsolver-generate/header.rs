@@ -65,7 +65,7 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
     let arguments = ARGUMENTS.iter().flat_map(of_argument);
     vec![
         (
-            "Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure.",
+            "Statuses. 0 means success, positive values mean success with a caveat, and negative values mean failure.",
             statuses,
         ),
         (OPTION_KEYS, options),
@@ -78,21 +78,23 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
 const BANNER: &str = "\
 /* rrbsolver.h: solvers for stencil systems of simulation codes and for general sparse matrices. C99 and C++.
  *
- * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle; it
- * need not be the thread that created it. The option threads sets the number of threads that compute. Callbacks run on
- * the calling thread, between iterations, with no lock held. They must not use the handle of the call.
+ * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle;
+ * this thread need not be the thread that created the handle. The option threads sets the number of threads that
+ * compute. Callbacks run on the calling thread, between iterations, with no lock held. A callback must not use the
+ * handle of the call that invoked it. The log callback may run on any thread that uses the library.
  *
- * Statuses: every function that can fail returns an rrb_status, listed below. If it is not RRB_OK, the call also stores
- * a message for its thread, which rrbsolver_last_error copies.
+ * Statuses: every function that can fail returns an rrb_status. The values are listed below. After a positive status,
+ * the outputs are written and usable. If the status is not RRB_OK, the call also stores a message for the calling
+ * thread, and rrbsolver_last_error copies this message.
  *
  * Arrays: a[j*ld + i] in 2D and a[k*lp + j*ld + i] in 3D; i = 0..nx-1 is contiguous. ld = nx and lp = ny*ld, unless the
- * options leading_dimension and leading_plane are set. Pointers are used during the call only. An output array must not
- * overlap any other array of the call.
+ * options leading_dimension and leading_plane are set. The library uses pointers to arrays only during the call. An
+ * output array must not overlap any other array of the call.
  *
- * Handles: X_create (sparse_create_csr, ..., sparse_read) creates a handle. X_destroy frees it and sets the pointer to
- * NULL.
+ * Handles: rrb_create, dpcg_create, smoother_create, sparse_create_csr and similar functions create a handle. The
+ * function destroy of the same family frees the handle and sets the pointer to NULL.
  *
- * Numbers of statuses, options, results and choices never change their meaning.
+ * The numbers of statuses, options, results and choices never change their meaning.
  *
  * Generated from the sources of the library; do not edit. */";
 
