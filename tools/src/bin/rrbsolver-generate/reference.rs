@@ -66,8 +66,8 @@ pub const PAGES: [Page; 5] = [
     Page {
         path: "docs/reference/sparse.md",
         prefix: "sparse_",
-        intro: "These functions solve systems with general sparse matrices, multiply by these matrices, convert storage \
-                formats, and read and write matrix files. See also the [guide](../guides/sparse.md) and the \
+        intro: "These functions solve systems with general sparse matrices, multiply by these matrices, convert \
+                storage formats, and read and write matrix files. See also the [guide](../guides/sparse.md) and the \
                 [theory](../theory/sparse.md).",
         groups: &[
             ("Create and destroy", &["create_csr", "create_csc", "create_coo", "create_from", "read", "destroy"]),
@@ -82,7 +82,8 @@ pub const PAGES: [Page; 5] = [
     Page {
         path: "docs/reference/library.md",
         prefix: LIBRARY,
-        intro: "This page describes the functions that need no handle. It also describes the types of the arguments of all functions.",
+        intro: "This page describes the functions that need no handle. It also describes the types of the arguments \
+                of all functions.",
         groups: &[
             ("Version and statuses", &["version", "status_string"]),
             ("Errors", &["last_error", "last_error_based"]),
