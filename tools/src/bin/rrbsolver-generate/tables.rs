@@ -113,7 +113,7 @@ fn auto_rule(rule: &AutoRule) -> String {
 /// All rules as a comment of the header.
 pub fn auto_comment() -> String {
     let mut text =
-        "/* Rules of auto. The first condition that holds decides. The file docs/reference/auto.md has notes.\n".to_owned();
+        "/* Rules of auto. The first condition that holds decides; docs/reference/auto.md has the notes.\n".to_owned();
     for rule in auto_rules() {
         let family = rule.family.map_or("all", Family::prefix);
         let _ = writeln!(text, " *\n * {} ({family}):", option_name(&rule));
