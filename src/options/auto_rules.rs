@@ -150,7 +150,7 @@ fn rrb() -> [AutoRule; 4] {
                 ),
                 ("cpu", OTHERWISE),
             ],
-            &["Handles of `rrb_create_distributed` use the CPU."],
+            &["With `backend=auto`, handles of `rrb_create_distributed` use the CPU."],
         ),
         rule(
             opt::CYCLE,
@@ -164,38 +164,45 @@ fn rrb() -> [AutoRule; 4] {
                         grouped(SMALL_GRID)
                     ),
                 ),
-                ("v", &format!("nx * ny < {}, or `lumping` or `relaxation` is not the default", grouped(SMALL_GRID))),
+                (
+                    "v",
+                    &format!(
+                        "nx * ny < {}, or `lumping` or `relaxation` does not have its default value",
+                        grouped(SMALL_GRID)
+                    ),
+                ),
                 ("amli", "the estimated condition numbers of the recursions are in the range given in the notes"),
                 ("v", OTHERWISE),
             ],
             &[
-                "Aggregation is possible if `norm` is true2, `lumping` and `relaxation` have their defaults, and \
-                 `precision` is not bf16. The handle must come from `rrb_create` and use the CPU or one device. The \
-                 memory must be within `switch_memory`.",
-                "Options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
+                "Aggregation is possible if `norm` is true2, `lumping` and `relaxation` have their default values, \
+                 and `precision` is not bf16. The handle must come from `rrb_create` and use the CPU or one device. \
+                 The memory for aggregation must not exceed `switch_memory`.",
+                "The options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
                  `compensation`, `cycle_spacing` and `cycle_steps`.",
                 &format!(
                     "amli is selected if the condition number of the first recursion is at least \
-                     {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most {AMLI_CONDITION}. \
-                     This also applies to singular systems."
+                     {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most \
+                     {AMLI_CONDITION}. This rule also applies to singular systems."
                 ),
                 &format!(
                     "For regular systems on a device, or with nx * ny >= {}, amli is also selected if the condition \
-                     numbers are at most {AMLI_JUMP_CONDITION}. The condition number of the first recursion must then \
-                     be at most {AMLI_GROWTH} times the largest one of the deeper recursions.",
+                     numbers of all recursions are at most {AMLI_JUMP_CONDITION}. In this case, the condition number \
+                     of the first recursion must be at most {AMLI_GROWTH} times the largest condition number of the \
+                     deeper recursions.",
                     grouped(AMLI_JUMP_NODES)
                 ),
-                "If CG finds that the selected amli cycle is indefinite, this solve and later ones use v, until the \
-                 next `rrb_factorize`.",
+                "If CG finds that the selected amli cycle is indefinite, the solve continues with cycle v. All solves \
+                 before the next `rrb_factorize` then also use v.",
                 &format!(
                     "A slow solve switches to aggregation if aggregation is possible and its estimated cost is lower \
-                     than that of the remaining iterations. The CPU checks this in each iteration from iteration \
-                     {SWITCH_ITERATIONS} on. A device checks it after {SWITCH_ITERATIONS_ON_DEVICE} iterations and \
-                     after each doubling of this number."
+                     than the cost of the remaining iterations. On the CPU, the solver compares these costs in each \
+                     iteration from iteration {SWITCH_ITERATIONS} on. On a device, it compares the costs after \
+                     {SWITCH_ITERATIONS_ON_DEVICE} iterations and after each doubling of this number."
                 ),
-                "Some choices result from an attempt: v after the estimates, f64 after a pivot <= 0, aggregation after \
-                 a slow solve. They also apply to later matrices, until `precision`, `switch_memory`, `cycle` or an \
-                 option of the levels (except `compensation`) changes.",
+                "Factorize and solve may replace a choice of auto: by v after the estimates, by f64 after a pivot <= \
+                 0, and by aggregation after a slow solve. The new choices also apply to later matrices, until \
+                 `precision`, `switch_memory`, `cycle` or an option of the levels (except `compensation`) changes.",
             ],
         ),
         rule(
@@ -206,22 +213,24 @@ fn rrb() -> [AutoRule; 4] {
                 (
                     "f64",
                     &format!(
-                        "nx * ny < {}; or `lumping` or `relaxation` is not the default; or the ratio of the largest to \
-                         the smallest center is above {SHORT_CONTRAST:e} ({SHORT_CONTRAST_SINGULAR:e} with a singular \
-                         component)",
+                        "nx * ny < {}; or `lumping` or `relaxation` does not have its default value; or the ratio of \
+                         the largest to the smallest center is above {SHORT_CONTRAST:e}, or above \
+                         {SHORT_CONTRAST_SINGULAR:e} if there is a singular component",
                         grouped(SMALL_GRID)
                     ),
                 ),
                 (
                     "mixed",
-                    "on the CPU: 5 points, no positive coupling, no singular component, `grids` is not 1, \
-                     `norm=true2`, `cycle=auto`, and aggregation is possible or the handle is distributed",
+                    "the solver runs on the CPU; the stencil has 5 points; there is no positive coupling and no \
+                     singular component; `grids` is not 1; `norm` is true2; `cycle` is auto; and aggregation is \
+                     possible or the handle is distributed",
                 ),
                 ("bf16", OTHERWISE),
             ],
             &[
                 "If a pivot is not positive with f32, bf16 or mixed, f64 is used instead.",
-                "If a distributed solve with mixed stagnates, it factorizes again with bf16 and continues.",
+                "If a distributed solve with mixed stagnates, the call factorizes the matrix again with bf16 and \
+                 continues the solve.",
                 "If a slow solve with f64 on a device switches to aggregation, the aggregation cycle also uses f64.",
             ],
         ),
@@ -260,10 +269,10 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "amg",
                     &format!(
-                        "coarse grids do not resolve at least {MANY_HIDDEN} components of strong couplings, and either \
-                         these are not deflated or cells are flat (see the notes). In addition, there are no labels, \
-                         `deflation` is auto or none, `coarsening` and `sweeps` have their defaults, and `backend` is \
-                         not reference"
+                        "there are at least {MANY_HIDDEN} components of strong couplings that coarse grids do not \
+                         resolve; either these components are not deflated or cells are flat (see the notes); the \
+                         caller set no labels; `deflation` is auto or none; `coarsening` and `sweeps` have their \
+                         default values; and `backend` is not reference"
                     ),
                 ),
                 ("multigrid", OTHERWISE),
@@ -275,11 +284,11 @@ fn dpcg() -> [AutoRule; 6] {
                     grouped(MANY_COMPONENTS)
                 ),
                 &format!(
-                    "Cells are flat if the couplings of a direction are weaker than 1/{SEMI} of those of the strongest \
-                     direction."
+                    "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of \
+                     the strongest direction."
                 ),
-                "If the allocation of amg fails, multigrid is used.",
-                "`RRB_INFO_AUTO_REASON` reports which condition decided.",
+                "If the allocation of memory for amg fails, multigrid is used.",
+                "`RRB_INFO_AUTO_REASON` reports which condition determined the choice.",
             ],
         ),
         rule(
@@ -307,13 +316,19 @@ fn dpcg() -> [AutoRule; 6] {
                 ("levelset_subdomain", "the caller set labels, or there is a component of strong couplings"),
                 ("subdomain", OTHERWISE),
             ],
-            &["The last two rows apply to preconditioners other than multigrid and amg."],
+            &["The last two rows of the table apply to preconditioners other than multigrid and amg."],
         ),
         rule(
             opt::COARSE_SOLVER,
             family,
             &[
-                ("inverse", &format!("at most {INVERTED} deflation vectors, on a device at most {INVERTED_ON_DEVICE}")),
+                (
+                    "inverse",
+                    &format!(
+                        "there are at most {INVERTED} deflation vectors, or on a device at most \
+                                      {INVERTED_ON_DEVICE}"
+                    ),
+                ),
                 ("cholesky", OTHERWISE),
             ],
             &[],
@@ -351,8 +366,7 @@ fn smoother() -> [AutoRule; 4] {
             family,
             &[(
                 "all blocks",
-                "always: all blocks of all patches form one list, which is distributed among the \
-                              threads",
+                "always (all blocks of all patches form one list, which is distributed among the threads)",
             )],
             &[],
         ),
@@ -381,7 +395,8 @@ fn sparse() -> [AutoRule; 6] {
             &[
                 (
                     "none",
-                    "the solver is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero",
+                    "the solver is jacobi, gauss_seidel or sor; or the solver is cg or minres, and a diagonal entry \
+                     is zero",
                 ),
                 (
                     "amg",
@@ -395,8 +410,8 @@ fn sparse() -> [AutoRule; 6] {
                 ("jacobi", "the solver is cg or minres"),
                 ("ilu0", OTHERWISE),
             ],
-            &["If a pivot of ic0 or ilu0 is not usable, jacobi is used instead. If a diagonal entry is zero or \
-               missing, none is used."],
+            &["If a pivot of ic0 or ilu0 is not usable, jacobi is used instead. If a diagonal entry is also zero or \
+               missing, no preconditioner is used."],
         ),
         rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
         rule(
@@ -407,15 +422,19 @@ fn sparse() -> [AutoRule; 6] {
                 ("csr, dia, sell or bsr", "this format moves the fewest bytes in a product"),
             ],
             &[&format!(
-                "dia is considered for at most {MOST_DIAGONALS} diagonals. Formats that need more than `format_memory` \
-                 are not considered."
+                "dia is considered for at most {MOST_DIAGONALS} diagonals. Formats that need more memory than \
+                 `format_memory` are not considered."
             )],
         ),
         rule(
             opt::TRANSPOSE,
             family,
             &[
-                ("none", "the format is dia, diagonal or skyline, or a copy needs more than `format_memory`"),
+                (
+                    "none",
+                    "the format is dia, diagonal or skyline, or a copy of the transpose needs more memory than \
+                          `format_memory`",
+                ),
                 ("copy", OTHERWISE),
             ],
             &["This rule applies only to bicg with a matrix that is not symmetric."],
