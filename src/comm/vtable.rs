@@ -38,9 +38,10 @@ pub const MIN: i32 = 2;
 ///
 /// - All functions return 0 after success and another number after failure.
 /// - All ranks start the plans of `allreduce` and `allgather` in the same order. Ranks may create a plan at different
-///   times, so creating a plan must not wait for other ranks.
+///   times. The creation of a plan must therefore not wait for other ranks.
 /// - The library calls these functions only on the thread that called the library.
-/// - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
+/// - The library copies the table. The pointer `context` must remain valid until all handles that were created with the
+///   table are destroyed.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -49,7 +50,7 @@ pub struct rrbsolver_comm {
     pub struct_size: i64,
     /// Pointer that the library passes as the first argument of all functions.
     pub context: *mut c_void,
-    /// Number of this rank, from 0.
+    /// Number of this rank, counted from 0.
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
@@ -58,8 +59,8 @@ pub struct rrbsolver_comm {
     pub flags: i32,
     /// Must be 0.
     pub reserved: i32,
-    /// Creates a plan for `count` messages. The list `messages` is valid only during this call. The buffers of the
-    /// messages are used in each start of the plan.
+    /// Creates a plan for `count` messages. The list `messages` is valid only during this call. Each start of the plan
+    /// uses the buffers of the messages.
     pub exchange: Option<
         unsafe extern "C" fn(
             context: *mut c_void,

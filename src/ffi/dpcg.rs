@@ -78,7 +78,7 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
     unsafe { create(out, || dpcg_handle::new(nx, ny, nz)) }
 }
 
-/// Sets the deflation regions of `deflation=levelset` and `levelset_subdomain` by one label per cell.
+/// Sets the deflation regions of `deflation=levelset` and `deflation=levelset_subdomain` by one label per cell.
 ///
 /// Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The call copies
 /// the labels, and the next `dpcg_factorize` uses them. Until then, `dpcg_solve` returns `RRB_ERR_STATE`. Without
@@ -135,7 +135,8 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
+/// `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size of the arrays of
+/// `dpcg_factorize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i32) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
@@ -173,8 +174,8 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 ///   direction; or there are more than 65,535 deflation regions.
 /// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a cell outside the grid is not zero.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
-/// - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or 2^31 cells in one
-///   direction.
+/// - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or at least 2^31 cells in
+///   one direction.
 /// - `RRB_ERR_MATRIX`: a center is not positive, or is below the smallest positive normal double. If all centers are
 ///   negative, the message suggests that the arrays may hold -A and -b.
 /// - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0, of ric, of the coarsest grid or of E. With
@@ -199,8 +200,9 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// - To exclude a solid cell, pass zero couplings and a positive center for its row.
 /// - The system of a closed box is singular. The option `null_space` determines which components are treated as
 ///   singular.
-/// - The choices of `auto` depend on the matrix only. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
-///   `RRB_INFO_COARSENING` and `RRB_INFO_COARSE_SOLVER` report the choices. `RRB_INFO_AUTO_REASON` reports the reason.
+/// - The choices of `auto` depend on the matrix, the options and the machine, but not on measured times.
+///   `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_COARSE_SOLVER` report the
+///   choices. `RRB_INFO_AUTO_REASON` reports the reason.
 /// - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
 ///   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
 /// - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
@@ -242,7 +244,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// Solves A x = b by deflated preconditioned conjugate gradients.
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
-/// deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. If
+/// deflated matrix. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. If
 /// the initial guess satisfies the test, the call returns the guess after 0 iterations.
 ///
 /// # Parameters

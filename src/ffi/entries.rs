@@ -95,7 +95,7 @@ macro_rules! entries {
         /// - `RRB_ERR_ARGUMENT`: the value is out of range.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
-        /// - (smoother_) `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+        /// - (smoother_) `RRB_ERR_MATRIX`: `stagger` is not 0, and a block of the shifted partition is singular.
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
         /// After an error all options are unchanged.
@@ -105,7 +105,7 @@ macro_rules! entries {
         /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable
         ///   overrides the change.
         /// - (smoother_) The option `stagger` needs additional block inverses, and `method=block_jacobi` needs a second
-        ///   array for u. This call creates them.
+        ///   array for u. This call creates these inverses or this array.
         /// - (sparse_) After a change of an option of the storage format, the next product converts the matrix again.
         ///
         /// # Fortran
@@ -203,7 +203,7 @@ macro_rules! entries {
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed.
         /// - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
-        /// - (smoother_) `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+        /// - (smoother_) `RRB_ERR_MATRIX`: `stagger` is not 0, and a block of the shifted partition is singular.
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
         /// # Notes
@@ -480,7 +480,7 @@ macro_rules! entries {
         /// `RRB_OK`.
         ///
         /// # Errors
-        /// - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+        /// - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL and `capacity` is positive.
         /// - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         ///

@@ -94,7 +94,7 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
 /// # C++
 /// `std::string rrbsolver::last_error()`
 ///
-/// A failed call throws `rrbsolver::error`, and its `what()` is the message.
+/// A failed call throws an exception `rrbsolver::error`. The function `what()` of this exception returns the message.
 ///
 /// # Example
 /// ```c
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
 /// No procedure: `errmsg` receives the message, with indices that count from 1.
 ///
 /// # C++
-/// No function: `what()` of `rrbsolver::error` is the message, with indices that count from 0.
+/// No function: `what()` of an exception `rrbsolver::error` returns the message, with indices that count from 0.
 ///
 /// # Example
 /// ```c
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 
 /// Sets or removes the callback that receives the log lines of all handles with `log=callback`.
 ///
-/// The call waits until no other thread runs the previous callback. When it returns, the previous callback is not
+/// The call waits until no other thread runs the previous callback. When the call returns, the previous callback is not
 /// running and will not be called again. The caller must hold no lock that the previous callback needs.
 ///
 /// # Parameters

@@ -346,7 +346,7 @@ options! {
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "distance, in values, between consecutive rows of the caller's arrays; the distance must be at least nx; 0 \
          means nx";
-    DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals as 0+1+2" };
+    DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals such as 0+1+2" };
         "ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with none, the \
          solver uses one device, which the option device selects";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);

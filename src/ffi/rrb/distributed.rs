@@ -19,8 +19,8 @@ use crate::runtime::heap::boxed;
 /// Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
 ///
 /// Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land; the
-/// solver ignores couplings to land nodes. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the [guide to
-/// MPI](../guides/mpi.md).
+/// solver ignores couplings to land nodes. With MPI, the function `rrbsolver_mpi_comm` fills the table `comm`; see the
+/// [guide to MPI](../guides/mpi.md).
 ///
 /// # Parameters
 /// - `nx`, `ny` (in): numbers of nodes of the whole domain in x and y. They must be the same on all ranks; the limits
@@ -62,7 +62,7 @@ use crate::runtime::heap::boxed;
 /// - On a distributed handle, `cycle=auto` selects v or amli, but never aggregation.
 /// - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The other ranks transfer
 ///   their data to rank 0 and receive their results from rank 0.
-/// - `context` of `comm` must remain valid until the handle is destroyed.
+/// - The pointer `context` in `comm` must remain valid until the handle is destroyed.
 ///
 /// # Fortran
 /// `call solver%create_distributed(nx, ny, lower, size, comm [, stat] [, errmsg])`

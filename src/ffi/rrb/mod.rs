@@ -66,8 +66,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// factorization. With `cycle=aggregation`, M is an aggregation-based multigrid method. The sign convention is that of
 /// -div(k grad u): `center` is positive, and couplings are normally negative.
 ///
-/// After success, the handle holds the new matrix. After an error, it holds no matrix. A second call with a similar
-/// matrix reuses the memory of the first call.
+/// After success, the handle holds the new matrix. After an error, the handle holds no matrix. A second call with a
+/// similar matrix reuses the memory of the first call.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 ///
 /// # Notes
 /// - With `cycle` v, amli or aggregation, M is a fixed matrix up to rounding. With `cycle=k`, z is not a linear
-///   function of r: use a flexible Krylov method.
+///   function of r, so use M in a flexible Krylov method only.
 /// - With `precision=f64`, z has double precision. With any other precision, z has single precision.
 /// - On a distributed handle the call is collective: all ranks must make it.
 ///
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// - `nx`, `ny` (in): numbers of nodes in x and y, as for `rrb_create`.
 /// - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
 /// - `northeast`, `northwest` (in): additional coefficients of a 9-point stencil; NULL for a 5-point stencil.
-/// - `b` (in): right-hand side, nx * ny values.
+/// - `b` (in): right-hand side, an array of nx * ny values.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap another array.
 /// - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
 /// - `max_iter` (in): iteration limit, at least 0.

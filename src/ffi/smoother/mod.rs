@@ -111,7 +111,8 @@ pub unsafe extern "C" fn smoother_create(
 /// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
 /// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
 ///   large. On a device, these numbers must fit 32 bits.
-/// - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
+/// - `RRB_ERR_MATRIX`: a block is singular, or the inverse of a block is too large for a double. The message names the
+///   size and a cell of the block.
 /// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization` is set, but sine transforms do not apply to the stencil
 ///   or would lose more than 4 digits.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or `backend=cuda` is set, but the
@@ -124,8 +125,8 @@ pub unsafe extern "C" fn smoother_create(
 ///
 /// # Notes
 /// - The call frees the arrays of `smoother_upload`.
-/// - With dense inverses, the call computes 2 n^3 flops for each distinct block shape, where n is its number of cells.
-///   With sine transforms, the cost is negligible.
+/// - With dense inverses, the call computes 2 n^3 flops for each distinct block shape, where n is the number of cells
+///   of the block. With sine transforms, the cost is negligible.
 ///
 /// # Fortran
 /// `call s%set_patches(lower, extents [, stat] [, errmsg])`
@@ -168,8 +169,8 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values, x
 ///   fastest, which include one layer of ghost cells around the patch.
 /// - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values, x fastest.
-/// - `sweeps` (in): number of sweeps, at least 0. If it is 0, the call only checks the input and calls the monitor
-///   once.
+/// - `sweeps` (in): number of sweeps, at least 0. If `sweeps` is 0, the call only checks the input and calls the
+///   monitor once.
 ///
 /// If both tables are NULL, the call works on the arrays of `smoother_upload`.
 ///
@@ -199,8 +200,8 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// # Notes
 /// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check selected by
 ///   `check_input` reads u and f once more per call.
-/// - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether they are
-///   device pointers.
+/// - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether the pointers
+///   are device pointers.
 /// - The call allocates no memory and starts no thread, with one exception. With `backend=cuda`, the first call with
 ///   host arrays allocates copies of these arrays in device memory.
 /// - For periodic boundaries, the ghost function must fill the ghost cells.
@@ -304,7 +305,8 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `smoother_create`.
-/// - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes it.
+/// - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes the
+///   ghost function.
 /// - `user` (in): pointer that is passed to `callback`; may be NULL.
 ///
 /// The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
@@ -569,8 +571,8 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 
 /// Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
 ///
-/// With `backend=cuda`, the addresses are device pointers; otherwise they are host pointers. They are valid until the
-/// next `smoother_set_patches` or `smoother_destroy`.
+/// With `backend=cuda`, the addresses are device pointers; otherwise they are host pointers. The addresses are valid
+/// until the next `smoother_set_patches` or `smoother_destroy`.
 ///
 /// # Parameters
 /// - `h` (in): handle with arrays from `smoother_upload`.

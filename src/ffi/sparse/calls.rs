@@ -59,7 +59,7 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 /// Computes the lengths of the arrays that store this matrix in a given storage format.
 ///
 /// `sparse_arrays` writes these arrays. The lengths depend on the options `block_size`, `slice` and `sigma`. The option
-/// `format_memory` limits them.
+/// `format_memory` limits the memory of these arrays.
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
@@ -133,7 +133,9 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 /// The procedure allocates the arrays, which must be allocatable.
 ///
 /// # C++
-/// `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const` allocates the arrays
+/// `format_arrays rrbsolver::sparse::arrays(std::int32_t format) const`
+///
+/// The function allocates and returns the arrays.
 ///
 /// # Example
 /// ```c
@@ -169,8 +171,8 @@ pub unsafe extern "C" fn sparse_arrays(
 /// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
 ///
 /// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected. With `verbosity=1`,
-/// a log line also reports it. A second call, for example after `sparse_set_values`, reuses the memory of the first
-/// call. After an error, the handle has the matrix but no factorization.
+/// a log line also reports these choices. A second call, for example after `sparse_set_values`, reuses the memory of
+/// the first call. After an error, the handle has the matrix but no factorization.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a square matrix of at least one row.
@@ -349,7 +351,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 ///
 /// The call needs no factorization, and the matrix may be rectangular. `sparse_factorize` converts the matrix to the
 /// storage format of the option `format`. After a change of the values or of an option of the format, the next product
-/// converts it.
+/// converts the matrix.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.

@@ -51,7 +51,7 @@ use std::ffi::CStr;
 ///
 /// # Notes
 /// - Pass both triangles of a symmetric matrix. If you pass only one triangle, the library solves the system with this
-///   triangular matrix, and a log line warns about it.
+///   triangular matrix, and a log line warns about this.
 /// - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, it needs 16 bytes per
 ///   entry. If there are unsorted or repeated entries, the matrix needs another 8 bytes per entry.
 /// - The call sorts large matrices in parallel with the default number of threads.
@@ -359,8 +359,8 @@ pub unsafe extern "C" fn sparse_create_from(
 /// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental; or the values of the matrix are in another
 ///   file; or the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the number of rows, columns or entries of the matrix is out of range.
-/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The call has freed all its
-///   memory.
+/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the allocation for the message of another error. The call has
+///   freed all its memory.
 ///
 /// # Notes
 /// - The format of a MatrixMarket file may be coordinate or array. Its values may be real, integer or pattern; with
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn sparse_create_from(
 /// - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. Its values may be real, integer or
 ///   pattern.
 /// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the call reads the file,
-///   and a log line warns about it.
+///   and a log line warns about this.
 /// - The call reads right-hand sides in a separate Rutherford-Boeing file as a matrix with one column per right-hand
 ///   side.
 /// - A gzip file may consist of several gzip members.
@@ -420,8 +420,8 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// - `RRB_ERR_NULL`: `h` or `path` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
 /// - `RRB_ERR_IO`: the file cannot be created or written.
-/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The handle is unchanged, and
-///   no incomplete file remains.
+/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the allocation for the message of another error. The handle is
+///   unchanged, and no incomplete file remains.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
