@@ -136,6 +136,7 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
 /// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
 ///   between ranks.
+/// - `RRB_ERR_ARGUMENT`: `northeast` and `northwest` are NULL on some ranks only.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
