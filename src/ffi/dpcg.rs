@@ -17,8 +17,8 @@ use crate::runtime::heap::boxed;
 use crate::solver::dpcg::{Dpcg, machine};
 use crate::solver::machine::Machine;
 
-/// A solver for 3D systems with a 7-point stencil. It contains the options, the deflation regions, the factorization
-/// and the workspace. Only one thread at a time may use a handle.
+/// Handle of a solver for 3D systems with a 7-point stencil. The handle contains the options, the deflation regions,
+/// the factorization and the workspace. Only one thread at a time may use a handle.
 #[allow(non_camel_case_types)]
 pub struct dpcg_handle {
     system: System<Dpcg>,

@@ -15,8 +15,8 @@ use crate::runtime::heap::boxed;
 use crate::solver::machine::Machine;
 use crate::solver::rrb::{MakeBackend, Rrb, idle_beside_aggregation, machine};
 
-/// A solver for 2D systems with a 5-point or 9-point stencil. It contains the options, the factorization and the
-/// workspace. Only one thread at a time may use a handle.
+/// Handle of a solver for 2D systems with a 5-point or 9-point stencil. The handle contains the options, the
+/// factorization and the workspace. Only one thread at a time may use a handle.
 #[allow(non_camel_case_types)]
 pub struct rrb_handle {
     pub(super) system: System<Rrb>,

@@ -19,8 +19,8 @@ use crate::solver::machine::{Core, Machine};
 use crate::solver::smoother::{Smoother, machine, relative};
 use libc::c_void;
 
-/// A block smoother. It contains the stencil, the block size, the patches, the block inverses and the options. Only one
-/// thread at a time may use a handle.
+/// Handle of a block smoother. The handle contains the stencil, the block size, the patches, the block inverses and the
+/// options. Only one thread at a time may use a handle.
 #[allow(non_camel_case_types)]
 pub struct smoother_handle {
     stencil: Stencil,

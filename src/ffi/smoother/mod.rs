@@ -26,8 +26,8 @@ use watch::GhostFill;
 /// # Parameters
 /// - `stencil_points` (in): number of points of the stencil, 7 or 27.
 /// - `stencil` (in): coefficients of the stencil, `stencil_points` finite values. The order of 7 values is center,
-///   west, east, south, north, bottom, top. 27 values are stored as a 3 x 3 x 3 cube with x fastest; the center has
-///   index 13.
+///   west, east, south, north, bottom, top. 27 values are stored as a 3 x 3 x 3 cube in which the index in x varies
+///   fastest; the center has index 13.
 /// - `bx`, `by`, `bz` (in): number of cells of a block in x, y and z, each in [1, 8].
 /// - `out` (out): the new handle; unchanged after an error.
 ///
@@ -161,14 +161,15 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// A_b^-1 (f - A u)_b.
 ///
 /// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, the call
-/// copies the ghost cells that another patch covers from this patch. The ghost function fills the other ghost cells. On
-/// return from a call without a monitor, ghost cells hold the values that the last sweep read.
+/// fills the ghost cells that another patch covers with the values of that patch. The ghost function fills the other
+/// ghost cells. On return from a call without a monitor, ghost cells hold the values that the last sweep read.
 ///
 /// # Parameters
-/// - `h` (in/out): handle with patches.
-/// - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values, x
-///   fastest, which include one layer of ghost cells around the patch.
-/// - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values, x fastest.
+/// - `h` (in/out): handle after a successful `smoother_set_patches`.
+/// - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values,
+///   which include one layer of ghost cells around the patch. The index in x varies fastest.
+/// - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values. The index in x varies
+///   fastest.
 /// - `sweeps` (in): number of sweeps, at least 0. If `sweeps` is 0, the call only checks the input and calls the
 ///   monitor once.
 ///
@@ -248,7 +249,7 @@ pub unsafe extern "C" fn smoother_apply(
 /// The call does not change other values. `smoother_apply` and `smoother_residual` include this exchange.
 ///
 /// # Parameters
-/// - `h` (in/out): handle with patches.
+/// - `h` (in/out): handle after a successful `smoother_set_patches`.
 /// - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. NULL selects the arrays of
 ///   `smoother_upload`.
 ///
@@ -370,7 +371,7 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 /// changes. The norm is bitwise identical for any number of threads.
 ///
 /// # Parameters
-/// - `h` (in/out): handle with patches.
+/// - `h` (in/out): handle after a successful `smoother_set_patches`.
 /// - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. The call writes only the ghost cells.
 /// - `f` (in): table with one pointer per patch, as for `smoother_apply`.
 /// - `r` (out): table with one pointer per patch. Each pointer refers to nx * ny * nz values. Pass NULL if r is not
@@ -461,7 +462,7 @@ pub unsafe extern "C" fn smoother_residual(
 /// tables to the other functions, they use these arrays. A second upload replaces the values.
 ///
 /// # Parameters
-/// - `h` (in/out): handle with patches.
+/// - `h` (in/out): handle after a successful `smoother_set_patches`.
 /// - `u` (in): table with one pointer per patch to arrays with ghost cells, as for `smoother_apply`. If `u` is NULL,
 ///   the call does not change u in the library, which is initially zero.
 /// - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change f in the library, which is

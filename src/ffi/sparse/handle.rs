@@ -26,8 +26,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-/// A sparse matrix. The handle contains the matrix, its storage format, the options, the factorization and the
-/// workspace. Only one thread at a time may use a handle.
+/// Handle of a sparse matrix. The handle contains the matrix, its storage format, the options, the factorization and
+/// the workspace. Only one thread at a time may use a handle.
 #[allow(non_camel_case_types)]
 pub struct sparse_handle {
     base: Base<Sparse>,
