@@ -328,8 +328,8 @@ options! {
         "on selects fused stages of the iteration, if the backend has fused stages; off selects the unfused reference \
          formulation";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
-        "treatment of positive off-diagonal entries in M; always moves these entries to the diagonal; never leaves \
-         these entries unchanged; for auto, see the rules of auto";
+        "treatment of positive off-diagonal entries in M; with always, these entries are moved to the \
+         diagonal; with never, these entries are unchanged; for auto, see the rules of auto";
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
         "precision in which the preconditioner is stored; mixed selects bf16 for the preconditioner and single \
          precision for CG, if the system is a regular 5-point system on the CPU; otherwise mixed has the effect of \

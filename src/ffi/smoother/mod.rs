@@ -173,7 +173,7 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// - `sweeps` (in): number of sweeps, at least 0. If `sweeps` is 0, the call only checks the input and calls the
 ///   monitor once.
 ///
-/// If both tables are NULL, the call works on the arrays of `smoother_upload`.
+/// If both tables are NULL, the call works on the copies that `smoother_upload` made.
 ///
 /// # Returns
 /// `RRB_OK`, or `RRB_STOPPED` if the ghost function or the monitor stopped the call. After `RRB_STOPPED`, u is the
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// ```
 ///
 /// The argument `patches` is `type(smoother_patch) :: patches(:)`. The tables `u` and `f` are arrays of `type(c_ptr)`.
-/// Without arrays, the call works on the arrays of `upload`.
+/// If you pass no arrays, the call works on the copies that `upload` made.
 ///
 /// # C++
 /// ```cpp
@@ -274,7 +274,8 @@ pub unsafe extern "C" fn smoother_apply(
 /// call s%exchange([stat] [, errmsg])
 /// ```
 ///
-/// The table `u` is an array of `type(c_ptr)`. Without arrays, the call works on the arrays of `upload`.
+/// The table `u` is an array of `type(c_ptr)`. If you pass no arrays, the call works on the copies that `upload`
+/// made.
 ///
 /// # C++
 /// ```cpp
@@ -378,7 +379,7 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 ///   needed.
 /// - `norm2` (out): the 2-norm of r over all patches; unchanged after an error. The pointer may be NULL.
 ///
-/// If both `u` and `f` are NULL, the call works on the arrays of `smoother_upload`.
+/// If both `u` and `f` are NULL, the call works on the copies that `smoother_upload` made.
 ///
 /// # Returns
 /// `RRB_OK`, or `RRB_STOPPED` if the ghost function stopped the call. After `RRB_STOPPED`, `r` and `norm2` are not

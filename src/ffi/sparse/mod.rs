@@ -158,7 +158,8 @@ pub unsafe extern "C" fn sparse_create_csr(
 /// ```
 ///
 /// # Safety
-/// The requirements are those of `sparse_create_csr`, with cols + 1 pointers.
+/// `col_ptr` must be NULL or hold cols + 1 integers, `row` nnz integers, `values` nnz values; `out` must be NULL or
+/// point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_csc(
     rows: i64,
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// ```
 ///
 /// # Safety
-/// The requirements are those of `sparse_create_csr`, with nnz rows and nnz columns.
+/// `row`, `col` and `values` must each be NULL or hold nnz elements; `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_coo(
     rows: i64,
