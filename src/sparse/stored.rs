@@ -5,18 +5,22 @@ use std::ops::Range;
 
 /// A matrix in a format.
 pub trait Stored: Send + Sync {
-    /// y = A x
-    fn multiply(&self, x: &[f64], y: &mut [f64]);
-    /// y = A' x
-    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]);
-    /// Either of them.
+    /// How several threads make y = A x, or A' x.
+    fn by(&self, transposed: bool) -> By<'_>;
+    /// The same with one thread.
     fn multiply_by(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
-        if transposed { self.multiply_transposed(x, y) } else { self.multiply(x, y) }
+        match self.by(transposed) {
+            By::Rows(a) => a.multiply_rows(0..y.len(), x, y),
+            By::Parts(a) => {
+                y.fill(0.0);
+                a.add_transposed(0..x.len(), x, 0, y);
+            }
+            By::One(a, transposed) => a.multiply_whole(transposed, x, y),
+        }
     }
-    /// How several threads make one of these products.
-    fn by(&self, transposed: bool) -> By<'_> {
-        _ = transposed;
-        By::One
+    /// y = A x.
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        self.multiply_by(false, x, y);
     }
     /// Its arrays, as docs/theory/sparse.md lists them; `to` has the lengths of the format's [`Size`].
     fn write(&self, to: &mut Arrays);
@@ -29,8 +33,14 @@ pub enum By<'a> {
     Rows(&'a dyn ByRows),
     /// Each of some of the values of x.
     Parts(&'a dyn ByParts),
-    /// One of them does it.
-    One,
+    /// One of them does it: A x, or A' x.
+    One(&'a dyn ByOne, bool),
+}
+
+/// Products by one thread alone.
+pub trait ByOne: Sync {
+    /// y = A x, or A' x.
+    fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]);
 }
 
 /// Products of some of the rows, for several threads.

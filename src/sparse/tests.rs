@@ -38,7 +38,7 @@ fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64
     let x: Vec<f64> = (0..N).map(|k| (k as f64).sin()).collect();
     let (mut y, mut z) = (vec![0.0; N], vec![0.0; N]);
     stored.multiply(&x, &mut y);
-    stored.multiply_transposed(&x, &mut z);
+    stored.multiply_by(true, &x, &mut z);
     check_parts(stored, &x, &y, false);
     check_parts(stored, &x, &z, true);
     let lengths = size.lengths().map(|length| length as usize);
@@ -77,7 +77,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
                 }
             }
         }
-        By::One => {}
+        By::One(..) => {}
     }
 }
 

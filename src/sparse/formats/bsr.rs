@@ -170,15 +170,6 @@ impl<I: Index> ByParts for Bsr<I> {
 }
 
 impl<I: Index> Stored for Bsr<I> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        self.multiply_rows(0..y.len(), x, y);
-    }
-
-    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        y.fill(0.0);
-        self.add_transposed(0..x.len(), x, 0, y);
-    }
-
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
     }

@@ -3,7 +3,7 @@
 use crate::error::{Result, collected};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByOne, Size, Stored};
 
 /// For errors.
 const COO: &str = "a matrix in format coo";
@@ -34,15 +34,20 @@ impl<I: Index> Coo<I> {
     }
 }
 
-impl<I: Index> Stored for Coo<I> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+impl<I: Index> ByOne for Coo<I> {
+    fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
+        if transposed {
+            self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
+        } else {
+            self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
+        }
     }
+}
 
-    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        y.fill(0.0);
-        self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
+impl<I: Index> Stored for Coo<I> {
+    fn by(&self, transposed: bool) -> By<'_> {
+        By::One(self, transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

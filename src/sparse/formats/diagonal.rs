@@ -52,14 +52,6 @@ impl ByRows for Diagonal {
 }
 
 impl Stored for Diagonal {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        self.multiply_rows(0..y.len(), x, y);
-    }
-
-    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        self.multiply(x, y);
-    }
-
     fn by(&self, _: bool) -> By<'_> {
         By::Rows(self)
     }

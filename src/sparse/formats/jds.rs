@@ -5,7 +5,7 @@ use crate::error::{Result, collected, push, reserve};
 use crate::runtime::workers::Workers;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
 
 /// For errors.
 const JDS: &str = "a matrix in jagged diagonals";
@@ -52,15 +52,20 @@ impl<I: Index> Jds<I> {
     }
 }
 
-impl<I: Index> Stored for Jds<I> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+impl<I: Index> ByOne for Jds<I> {
+    fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
+        if transposed {
+            self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
+        } else {
+            self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
+        }
     }
+}
 
-    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        y.fill(0.0);
-        self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
+impl<I: Index> Stored for Jds<I> {
+    fn by(&self, transposed: bool) -> By<'_> {
+        By::One(self, transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result, zeroed};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
 
 /// For errors.
 const SKYLINE: &str = "a matrix in format skyline";
@@ -103,27 +103,23 @@ fn add(y: &mut [f64], a: &[f64], x: f64) {
     y.iter_mut().zip(a).for_each(|(y, a)| *y += a * x);
 }
 
-impl Stored for Skyline {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+impl ByOne for Skyline {
+    fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
+        let line = |of_row: bool, k: usize| if of_row != transposed { self.row(k) } else { self.column(k) };
         for (i, y) in y.iter_mut().enumerate() {
-            let (first, val) = self.row(i);
+            let (first, val) = line(true, i);
             *y = dot(val, &x[first..]);
         }
         for (j, x) in x.iter().enumerate() {
-            let (first, val) = self.column(j);
+            let (first, val) = line(false, j);
             add(&mut y[first..], val, *x);
         }
     }
+}
 
-    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        for (j, y) in y.iter_mut().enumerate() {
-            let (first, val) = self.column(j);
-            *y = dot(val, &x[first..]);
-        }
-        for (i, x) in x.iter().enumerate() {
-            let (first, val) = self.row(i);
-            add(&mut y[first..], val, *x);
-        }
+impl Stored for Skyline {
+    fn by(&self, transposed: bool) -> By<'_> {
+        By::One(self, transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -5,14 +5,6 @@ use crate::sparse::stored::{Arrays, By, Stored};
 pub struct Transposed<S>(pub S);
 
 impl<S: Stored> Stored for Transposed<S> {
-    fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        self.0.multiply_transposed(x, y);
-    }
-
-    fn multiply_transposed(&self, x: &[f64], y: &mut [f64]) {
-        self.0.multiply(x, y);
-    }
-
     fn by(&self, transposed: bool) -> By<'_> {
         self.0.by(!transposed)
     }
