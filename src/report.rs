@@ -74,20 +74,27 @@ impl fmt::Display for Unfinished {
     }
 }
 
+/// What a solve reports between iterations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// The tested relative residual after so many iterations. The observer may ask to stop.
+    Iteration(usize, f64),
+    /// The same of an iteration that was done before the answer to stop came.
+    Passed(usize, f64),
+    /// The solve switches to another preconditioner: after so many iterations with the one before, which had left this
+    /// part of the residual, when so many more were expected of it.
+    Changed(usize, f64, f64),
+    /// CG in single precision has stagnated after so many iterations: the solve continues in double precision.
+    Widened(usize),
+    /// alpha of the step just taken and the beta that led to it (0 at a start), for the Lanczos matrix.
+    Coefficients(f64, f64),
+}
+
 /// Receives what happens between iterations; called on the calling thread, in order.
 pub trait Observer {
-    /// The tested relative residual after `iteration` iterations; `true` asks to stop.
-    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool;
-    /// The same of an iteration that was done before the answer to stop came: told, not asked.
-    fn passed(&mut self, iteration: usize, relative_residual: f64);
-    /// The solve goes on with another preconditioner: after so many iterations with the one before, which had left this
-    /// part of the residual, when so many more were expected of it.
-    fn changed(&mut self, _iterations: usize, _left: f64, _expected: f64) {}
-    /// CG in single precision has stagnated after so many iterations: the solve goes on in double precision.
-    fn widened(&mut self, _iterations: usize) {}
-    /// alpha of the step just taken and the beta that led to it (0 at a start), for the Lanczos matrix.
-    fn coefficients(&mut self, alpha: f64, beta: f64);
-    /// Whether `iteration` may ask to stop, so that a parallel solver must wait for its answer.
+    /// `true` asks to stop, after an [`Event::Iteration`].
+    fn see(&mut self, event: Event) -> bool;
+    /// Whether an iteration may be answered by a wish to stop, so that a parallel solver must wait for the answer.
     fn may_stop(&self) -> bool;
 }
 
@@ -95,13 +102,9 @@ pub trait Observer {
 pub struct Nobody;
 
 impl Observer for Nobody {
-    fn iteration(&mut self, _: usize, _: f64) -> bool {
+    fn see(&mut self, _: Event) -> bool {
         false
     }
-
-    fn passed(&mut self, _: usize, _: f64) {}
-
-    fn coefficients(&mut self, _: f64, _: f64) {}
 
     fn may_stop(&self) -> bool {
         false

@@ -347,7 +347,7 @@ impl<'a> Clocked<'a> {
         })?;
         let total = start.elapsed().as_secs_f64();
         let (readings, by_grid) = found.into_inner().expect("nobody panics with this lock");
-        Ok(Run { total, iterations: outcome.iterations, transfer: rrb.seconds_transfer(), readings, by_grid })
+        Ok(Run { total, iterations: outcome.iterations, transfer: rrb.engine().seconds_transfer(), readings, by_grid })
     }
 }
 
@@ -405,7 +405,7 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         ny: problem.a.ny,
         options: options.to_owned(),
         model,
-        threads: clocked.rrb.threads(),
+        threads: clocked.rrb.engine().threads(),
         device,
         transfer,
         grids: clocked.rrb.grids(),

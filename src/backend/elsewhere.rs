@@ -1,6 +1,7 @@
 //! The work is another rank's: what stands on a rank that brings values to it and takes the solution.
 
 use super::steps::cycle::Recursion;
+use super::steps::engine::Engine;
 use super::steps::rrb::{RrbBackend, Setup};
 use super::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result};
@@ -33,12 +34,14 @@ impl RrbBackend for Elsewhere {
         Recursion::V
     }
 
-    fn bytes(&self) -> usize {
-        0
-    }
-
     fn grids(&self) -> usize {
         self.grids
+    }
+}
+
+impl Engine for Elsewhere {
+    fn bytes(&self) -> [usize; 2] {
+        [0, 0]
     }
 
     fn threads(&self) -> usize {

@@ -6,6 +6,7 @@
 //! a failure, has lost the others: from then on every call answers [`Error::Communication`], and nothing waits.
 
 pub mod domain;
+pub mod refusal;
 pub mod rows;
 pub mod threads;
 pub mod vtable;

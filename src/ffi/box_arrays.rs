@@ -6,22 +6,31 @@ use crate::grid::boxes::GridBox;
 use crate::grid::levels::Grid;
 use crate::options::Memory;
 use crate::solver::boxes::{Given, Taken};
+use std::sync::Arc;
 
 /// For errors.
 const BOXES: &str = "boxes of ranks";
 
-/// The caller's arrays for the boxes of this rank.
-#[derive(Clone)]
-pub struct BoxArrays<T> {
+/// An argument of a call: an array for each box of this rank.
+pub struct BoxArrays {
     pub name: &'static str,
-    /// One a box.
-    pub arrays: Vec<T>,
+    pub arrays: Vec<*mut f64>,
+    /// The call writes them.
+    pub written: bool,
 }
 
-impl BoxArrays<*mut f64> {
-    /// The same, to be read.
-    pub fn as_read(&self) -> BoxArrays<*const f64> {
-        BoxArrays { name: self.name, arrays: self.arrays.iter().map(|array| array.cast_const()).collect() }
+impl BoxArrays {
+    /// The arrays of a list with one for each of `count` boxes.
+    ///
+    /// # Safety
+    /// The list must be NULL or hold that many pointers.
+    pub unsafe fn of_list(name: &'static str, list: *const *mut f64, count: usize, written: bool) -> Result<Self> {
+        if count > 0 {
+            check_array(name, list)?;
+        }
+        // SAFETY: as our caller promised; not NULL where it has any.
+        let arrays = unsafe { list_of(name, (count > 0).then_some(list), count)? };
+        Ok(Self { name, arrays: collected(arrays.iter().copied(), BOXES)?, written })
     }
 }
 
@@ -36,17 +45,23 @@ pub struct Places {
 
 impl Places {
     /// The device with an array; none: it lies on the host.
-    pub fn ordinal_of(&self, name: &'static str, address: usize) -> Result<Option<i32>> {
+    fn ordinal_of(&self, name: &'static str, address: usize) -> Result<Option<i32>> {
         self.memory.map_or(Ok(None), |memory| ordinal_of(name, address, memory))
     }
 }
 
-/// Where values of the boxes of a rank stand: (ny - 1) * ld + nx of each.
-pub fn leading_dimensions(boxes: &[GridBox], given: &[i64]) -> Result<Vec<usize>> {
-    let mut found = zeroed(0, BOXES)?;
-    for (k, b) in boxes.iter().enumerate() {
-        let Grid { nx, ny } = b.extents();
-        let ld = given.get(k).copied().unwrap_or(nx as i64);
+/// Where the values of a box stand: (ny - 1) * ld + nx of them.
+#[derive(Clone, Copy)]
+pub struct Placed {
+    grid: Grid,
+    pub ld: usize,
+}
+
+impl Placed {
+    /// `given`: the caller's leading dimension of box `k`.
+    fn new(grid: Grid, given: Option<i64>, k: usize) -> Result<Self> {
+        let Grid { nx, ny } = grid;
+        let ld = given.unwrap_or(nx as i64);
         if ld < nx as i64 {
             return Err(Error::Argument(format!("leading_dimensions[{k}] must be at least nx = {nx}, got {ld}")));
         }
@@ -54,149 +69,148 @@ pub fn leading_dimensions(boxes: &[GridBox], given: &[i64]) -> Result<Vec<usize>
         if len.is_none_or(|len| len > isize::MAX as i64 / size_of::<f64>() as i64) {
             return Err(Error::Dimension(format!("(ny - 1) * leading_dimensions[{k}] + nx overflows")));
         }
-        push(&mut found, ld as usize, BOXES)?;
+        Ok(Self { grid, ld: ld as usize })
     }
-    Ok(found)
-}
 
-/// Values of a box.
-fn len(b: &GridBox, ld: usize) -> usize {
-    let Grid { nx, ny } = b.extents();
-    (ny - 1) * ld + nx
-}
-
-/// Checks arrays of boxes: aligned, where they may lie, and what is written apart from all others.
-pub fn check(
-    boxes: &[GridBox],
-    ld: &[usize],
-    read: &[BoxArrays<*const f64>],
-    written: Option<&BoxArrays<*mut f64>>,
-    places: &Places,
-) -> Result<()> {
-    let read = read.iter().map(|one| (one.name, one.arrays.clone(), false));
-    let written = written.map(|one| (one.name, one.arrays.iter().map(|array| array.cast_const()).collect(), true));
-    let is_written = written.is_some();
-    let mut extents = Vec::new();
-    for (name, arrays, is_written) in read.chain(written) {
-        for ((&array, b), &ld) in arrays.iter().zip(boxes).zip(ld) {
-            match places.memory {
-                None => check_on_host(name, array as usize)?,
-                Some(_) => drop(places.ordinal_of(name, array as usize)?),
-            }
-            push(&mut extents, Extent::new(name, array, len(b, ld), is_written)?, BOXES)?;
-        }
+    fn len(&self) -> usize {
+        (self.grid.ny - 1) * self.ld + self.grid.nx
     }
-    if is_written { check_apart(&mut extents) } else { Ok(()) }
-}
 
-/// Copies on the host of those arrays of boxes that lie on a device.
-#[derive(Default)]
-pub struct Staged(Vec<Option<Vec<f64>>>);
-
-impl Staged {
-    /// `read`: with the values of the arrays.
+    /// Copies the values between an array on a device and one on the host, row by row.
     ///
     /// # Safety
-    /// The arrays were checked, and hold the values of their boxes.
-    pub unsafe fn new(
-        boxes: &[GridBox],
-        ld: &[usize],
-        BoxArrays { name, arrays }: &BoxArrays<*const f64>,
-        places: &Places,
-        read: bool,
-    ) -> Result<Self> {
-        let mut staged = Vec::new();
-        for ((&array, b), &ld) in arrays.iter().zip(boxes).zip(ld) {
-            let Some(ordinal) = places.ordinal_of(name, array as usize)? else {
-                push(&mut staged, None, BOXES)?;
-                continue;
+    /// Both must hold the values, and nobody else may use the one that is written.
+    unsafe fn copy(&self, primary: &Primary, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
+        let Grid { nx, ny } = self.grid;
+        let (host, device) = (Rows { address: host as u64, ld: nx }, Rows { address: array as u64, ld: self.ld });
+        let (to, from) = if to_host { (host, device) } else { (device, host) };
+        // SAFETY: as our caller promised; the copy has nx values in each of ny rows.
+        unsafe { primary.copy_rows(to, from, nx, ny)? };
+        primary.wait()
+    }
+}
+
+/// The arrays of a call.
+pub struct CallArrays {
+    pub boxes: Vec<Placed>,
+    pub arguments: Vec<BoxArrays>,
+    places: Places,
+    /// Of each argument, copies on the host of those arrays that lie on a device.
+    copies: Vec<Vec<Option<Vec<f64>>>>,
+}
+
+impl CallArrays {
+    /// Checked: arrays are aligned, where they may lie, and what is written is apart from all others.
+    pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, places: Places) -> Result<Self> {
+        let mut placed = Vec::new();
+        for (k, b) in boxes.iter().enumerate() {
+            push(&mut placed, Placed::new(b.extents(), ld.get(k).copied(), k)?, BOXES)?;
+        }
+        let mut extents = Vec::new();
+        for BoxArrays { name, arrays, written } in &arguments {
+            for (&array, b) in arrays.iter().zip(&placed) {
+                match places.memory {
+                    None => check_on_host(*name, array as usize)?,
+                    Some(_) => drop(places.ordinal_of(name, array as usize)?),
+                }
+                push(&mut extents, Extent::new(*name, array, b.len(), *written)?, BOXES)?;
+            }
+        }
+        if arguments.iter().any(|argument| argument.written) {
+            check_apart(&mut extents)?;
+        }
+        Ok(Self { boxes: placed, arguments, places, copies: Vec::new() })
+    }
+
+    /// The device with an array of an argument; none: it lies on the host.
+    fn device(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
+        let ordinal = self.places.ordinal_of(self.arguments[argument].name, array as usize)?;
+        ordinal.map(Primary::of).transpose()
+    }
+
+    /// The same, once its values are there.
+    pub fn settled(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
+        let device = self.device(argument, array)?;
+        device.iter().try_for_each(|primary| primary.settle(self.places.stream))?;
+        Ok(device)
+    }
+
+    /// Copies arrays on devices to the host: those that are read, and with `guess` the one that is written.
+    ///
+    /// # Safety
+    /// The arrays must hold the values of their boxes.
+    pub unsafe fn stage(&mut self, guess: bool) -> Result<()> {
+        for (k, argument) in self.arguments.iter().enumerate() {
+            let mut copies = Vec::new();
+            for (&array, b) in argument.arrays.iter().zip(&self.boxes) {
+                let Some(primary) = self.settled(k, array)? else {
+                    push(&mut copies, None, BOXES)?;
+                    continue;
+                };
+                let mut values: Vec<f64> = zeroed(b.grid.nodes(), BOXES)?;
+                if guess || !argument.written {
+                    // SAFETY: as our caller promised; the copy has a value for each node.
+                    unsafe { b.copy(&primary, array, values.as_mut_ptr(), true)? };
+                }
+                push(&mut copies, Some(values), BOXES)?;
+            }
+            push(&mut self.copies, copies, BOXES)?;
+        }
+        Ok(())
+    }
+
+    /// Values of the arguments that are read, after `stage`.
+    ///
+    /// # Safety
+    /// Their arrays must hold the values of their boxes for as long as they are used.
+    pub unsafe fn given(&self) -> Result<Vec<Vec<Given<'_>>>> {
+        let all = self.arguments.iter().zip(&self.copies);
+        // SAFETY: as our caller promised.
+        all.map(|(argument, copies)| unsafe { given(argument, &self.boxes, copies) }).collect()
+    }
+
+    /// Values of the first argument, which is read, and of the second, which is written, after `stage`.
+    ///
+    /// # Safety
+    /// As for `given`, and nobody else may use the arrays of the second.
+    pub unsafe fn lists(&mut self) -> Result<(Vec<Given<'_>>, Vec<Taken<'_>>)> {
+        let (read, written) = self.copies.split_at_mut(1);
+        let mut output = Vec::new();
+        for ((&array, b), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut written[0]) {
+            let taken = match copy {
+                Some(values) => Taken { values, ld: b.grid.nx },
+                // SAFETY: as in `given`, and apart from all others, as was checked.
+                None => Taken { values: unsafe { std::slice::from_raw_parts_mut(array, b.len()) }, ld: b.ld },
             };
-            let Grid { nx, ny } = b.extents();
-            let mut values: Vec<f64> = zeroed(nx * ny, BOXES)?;
-            if read {
-                let primary = Primary::of(ordinal)?;
-                primary.settle(places.stream)?;
-                let to = Rows { address: values.as_mut_ptr() as u64, ld: nx };
-                // SAFETY: as our caller promised; the copy has nx values in each of ny rows.
-                unsafe { primary.copy_rows(to, Rows { address: array as u64, ld }, nx, ny)? };
-                primary.wait()?;
-            }
-            push(&mut staged, Some(values), BOXES)?;
+            push(&mut output, taken, BOXES)?;
         }
-        Ok(Self(staged))
+        // SAFETY: as our caller promised.
+        Ok((unsafe { given(&self.arguments[0], &self.boxes, &read[0])? }, output))
     }
 
-    /// Values back to the arrays.
+    /// Copies values of the second argument back to arrays on devices.
     ///
     /// # Safety
-    /// As for `new`, and nobody else may use them.
-    pub unsafe fn write_back(
-        &self,
-        boxes: &[GridBox],
-        ld: &[usize],
-        BoxArrays { name, arrays }: &BoxArrays<*mut f64>,
-        places: &Places,
-    ) -> Result<()> {
-        for ((staged, (&array, b)), &ld) in self.0.iter().zip(arrays.iter().zip(boxes)).zip(ld) {
-            let Some(values) = staged else { continue };
-            let Some(ordinal) = places.ordinal_of(name, array as usize)? else { continue };
-            let Grid { nx, ny } = b.extents();
-            let from = Rows { address: values.as_ptr() as u64, ld: nx };
-            let primary = Primary::of(ordinal)?;
-            // SAFETY: as our caller promised; the copy has nx values in each of ny rows.
-            unsafe { primary.copy_rows(Rows { address: array as u64, ld }, from, nx, ny)? };
-            primary.wait()?;
+    /// As for `lists`.
+    pub unsafe fn write_back(&mut self) -> Result<()> {
+        let mut copies = self.copies.pop().unwrap_or_default();
+        for ((&array, b), values) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut copies) {
+            if let (Some(primary), Some(values)) = (self.device(1, array)?, values) {
+                // SAFETY: as our caller promised; the copy has a value for each node.
+                unsafe { b.copy(&primary, array, values.as_mut_ptr(), false)? };
+            }
         }
         Ok(())
     }
 }
 
-/// Arrays that are read, after [`check`], as the host has them.
-///
 /// # Safety
-/// They must hold the values of their boxes for as long as they are used.
-pub unsafe fn given<'a>(
-    boxes: &[GridBox],
-    ld: &[usize],
-    arrays: &[*const f64],
-    staged: &'a Staged,
-) -> Result<Vec<Given<'a>>> {
-    let of = |(k, ((&array, b), &ld)): (usize, ((&*const f64, &GridBox), &usize))| match staged.0.get(k) {
-        Some(Some(values)) => Given { values, ld: b.extents().nx },
+/// As for [`CallArrays::given`].
+unsafe fn given<'a>(argument: &BoxArrays, boxes: &[Placed], copies: &'a [Option<Vec<f64>>]) -> Result<Vec<Given<'a>>> {
+    let of = |((&array, b), copy): ((&*mut f64, &Placed), &'a Option<Vec<f64>>)| match copy {
+        Some(values) => Given { values, ld: b.grid.nx },
         // SAFETY: not NULL and aligned, as was checked, and on the host; of that many values, as our caller promised.
-        _ => Given { values: unsafe { std::slice::from_raw_parts(array, len(b, ld)) }, ld },
+        None => Given { values: unsafe { std::slice::from_raw_parts(array, b.len()) }, ld: b.ld },
     };
-    collected(arrays.iter().zip(boxes).zip(ld).enumerate().map(of), BOXES)
-}
-
-/// Arrays that are written, after [`check`].
-///
-/// # Safety
-/// As for `given`, and nobody else may use them.
-pub unsafe fn taken<'a>(
-    boxes: &[GridBox],
-    ld: &[usize],
-    arrays: &[*mut f64],
-    staged: &'a mut Staged,
-) -> Result<Vec<Taken<'a>>> {
-    let mut copies = staged.0.iter_mut();
-    let of = |((&array, b), &ld): ((&*mut f64, &GridBox), &usize)| match copies.next() {
-        Some(Some(values)) => Taken { values, ld: b.extents().nx },
-        // SAFETY: not NULL, aligned and apart from all others, as was checked, and on the host; of that many values.
-        _ => Taken { values: unsafe { std::slice::from_raw_parts_mut(array, len(b, ld)) }, ld },
-    };
-    collected(arrays.iter().zip(boxes).zip(ld).map(of), BOXES)
-}
-
-/// The arrays of a list with one for each of `count` boxes.
-///
-/// # Safety
-/// The list must be NULL or hold that many pointers.
-pub unsafe fn arrays_of<T: Copy>(name: &'static str, list: *const T, count: usize) -> Result<BoxArrays<T>> {
-    if count > 0 {
-        check_array(name, list)?;
-    }
-    // SAFETY: as our caller promised; not NULL where it has any.
-    let arrays = unsafe { list_of(name, (count > 0).then_some(list), count)? };
-    Ok(BoxArrays { name, arrays: collected(arrays.iter().copied(), BOXES)? })
+    collected(argument.arrays.iter().zip(boxes).zip(copies).map(of), BOXES)
 }

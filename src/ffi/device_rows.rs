@@ -2,15 +2,16 @@
 //! back. Ranks hand their memory over by the driver; the first one opens it, copies, and closes it in the same call, so
 //! that programs may free their arrays once the call has ended.
 
-use crate::comm::{Comm, Gather, Largest};
+use crate::comm::Gather;
 use crate::error::{Error, Result, collected, extend, push};
-use crate::ffi::box_arrays::{BoxArrays, Places};
-use crate::ffi::led::FIRST;
+use crate::ffi::box_arrays::CallArrays;
 use crate::ffi::spaces::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 use crate::grid::boxes::GridBox;
+use crate::grid::stencil::{StencilView, View};
 use crate::runtime::heap::Counted;
 use crate::runtime::processes::{host_number, own_number};
-use crate::solver::boxes::Boxes;
+use crate::solver::boxes::{Boxes, NAMES};
+use crate::solver::rrb::ranks::{FIRST, Ranks};
 use std::sync::Arc;
 
 /// For errors.
@@ -28,16 +29,6 @@ const HANDS_OVER: u64 = 2;
 
 /// And of an array of a box: leading dimension, address, handle and offset.
 const ARRAY: usize = 3 + HANDLE / 8;
-
-/// Arrays of this rank for a call.
-#[derive(Clone, Copy)]
-pub struct Offer<'a> {
-    pub arrays: &'a [BoxArrays<*const f64>],
-    pub ld: &'a [usize],
-    pub places: Places,
-    /// The device with the rows.
-    pub ordinal: i64,
-}
 
 /// Of a domain that the first rank has whole.
 pub struct DeviceRows {
@@ -60,7 +51,8 @@ struct OpenBox {
 
 impl DeviceRows {
     /// For matrices of so many arrays. Collective.
-    pub fn new(comm: &Counted<Comm>, boxes: &Counted<Boxes>, arrays: usize) -> Result<Self> {
+    pub fn new(ranks: &Ranks, arrays: usize) -> Result<Self> {
+        let (comm, boxes) = ranks.parts();
         let counts = [arrays, 2];
         let plan = |count: usize| {
             let words = (0..comm.size()).map(|rank| HEAD + boxes.of(rank).len() * count * ARRAY);
@@ -77,8 +69,13 @@ impl DeviceRows {
         })
     }
 
-    /// Whether the arrays of all ranks lie on devices whose memory the first one can open; then it has. Collective.
-    pub fn offer(&mut self, what: usize, own: &Offer, agree: &mut Largest) -> Result<bool> {
+    /// Whether the arrays of all ranks lie on devices whose memory the first one can open, for rows on the device of
+    /// this ordinal; then it has. Else they go through the host. Collective.
+    pub fn offer(&mut self, what: usize, own: &CallArrays, ordinal: i64, ranks: &mut Ranks) -> Result<bool> {
+        // Land is made on the host.
+        if what == MATRIX && !self.boxes.is_whole() {
+            return Ok(false);
+        }
         let words = self.words_of(what, own)?;
         let all = self.offers[what].run(|to| to.iter_mut().zip(&words).for_each(|(to, &w)| *to = f64::from_bits(w)))?;
         let all = collected(all.iter().map(|word| word.to_bits()), ROWS)?;
@@ -92,8 +89,8 @@ impl DeviceRows {
         {
             return Ok(false);
         }
-        let opened = if self.rank == FIRST { self.open(what, own.ordinal, &all, &heads) } else { Ok(()) };
-        let refused = agree.run(&[f64::from(u8::from(opened.is_err())), 0.0])?[0] > 0.0;
+        let opened = if self.rank == FIRST { self.open(what, ordinal, &all, &heads) } else { Ok(()) };
+        let refused = ranks.any(opened.is_err())?;
         if refused {
             self.close();
             self.rows[what].clear();
@@ -114,7 +111,7 @@ impl DeviceRows {
             .collect()
     }
 
-    fn words_of(&self, what: usize, own: &Offer) -> Result<Vec<u64>> {
+    fn words_of(&self, what: usize, own: &CallArrays) -> Result<Vec<u64>> {
         let boxes = self.boxes.of(self.rank).len();
         let mut words = collected([NO_ARRAYS, own_number(), host_number()], ROWS)?;
         if boxes == 0 {
@@ -178,6 +175,17 @@ impl DeviceRows {
         self.rows[what][array].address
     }
 
+    /// The matrix of all boxes, in rows, for `work`. For the first rank.
+    pub fn matrix<T>(&mut self, arrays: usize, work: impl FnOnce(&StencilView) -> Result<T>) -> Result<T> {
+        let brought = self.bring(MATRIX, arrays);
+        self.close();
+        brought?;
+        let grid = self.boxes.grid;
+        let view = |k: usize| View::on_device(NAMES[k], self.address(MATRIX, k), grid, grid.nx, grid.nodes());
+        let corners = (arrays > 3).then(|| (view(3), view(4)));
+        work(&StencilView { grid, center: view(0), east: view(1), north: view(2), corners })
+    }
+
     /// The arrays of all boxes to rows. For the first rank.
     pub fn bring(&self, what: usize, arrays: usize) -> Result<()> {
         (0..arrays).try_for_each(|array| self.copy(what, array, true))
@@ -216,15 +224,13 @@ impl DeviceRows {
 }
 
 /// What a rank says of its arrays, once their values are there.
-fn handed(own: &Offer) -> Result<Vec<u64>> {
+fn handed(own: &CallArrays) -> Result<Vec<u64>> {
     let mut words = Vec::new();
-    for BoxArrays { name, arrays } in own.arrays {
-        for (&array, &ld) in arrays.iter().zip(own.ld) {
+    for (k, argument) in own.arguments.iter().enumerate() {
+        for (&array, b) in argument.arrays.iter().zip(&own.boxes) {
             let keeps = || Error::Internal("an array of the host".to_owned());
-            let primary = Primary::of(own.places.ordinal_of(name, array as usize)?.ok_or_else(keeps)?)?;
-            primary.settle(own.places.stream)?;
-            let Handed { handle, offset } = primary.hand_over(array as u64)?;
-            extend(&mut words, [ld as u64, array as u64, offset], ROWS)?;
+            let Handed { handle, offset } = own.settled(k, array)?.ok_or_else(keeps)?.hand_over(array as u64)?;
+            extend(&mut words, [b.ld as u64, array as u64, offset], ROWS)?;
             let handle = handle.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
             extend(&mut words, handle, ROWS)?;
         }

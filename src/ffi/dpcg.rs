@@ -5,29 +5,49 @@
 
 use crate::backend;
 use crate::backend::steps::dpcg::DpcgBackend;
+use crate::backend::steps::solve::Arrays;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, reserve};
-use crate::ffi::handle::{Handle, create, with_ok};
+use crate::ffi::handle::{Family, Handle, create, with_ok};
+use crate::ffi::rrb_status;
+use crate::ffi::shape::{Layout, Shape};
 use crate::ffi::spaces::{check_array, check_on_host};
-use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, run, solve, solve_once};
-use crate::ffi::watch::Words;
-use crate::ffi::{environment, rrb_status};
+use crate::ffi::system::{Located, Solving, Task, call, solve_once};
 use crate::grid::cells::{CellView, Cells, Values};
-use crate::options::{Backend, Choice, Family, info, opt};
+use crate::options::{self, Backend, Options};
+use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::solver::dpcg::{Dpcg, machine};
 use crate::solver::machine::Machine;
+use crate::solver::solve::Function;
 
 /// Handle of a solver for 3D systems with a 7-point stencil. The handle contains the options, the deflation regions,
 /// the factorization and the workspace. Only one thread at a time may use a handle.
 #[allow(non_camel_case_types)]
-pub struct dpcg_handle {
-    system: System<Dpcg>,
+pub struct dpcg_handle(());
+
+impl Family for dpcg_handle {
+    const FAMILY: options::Family = options::Family::Dpcg;
+    type Core = Dpcg;
     /// The label of each cell; empty if the caller set none.
-    labels: Vec<i32>,
+    type Own = Vec<i32>;
+
+    fn bytes(labels: &Vec<i32>) -> [usize; 2] {
+        [labels.capacity() * size_of::<i32>(), 0]
+    }
 }
 
-const WORDS: Words =
-    Words { family: Family::Dpcg, name: "dpcg", setup: "dpcg_factorize", at: "factorize", step: "iteration" };
+impl Solving for dpcg_handle {
+    fn run(
+        core: &mut Dpcg,
+        _: &Vec<i32>,
+        what: Function,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        core.call(what, arrays, options, observer)
+    }
+}
 
 /// Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
 ///
@@ -75,7 +95,7 @@ const WORDS: Words =
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut dpcg_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { create(out, || dpcg_handle::new(nx, ny, nz)) }
+    unsafe { create(out, || new(nx, ny, nz)) }
 }
 
 /// Sets the deflation regions of `deflation=levelset` and `deflation=levelset_subdomain` by one label per cell.
@@ -316,7 +336,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { solve(h, ("b", b), ("x", x), Dpcg::solve) }
+    unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
 /// Computes z = M^-1 r, or with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
@@ -370,7 +390,7 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { run(h, ("r", r), ("z", z), Dpcg::apply) }
+    unsafe { call(h, Function::Apply, ("r", r), ("z", z)) }
 }
 
 /// Computes y = A x with the matrix of the last `dpcg_factorize`, without deflation.
@@ -413,7 +433,7 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { run(h, ("x", x), ("y", y), Dpcg::multiply) }
+    unsafe { call(h, Function::Multiply, ("x", x), ("y", y)) }
 }
 
 /// Solves one system A x = b without a handle.
@@ -480,48 +500,44 @@ pub unsafe extern "C" fn dpcg_solve_once(
     let matrix = [("center", center), ("east", east), ("north", north), ("top", top)];
     let task = Task { b, x, rel_tol, max_iter, iterations };
     // SAFETY: as our caller promised.
-    let factorize = |h: &mut dpcg_handle| unsafe { h.factorize(center, [east, north, top]) };
+    let factorize = |h: &mut Handle<dpcg_handle>| unsafe { h.factorize(center, [east, north, top]) };
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { solve_once(|| dpcg_handle::new(nx, ny, nz), matrix, task, factorize, Dpcg::solve) }
+    unsafe { solve_once(|| new(nx, ny, nz), matrix, task, factorize) }
 }
 
-impl dpcg_handle {
-    fn new(nx: i64, ny: i64, nz: i64) -> Result<Self> {
-        let system = System::new(&WORDS, &[("nx", nx), ("ny", ny), ("nz", nz)])?;
-        let mut h = Self { system, labels: Vec::new() };
-        h.set(|_| Ok(()))?;
-        Ok(h)
-    }
+fn new(nx: i64, ny: i64, nz: i64) -> Result<Handle<dpcg_handle>> {
+    Handle::new(Shape::grid(&[("nx", nx), ("ny", ny), ("nz", nz)])?, Vec::new())
+}
 
+impl Handle<dpcg_handle> {
     /// # Safety
     /// `labels` must be NULL or hold the values of the layout.
     unsafe fn set_regions(&mut self, labels: *const i32) -> Result<()> {
-        self.labels = if labels.is_null() {
+        self.own = if labels.is_null() {
             Vec::new()
         } else {
-            let layout = self.system.layout()?;
+            let layout = self.base.layout()?;
             check_array("labels", labels)?;
             check_on_host("labels", labels as usize)?;
             // SAFETY: not NULL, aligned, not on a device, and our caller promised the length.
             let given = unsafe { std::slice::from_raw_parts(labels, layout.len) };
-            dense_labels(given, self.system.cells, &layout)?
+            dense_labels(given, self.base.shape.cells, &layout)?
         };
-        self.system.base.given("regions");
+        self.base.given("regions");
         Ok(())
     }
 
     /// # Safety
     /// The arrays must be NULL or hold the values of the layout.
     unsafe fn factorize(&mut self, center: *const f64, forward: [*const f64; 3]) -> Result<()> {
-        let system = &mut self.system;
-        system.base.begin_setup();
-        let (cells, layout) = (system.cells, system.layout()?);
+        let Self { base, own } = self;
+        base.begin_setup();
+        let (cells, layout) = (base.shape.cells, base.layout()?);
         let Layout { ld, plane, .. } = layout;
-        let threads = environment::threads(system.base.options.int(opt::THREADS) as usize);
-        let machine = machine(&system.base.options, cells, threads, backend::cuda::driver::device_count());
+        let machine = machine(&base.options, cells, base.threads(), backend::cuda::driver::device_count());
         let values = |name, array: *const f64| {
             // SAFETY: as our caller promised.
-            Ok(match unsafe { system.located((name, array), &layout, machine)? } {
+            Ok(match unsafe { base.located((name, array), &layout, machine)? } {
                 Located::Host(values) => Values::new(name, values, cells, ld, plane),
                 Located::Device(address) => Values::on_device(name, address, cells, ld, plane),
             })
@@ -530,14 +546,13 @@ impl dpcg_handle {
         let [east, north, top] = forward;
         let a =
             CellView { cells, center, forward: [values("east", east)?, values("north", north)?, values("top", top)?] };
-        let labels = (!self.labels.is_empty()).then_some(&self.labels[..]);
+        let labels = (!own.is_empty()).then_some(&own[..]);
         let make = |previous, options: &_, stream| {
             Dpcg::factorize(previous, &a, labels, options, machine, stream, make_backend)
         };
-        system.set_up(make, |core| core.outward(&a))?;
-        if system.base.core.as_ref().is_some_and(|core| core.done.went_without) {
-            let sentence = "dpcg: not enough memory for amg, the choice of auto: uses multigrid";
-            system.base.log.line(0, format_args!("{sentence}"));
+        base.factorize(make, |core| core.outward(&a))?;
+        if base.core.as_ref().is_some_and(|core| core.done.went_without) {
+            base.say(0, format_args!("not enough memory for amg, the choice of auto: uses multigrid"));
         }
         Ok(())
     }
@@ -560,49 +575,6 @@ fn dense_labels(given: &[i32], cells: Cells, layout: &Layout) -> Result<Vec<i32>
         }
     }
     Ok(labels)
-}
-
-impl SystemHandle for dpcg_handle {
-    type Core = Dpcg;
-
-    fn system(&self) -> &System<Dpcg> {
-        &self.system
-    }
-
-    fn system_mut(&mut self) -> &mut System<Dpcg> {
-        &mut self.system
-    }
-
-    fn in_use(core: &Dpcg) -> [&'static str; 2] {
-        [core.done.preconditioner.name(), core.done.deflation.name()]
-    }
-
-    fn result_of(core: &Dpcg, key: i32) -> f64 {
-        let done = core.done;
-        match key {
-            info::PRECISION => done.precision.number() as f64,
-            info::COMPONENTS => done.components as f64,
-            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
-            info::SINGULAR_COMPONENTS => done.singular_components as f64,
-            info::PRECONDITIONER => done.preconditioner.number() as f64,
-            info::AUTO_REASON => done.reason.number() as f64,
-            info::DEFLATION => done.deflation.number() as f64,
-            info::COARSENING => done.coarsening.number() as f64,
-            info::COARSE_SOLVER => done.coarse_solver.number() as f64,
-            info::DEFLATION_VECTORS => done.vectors as f64,
-            info::REGIONS => done.regions as f64,
-            info::STRONG_COMPONENTS => done.strong as f64,
-            info::NEUMANN_ROW_SUM => done.row_sum,
-            info::SECONDS_DEFLATION => done.seconds.deflation,
-            info::SECONDS_COARSE => done.seconds.coarse,
-            info::SECONDS_ITERATIONS => done.seconds.iterations,
-            _ => 0.0,
-        }
-    }
-
-    fn own_bytes(&self) -> usize {
-        self.labels.capacity() * size_of::<i32>()
-    }
 }
 
 const BACKEND: &str = "a backend";

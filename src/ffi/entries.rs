@@ -4,9 +4,9 @@
 //! the comments too. It also replaces `$family` by the name of the family. A paragraph or list item that begins with a
 //! list such as `(rrb_, dpcg_)`, and a code block with the language `c,rrb_,dpcg_`, are for these families only.
 
-use crate::error::{Error, Result};
-use crate::ffi::guard::entry_ok;
-use crate::ffi::handle::{Handle, get, settable, with_ok, with_ref};
+use crate::error::Error;
+use crate::ffi::handle::{Handle, destroy, get, set, with_ok, with_ref};
+use crate::ffi::messages::is_real;
 use crate::ffi::spaces::check_array;
 use crate::ffi::{dpcg_handle, rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle, sparse_handle};
 use libc::{c_char, c_void};
@@ -50,23 +50,8 @@ macro_rules! entries {
         /// `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $destroy(h: *mut *mut $handle) -> rrb_status {
-            entry_ok(|| {
-                if h.is_null() {
-                    return Ok(());
-                }
-                // SAFETY: not NULL; what it points to is NULL or ours, and set to NULL so that it is freed once.
-                unsafe {
-                    let inner = std::mem::replace(&mut *h, std::ptr::null_mut());
-                    if !inner.is_null() {
-                        let handle = Box::from_raw(inner);
-                        if !handle.base().in_their_process() {
-                            // After a fork the threads of the team are not there to be joined.
-                            std::mem::forget(handle);
-                        }
-                    }
-                }
-                Ok(())
-            })
+            // SAFETY: as our caller promised.
+            unsafe { destroy(h) }
         }
 
         /// Sets an integer option or a choice.
@@ -132,7 +117,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_int(h: *mut $handle, key: i32, value: i64) -> rrb_status {
             // SAFETY: as our caller promised.
-            unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_int(key, value)))) }
+            unsafe { set(h, key, |o| o.set_int(key, value)) }
         }
 
         /// Sets a real option.
@@ -181,7 +166,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_real(h: *mut $handle, key: i32, value: f64) -> rrb_status {
             // SAFETY: as our caller promised.
-            unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_real(key, value)))) }
+            unsafe { set(h, key, |o| o.set_real(key, value)) }
         }
 
         /// Sets options from a text of entries, such as "name=value name=value".
@@ -238,7 +223,7 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_options(h: *mut $handle, text: *const c_char) -> rrb_status {
-            let set = |h: &mut $handle| {
+            let set = |h: &mut Handle<$handle>| {
                 if text.is_null() {
                     return Err(Error::Null("text".into()));
                 }
@@ -247,7 +232,7 @@ macro_rules! entries {
                 // A path with other bytes in place of its own would be another path.
                 let wrong = |_| Error::range("text", format!("'{}'", text.to_string_lossy()), "be UTF-8");
                 let text = text.to_str().map_err(wrong)?;
-                h.set(|o| o.set_text(text))
+                h.base.set(|o| o.set_text(text))
             };
             // SAFETY: as our caller promised.
             unsafe { with_ok(h, set) }
@@ -294,10 +279,10 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_int(h: *const $handle, key: i32, value: *mut i64) -> rrb_status {
-            let find = |h: &$handle| match h.result(key) {
-                Some((r, _)) if r.real => Err(Error::Option(format!("{} is real: use get_real", r.name))),
+            let find = |h: &Handle<$handle>| match h.result(key) {
+                Some((r, _)) if r.real => Err(is_real(r.name)),
                 Some((_, v)) => v.map(|v| v as i64),
-                None => h.base().options.get_int(key),
+                None => h.base.options.get_int(key),
             };
             // SAFETY: as our caller promised.
             unsafe { get(h, value, find) }
@@ -342,7 +327,7 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_real(h: *const $handle, key: i32, value: *mut f64) -> rrb_status {
-            let find = |h: &$handle| h.result(key).map_or_else(|| h.base().options.get_real(key), |(_, v)| v);
+            let find = |h: &Handle<$handle>| h.result(key).map_or_else(|| h.base.options.get_real(key), |(_, v)| v);
             // SAFETY: as our caller promised.
             unsafe { get(h, value, find) }
         }
@@ -391,7 +376,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_stream(h: *mut $handle, cuda_stream: *mut c_void) -> rrb_status {
             // SAFETY: as our caller promised.
-            unsafe { with_ok(h, |h| h.set_stream(cuda_stream)) }
+            unsafe { with_ok(h, |h| h.base.set_stream(cuda_stream)) }
         }
 
         /// Sets or removes the monitor, a callback that observes the residual and may stop the call.
@@ -459,7 +444,7 @@ macro_rules! entries {
             user: *mut c_void,
         ) -> rrb_status {
             // SAFETY: as our caller promised.
-            unsafe { with_ok(h, |h| h.set_monitor(callback, user)) }
+            unsafe { with_ok(h, |h| h.base.set_monitor(callback, user)) }
         }
 
         /// Copies the relative residuals of the last call that performed iterations.
@@ -511,7 +496,7 @@ macro_rules! entries {
             capacity: i64,
             count: *mut i64,
         ) -> rrb_status {
-            let copy = |h: &$handle| -> Result<()> {
+            let copy = |h: &Handle<$handle>| {
                 if count.is_null() {
                     return Err(Error::Null("count".into()));
                 }
@@ -521,7 +506,7 @@ macro_rules! entries {
                 if capacity > 0 {
                     check_array("residuals", residuals)?;
                 }
-                let kept = h.base().history.residuals();
+                let kept = h.base.history.residuals();
                 let n = kept.len().min(capacity as usize);
                 // SAFETY: neither is NULL where written, n <= capacity, and the caller gave that much room.
                 unsafe {

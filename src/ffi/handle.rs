@@ -1,38 +1,59 @@
-//! What handles of all families have: options with those of the environment on top, log, monitor, history, stream,
-//! times, what must come before a call, and the process that made them; and the bodies of the entry points about these.
+//! The handle of all families: options with those of the environment on top, log, monitor, history, stream, times,
+//! results, what must come before a call, and the process that made it; and the frame of the entry points.
 
 use crate::backend::cuda::driver::HAS_KERNELS;
-use crate::error::{Error, MESSAGE, RRB_OK, Result, formatted};
-use crate::ffi::guard::{entry, entry_ok};
+use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
+use crate::ffi::guard::{entry, entry_ok, note};
 use crate::ffi::log::Log;
-use crate::ffi::watch::{Watch, Words};
+use crate::ffi::messages::{self, Stale};
+use crate::ffi::shape::Shape;
+use crate::ffi::watch::Watch;
 use crate::ffi::{environment, rrb_monitor_fn, rrb_status};
-use crate::options::{Choice, Options, ResultEntry, info, opt};
-use crate::report::History;
+use crate::options::{self, Choice, Options, ResultEntry, info, opt};
+use crate::report::{History, Outcome, StopReason, Unfinished};
 use crate::runtime::heap::boxed;
-use crate::solver::machine::Core;
+use crate::solver::machine::{Core, Machine};
+use crate::spectrum::lanczos_extremes;
 use libc::c_void;
+use std::fmt::Arguments;
 use std::time::{Duration, Instant};
 
-/// Why a call must wait for one that makes a core.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stale {
-    New,
-    Failed,
-    Changed,
-    /// This came after it.
-    Given(&'static str),
+/// A type of handles as C knows it: what its family adds to the handle of all families.
+pub trait Family: Sized {
+    const FAMILY: options::Family;
+    type Core: Core;
+    /// What a handle has beside the parts of all families.
+    type Own;
+
+    /// Bytes beside those of the core: in host memory, and on devices.
+    fn bytes(_own: &Self::Own) -> [usize; 2] {
+        [0, 0]
+    }
+
+    /// A result that the core does not know.
+    fn result(_handle: &Handle<Self>, _entry: &ResultEntry) -> Result<Option<f64>> {
+        Ok(None)
+    }
 }
 
-/// A part of every handle.
+/// A handle. C has pointers to it as pointers to `F`.
+pub struct Handle<F: Family> {
+    pub base: Base<F::Core>,
+    pub own: F::Own,
+}
+
+/// The parts that handles of all families have.
 pub struct Base<C> {
-    pub words: &'static Words,
+    pub family: options::Family,
+    pub shape: Shape,
     pub options: Options,
     pub log: Log,
     monitor: rrb_monitor_fn,
     monitor_user: *mut c_void,
     pub stream: *mut c_void,
     pub history: History,
+    /// How the last solve ended.
+    pub outcome: Outcome,
     /// What does the work; replaced by `set_up`.
     pub core: Option<C>,
     stale: Option<Stale>,
@@ -40,8 +61,13 @@ pub struct Base<C> {
     seconds_solve: f64,
     /// What is wrong in the environment was logged.
     complained: bool,
+    /// Couplings that point out of the grid were logged.
+    pub outward_seen: bool,
     process: u32,
 }
+
+/// Residuals that the history of a handle without `max_iter` has room for, once there is a monitor.
+const HISTORY: usize = 100_000;
 
 /// Options to come.
 struct Changed {
@@ -51,36 +77,88 @@ struct Changed {
     complaints: Vec<String>,
 }
 
-impl<C: Core> Base<C> {
-    /// Defaults, before anything is set.
-    pub fn new(words: &'static Words) -> Self {
-        Self {
-            words,
-            options: Options::new(words.family),
+impl<F: Family> Handle<F> {
+    /// With the default options, and those of the environment.
+    pub fn new(shape: Shape, own: F::Own) -> Result<Self> {
+        let mut base = Base {
+            family: F::FAMILY,
+            shape,
+            options: Options::new(F::FAMILY),
             log: Log::default(),
             monitor: None,
             monitor_user: std::ptr::null_mut(),
             stream: std::ptr::null_mut(),
             history: History::default(),
+            outcome: Outcome::default(),
             core: None,
             stale: Some(Stale::New),
             seconds_setup: 0.0,
             seconds_solve: 0.0,
             complained: false,
+            outward_seen: false,
             process: std::process::id(),
+        };
+        base.set(|_| Ok(()))?;
+        Ok(Self { base, own })
+    }
+
+    /// A result with its value, if it is known.
+    pub fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
+        let entry = ResultEntry::find(F::FAMILY, key)?;
+        let value = F::result(self, entry).map(|own| own.unwrap_or_else(|| self.common_result(key)));
+        Some((entry, value))
+    }
+
+    fn common_result(&self, key: i32) -> f64 {
+        let Base { outcome, history, .. } = &self.base;
+        let of_core = |get: &dyn Fn(&F::Core) -> f64| self.base.core.as_ref().map_or(0.0, get);
+        let bytes = |k: usize| of_core(&|c| (c.engine().bytes()[k]) as f64) + F::bytes(&self.own)[k] as f64;
+        let extremes = || lanczos_extremes(history.coefficients()).unwrap_or((0.0, 0.0));
+        match key {
+            info::SECONDS_SETUP => self.base.seconds_setup,
+            info::SECONDS_SOLVE => self.base.seconds_solve,
+            info::SECONDS_TRANSFER => of_core(&|c| c.engine().seconds_transfer()),
+            info::BYTES_HOST => bytes(0) + of_core(&|c| c.own_bytes() as f64),
+            info::BYTES_DEVICE => bytes(1),
+            info::BACKEND => of_core(&|c| c.machine().backend.number() as f64),
+            info::DEVICE => self.base.machine().device as f64,
+            info::THREADS => of_core(&|c| c.engine().threads() as f64),
+            info::CUDA_KERNELS => f64::from(u8::from(HAS_KERNELS)),
+            info::ITERATIONS => outcome.iterations as f64,
+            info::STOP_REASON => outcome.reason.number() as f64,
+            info::INITIAL_RESIDUAL => outcome.initial_residual,
+            info::FINAL_RESIDUAL => outcome.final_residual,
+            info::LAMBDA_MIN => extremes().0,
+            info::LAMBDA_MAX => extremes().1,
+            _ => of_core(&|c| c.result(key)),
         }
+    }
+}
+
+impl<C: Core> Base<C> {
+    /// Changes options.
+    pub fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
+        let changed = self.changed(change)?;
+        let same = changed.options.same_setup(&self.options);
+        if self.family != options::Family::Smoother {
+            self.history.reserve(changed.options.int(opt::MAX_ITER) as usize)?;
+        }
+        if let (Some(core), None, true) = (&mut self.core, self.stale, same) {
+            core.prepare(&changed.options)?;
+        }
+        if !same && self.stale.is_none() {
+            self.stale = Some(Stale::Changed);
+        }
+        self.take(changed);
+        Ok(())
     }
 
     /// Options after `change`, with `RRBSOLVER_OPTIONS` applied on top, so that it wins; for the handle to take over
-    /// when it has made what they need. `check` sees what the program asked for. Their log is opened.
-    fn changed(
-        &self,
-        change: impl FnOnce(&mut Options) -> Result<()>,
-        check: impl FnOnce(&Options) -> Result<()>,
-    ) -> Result<Changed> {
+    /// when it has made what they need. What the program asks for is checked. Their log is opened.
+    fn changed(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<Changed> {
         let mut next = self.options.clone();
         change(&mut next)?;
-        check(&next)?;
+        self.shape.check_layout(&next)?;
         let mut log = self.open_log(&next)?;
         let mut complaints = environment::complaints();
         if let Some(text) = environment::options()? {
@@ -132,38 +210,32 @@ impl<C: Core> Base<C> {
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.in_their_process() {
-            return Ok(());
-        }
-        let sentence = "the handle was created before a fork: create a new one in the child process";
-        Err(Error::Unsupported(formatted(sentence, MESSAGE)?))
+        if self.in_their_process() { Ok(()) } else { Err(messages::forked()) }
     }
 
     /// The monitor of calls to come.
-    pub fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) {
+    pub fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) -> Result<()> {
+        if self.family == options::Family::Smoother {
+            self.history.reserve_residuals(HISTORY)?;
+        }
         (self.monitor, self.monitor_user) = (callback, user);
+        Ok(())
     }
 
-    fn state_error(&self, stale: Stale) -> Error {
-        let Words { setup, at, .. } = self.words;
-        Error::State(match stale {
-            Stale::New => format!("{setup} must come before this call"),
-            Stale::Failed => format!("the last {setup} failed: it must succeed before this call"),
-            Stale::Changed => {
-                format!("an option that acts at {at} has changed: {setup} must come before this call")
-            }
-            Stale::Given(what) => format!("{what} were set after the last {setup}: {setup} must come before this call"),
-        })
-    }
-
-    /// Whether the core is that of the options.
-    pub fn is_fresh(&self) -> bool {
-        self.stale.is_none()
+    /// The caller's stream for calls to come. Families that solve report a wrong one at the next call that computes.
+    pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
+        let fresh = self.stale.is_none();
+        if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {
+            // set_patches may select another device, so that the stream cannot be used before it.
+            core.engine_mut().use_stream(if fresh { stream as usize } else { 0 })?;
+        }
+        self.stream = stream;
+        Ok(())
     }
 
     /// An error where the core is not that of the options.
     pub fn check_fresh(&self) -> Result<()> {
-        self.stale.map_or(Ok(()), |stale| Err(self.state_error(stale)))
+        self.stale.map_or(Ok(()), |stale| Err(messages::stale(self.family, stale)))
     }
 
     /// A call that makes a core begins: until it succeeds there is none.
@@ -173,9 +245,7 @@ impl<C: Core> Base<C> {
 
     /// The caller gave something that acts when a core is made.
     pub fn given(&mut self, what: &'static str) {
-        if self.is_fresh() {
-            self.stale = Some(Stale::Given(what));
-        }
+        self.stale.get_or_insert(Stale::Given(what));
     }
 
     /// Something was made that results tell the time of.
@@ -193,18 +263,28 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
+    /// Threads that the handle may use.
+    pub fn threads(&self) -> usize {
+        environment::threads(self.options.int(opt::THREADS) as usize)
+    }
+
+    /// What the core works on.
+    pub fn machine(&self) -> Machine {
+        self.core.as_ref().map_or(Machine::HOST, Core::machine)
+    }
+
     /// An error where the core cannot work on the caller's stream.
     pub fn check_stream(&mut self) -> Result<()> {
         let stream = self.stream as usize;
-        self.core.as_mut().map_or(Ok(()), |core| core.use_stream(stream))
+        self.core.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))
     }
 
     /// Runs the core on the caller's stream, with history, log and monitor.
     pub fn run<T>(&mut self, work: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<T>) -> Result<T> {
-        let Some(core) = &mut self.core else { return Err(self.state_error(Stale::New)) };
-        core.use_stream(self.stream as usize)?;
+        self.check_stream()?;
+        let Some(core) = &mut self.core else { return Err(messages::stale(self.family, Stale::New)) };
         let mut watch = Watch {
-            words: self.words,
+            family: self.family,
             monitor: self.monitor,
             user: self.monitor_user,
             history: &mut self.history,
@@ -219,6 +299,7 @@ impl<C: Core> Base<C> {
     /// The call that a handle is there for begins.
     pub fn begin_solve(&mut self) -> Instant {
         self.history.clear();
+        self.outcome = Outcome::default();
         Instant::now()
     }
 
@@ -228,10 +309,43 @@ impl<C: Core> Base<C> {
     }
 
     /// A line about it, from `verbosity=1` on; its time comes last.
-    pub fn log_solve(&mut self, text: std::fmt::Arguments) {
-        if self.options.int(opt::VERBOSITY) >= 1 {
-            self.log.line(1, format_args!("{}: {text}, {:.3} ms", self.words.name, 1e3 * self.seconds_solve));
+    pub fn log_solve(&mut self, text: Arguments) {
+        let milliseconds = 1e3 * self.seconds_solve;
+        self.say(1, format_args!("{text}, {milliseconds:.3} ms"));
+    }
+
+    /// A line of the log, behind the name of the family; warnings (0) do not depend on `verbosity`.
+    pub fn say(&mut self, level: i32, text: Arguments) {
+        if self.options.int(opt::VERBOSITY) >= level.into() {
+            self.log.line(level, format_args!("{}: {text}", self.family.name()));
         }
+    }
+
+    /// Solves, with history, log and monitor. Returns the status.
+    pub fn solve(&mut self, call: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<Outcome>) -> Result<i32> {
+        let start = self.begin_solve();
+        let result = self.run(call);
+        self.end_solve(start);
+        if let Err(Error::Breakdown { iteration, .. } | Error::Indefinite { iteration, .. }) = result {
+            self.outcome = Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
+        }
+        let outcome = result?;
+        self.outcome = outcome;
+        if let Some(core) = &self.core {
+            let (shape, backend, [format, method]) = (self.shape, core.machine().backend.name(), core.in_use());
+            self.log_solve(format_args!(
+                "{shape}, {backend} {format} {method}, {} iterations, relative residual {:.3e} -> {:.3e}",
+                outcome.iterations, outcome.initial_residual, outcome.final_residual
+            ));
+        }
+        let status = match outcome.reason {
+            StopReason::MaxIter | StopReason::Stagnated | StopReason::Diverged => RRB_NOT_CONVERGED,
+            StopReason::Monitor => RRB_STOPPED,
+            _ => return Ok(RRB_OK),
+        };
+        let (rel_tol, abs_tol) = (self.options.real(opt::REL_TOL), self.options.real(opt::ABS_TOL));
+        note(Unfinished::new(outcome, rel_tol, abs_tol));
+        Ok(status)
     }
 
     /// Whether somebody may stop a solve.
@@ -245,88 +359,15 @@ impl<C: Core> Base<C> {
     }
 }
 
-/// A handle of a family.
-pub trait Handle {
-    type Core: Core;
-    fn base(&self) -> &Base<Self::Core>;
-    fn base_mut(&mut self) -> &mut Base<Self::Core>;
-
-    /// Whether the program may ask for these options.
-    fn check(&self, _asked: &Options) -> Result<()> {
-        Ok(())
-    }
-
-    /// Makes what new options need; `fresh`: the core is that of the new ones, too.
-    fn prepare(&mut self, next: &Options, fresh: bool) -> Result<()>;
-
-    /// The caller's stream for calls to come.
-    fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
-        self.base_mut().stream = stream;
-        Ok(())
-    }
-
-    /// The monitor of calls to come.
-    fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) -> Result<()> {
-        self.base_mut().set_monitor(callback, user);
-        Ok(())
-    }
-
-    /// Bytes beside those of the core.
-    fn bytes(&self) -> usize {
-        0
-    }
-
-    /// The same on devices.
-    fn device_bytes(&self) -> usize {
-        0
-    }
-
-    /// A result that its family alone knows; whole numbers fit a double here.
-    fn own_result(&self, entry: &ResultEntry) -> Result<f64>;
-
-    /// Changes options.
-    fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
-        let changed = self.base().changed(change, |asked| self.check(asked))?;
-        let same = changed.options.same_setup(&self.base().options);
-        self.prepare(&changed.options, same && self.base().is_fresh())?;
-        let base = self.base_mut();
-        if !same && base.is_fresh() {
-            base.stale = Some(Stale::Changed);
-        }
-        base.take(changed);
-        Ok(())
-    }
-
-    /// A result with its value, if it is known.
-    fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
-        let base = self.base();
-        let entry = ResultEntry::find(base.words.family, key)?;
-        let of_core = |get: &dyn Fn(&Self::Core) -> f64| base.core.as_ref().map_or(0.0, get);
-        let value = match key {
-            info::SECONDS_SETUP => base.seconds_setup,
-            info::SECONDS_SOLVE => base.seconds_solve,
-            info::SECONDS_TRANSFER => of_core(&Core::seconds_transfer),
-            info::BYTES_HOST => of_core(&|c| c.bytes() as f64) + self.bytes() as f64,
-            info::BYTES_DEVICE => of_core(&|c| c.device_bytes() as f64) + self.device_bytes() as f64,
-            info::BACKEND => of_core(&|c| c.machine().backend.number() as f64),
-            info::DEVICE => f64::from(base.core.as_ref().and_then(Core::device).unwrap_or(-1)),
-            info::THREADS => of_core(&|c| c.threads() as f64),
-            info::CUDA_KERNELS => f64::from(u8::from(HAS_KERNELS)),
-            _ => return Some((entry, self.own_result(entry))),
-        };
-        Some((entry, Ok(value)))
-    }
-}
-
 /// The body of an entry point on a handle.
 ///
 /// # Safety
 /// `h` must be NULL or a live handle of this thread.
-pub unsafe fn with<H: Handle>(h: *mut H, body: impl FnOnce(&mut H) -> Result<i32>) -> rrb_status {
+pub unsafe fn with<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<i32>) -> rrb_status {
     entry(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle".into()))?;
-        h.base().check_process()?;
+        // SAFETY: as our caller promised; `create` made it from a `Handle<F>`.
+        let h = unsafe { h.cast::<Handle<F>>().as_mut() }.ok_or(Error::Null("handle".into()))?;
+        h.base.check_process()?;
         body(h)
     })
 }
@@ -335,7 +376,7 @@ pub unsafe fn with<H: Handle>(h: *mut H, body: impl FnOnce(&mut H) -> Result<i32
 ///
 /// # Safety
 /// As for `with`.
-pub unsafe fn with_ok<H: Handle>(h: *mut H, body: impl FnOnce(&mut H) -> Result<()>) -> rrb_status {
+pub unsafe fn with_ok<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<()>) -> rrb_status {
     // SAFETY: as our caller promised.
     unsafe { with(h, |h| body(h).map(|()| RRB_OK)) }
 }
@@ -344,11 +385,11 @@ pub unsafe fn with_ok<H: Handle>(h: *mut H, body: impl FnOnce(&mut H) -> Result<
 ///
 /// # Safety
 /// As for `with`.
-pub unsafe fn with_ref<H: Handle>(h: *const H, body: impl FnOnce(&H) -> Result<()>) -> rrb_status {
+pub unsafe fn with_ref<F: Family>(h: *const F, body: impl FnOnce(&Handle<F>) -> Result<()>) -> rrb_status {
     entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle".into()))?;
-        h.base().check_process()?;
+        // SAFETY: as in `with`.
+        let h = unsafe { h.cast::<Handle<F>>().as_ref() }.ok_or(Error::Null("handle".into()))?;
+        h.base.check_process()?;
         body(h)
     })
 }
@@ -357,8 +398,8 @@ pub unsafe fn with_ref<H: Handle>(h: *const H, body: impl FnOnce(&H) -> Result<(
 ///
 /// # Safety
 /// As for `with`; `value` must be NULL or point to a `T`.
-pub unsafe fn get<H: Handle, T>(h: *const H, value: *mut T, of: impl FnOnce(&H) -> Result<T>) -> rrb_status {
-    let read = |h: &H| {
+pub unsafe fn get<F: Family, T>(h: *const F, value: *mut T, of: impl FnOnce(&Handle<F>) -> Result<T>) -> rrb_status {
+    let read = |h: &Handle<F>| {
         if value.is_null() {
             return Err(Error::Null("value".into()));
         }
@@ -375,7 +416,7 @@ pub unsafe fn get<H: Handle, T>(h: *const H, value: *mut T, of: impl FnOnce(&H) 
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer.
-pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> rrb_status {
+pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<Handle<F>>) -> rrb_status {
     entry_ok(|| {
         // A collective `make` tells the other ranks, too.
         let made = make();
@@ -384,15 +425,40 @@ pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> r
         }
         let handle = boxed(made?, "a handle")?;
         // SAFETY: not NULL, and the caller gave a pointer.
-        unsafe { *out = Box::into_raw(handle) };
+        unsafe { *out = Box::into_raw(handle).cast() };
         Ok(())
     })
 }
 
-/// A key that is read only.
-pub fn settable<H: Handle>(h: &H, key: i32) -> Result<()> {
-    match h.result(key) {
-        Some((result, _)) => Err(Error::Option(format!("{} is a result and cannot be set", result.name))),
-        None => Ok(()),
-    }
+/// Frees a handle, and sets the caller's pointer to NULL.
+///
+/// # Safety
+/// `h` must be NULL or point to NULL or to a handle that no other thread uses.
+pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: NULL, or the caller gave a pointer.
+        let inner = unsafe { h.as_mut() }.map_or(std::ptr::null_mut(), |h| std::mem::replace(h, std::ptr::null_mut()));
+        if !inner.is_null() {
+            // SAFETY: `create` made it; the pointer is NULL now, so that it is freed once.
+            let handle = unsafe { Box::from_raw(inner.cast::<Handle<F>>()) };
+            if !handle.base.in_their_process() {
+                // After a fork the threads of the team are not there to be joined.
+                std::mem::forget(handle);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Sets an option by its key, unless that is a key that is read only.
+///
+/// # Safety
+/// As for `with`.
+pub unsafe fn set<F: Family>(h: *mut F, key: i32, change: impl FnOnce(&mut Options) -> Result<()>) -> rrb_status {
+    let set = |h: &mut Handle<F>| match h.result(key) {
+        Some((result, _)) => Err(messages::is_result(result.name)),
+        None => h.base.set(change),
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, set) }
 }

@@ -64,6 +64,21 @@ impl Family {
         }
     }
 
+    /// As lines of the log begin.
+    pub fn name(self) -> &'static str {
+        self.prefix().trim_end_matches('_')
+    }
+
+    /// Behind the prefix, the call that makes what computes; options say that they act there.
+    pub fn setup(self) -> &'static str {
+        if self == Self::Smoother { "set_patches" } else { "factorize" }
+    }
+
+    /// What a monitor is notified of.
+    pub fn step(self) -> &'static str {
+        if self == Self::Smoother { "sweep" } else { "iteration" }
+    }
+
     /// What it does instead, where others have a common option or result that it has not.
     fn instead(self) -> &'static str {
         match self {

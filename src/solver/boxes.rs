@@ -9,6 +9,9 @@ use crate::grid::strips::Strips;
 use crate::runtime::heap::Counted;
 use std::ops::Range;
 
+/// The arrays of a matrix.
+pub const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
+
 /// For errors.
 const BOXES: &str = "boxes of ranks";
 
@@ -65,7 +68,6 @@ impl Boxes {
         if self.is_whole() {
             return Ok(());
         }
-        const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
         for j in own.clone() {
             for gap in gaps(&self.all, self.grid, j)? {
                 let here = (j - own.start) * nx;

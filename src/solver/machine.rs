@@ -1,5 +1,6 @@
 //! What a handle runs on: the choice of a backend, one for all families.
 
+use crate::backend::steps::engine::Engine;
 use crate::error::Result;
 use crate::options::{Backend, Devices, Options, opt};
 
@@ -46,16 +47,26 @@ impl Machine {
 pub trait Core {
     /// What it was made for.
     fn machine(&self) -> Machine;
+    /// Where it works.
+    fn engine(&self) -> &dyn Engine;
+    /// The same, to be changed.
+    fn engine_mut(&mut self) -> &mut dyn Engine;
+    /// Bytes in host memory beside those of the backend.
+    fn own_bytes(&self) -> usize {
+        0
+    }
+    /// What the line about a solve says of it: formats and methods in use.
+    fn in_use(&self) -> [&'static str; 2] {
+        [""; 2]
+    }
+    /// A result that it knows, 0 for a key of another; whole numbers fit a double here.
+    fn result(&self, key: i32) -> f64;
+    /// Makes what changed options need that act at once.
+    fn prepare(&mut self, _options: &Options) -> Result<()> {
+        Ok(())
+    }
     /// Ordinal of the device in use.
-    fn device(&self) -> Option<i32>;
-    /// Threads in use.
-    fn threads(&self) -> usize;
-    /// Bytes of all arrays in host memory.
-    fn bytes(&self) -> usize;
-    /// Bytes of all arrays in device memory.
-    fn device_bytes(&self) -> usize;
-    /// Of the last call, seconds of copies between host and device.
-    fn seconds_transfer(&self) -> f64;
-    /// The caller's stream for what follows; 0: the backend's own.
-    fn use_stream(&mut self, stream: usize) -> Result<()>;
+    fn device(&self) -> Option<i32> {
+        i32::try_from(self.machine().device).ok().filter(|&ordinal| ordinal >= 0)
+    }
 }

@@ -9,13 +9,14 @@
 //!
 //! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
 
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::smoother::{
     Blocks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Watcher, Work,
 };
 use crate::error::{Error, Place, RRB_ERR_UNSUPPORTED, Result, push};
 use crate::grid::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::grid::patches::{Cut, Patch, PatchList};
-use crate::options::{self, Backend, BlockSolver, Memory, Options, Remainder, Transfer, opt};
+use crate::options::{self, Backend, BlockSolver, Choice, Memory, Options, Remainder, Transfer, info, opt};
 use crate::runtime::heap::Counted;
 use crate::solver::machine::{Core, Machine};
 
@@ -199,17 +200,6 @@ impl Smoother {
         Ok(smoother)
     }
 
-    /// Makes what changed options need: inverses of staggered blocks, a second array for Jacobi.
-    pub fn prepare(&mut self, options: &Options) -> Result<()> {
-        let staggers = options.int(opt::STAGGER) != 0;
-        self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;
-        if staggers && !self.staggers {
-            self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
-            self.staggers = true;
-        }
-        self.backend.prepare(&self.work(options, 0))
-    }
-
     fn add_inverses(&mut self, cut: Cut) -> Result<()> {
         let Some(blocks) = self.backend.blocks() else { return Ok(()) };
         let mut wanted: Vec<(Shape, usize, [usize; 3])> = Vec::new();
@@ -320,11 +310,6 @@ impl Smoother {
         self.backend.blocks().map_or(&[], |b| &b.list.patches)
     }
 
-    /// Boxes of ghost cells copied between patches.
-    pub fn ghost_copies(&self) -> usize {
-        self.backend.blocks().map_or(0, |b| b.list.copies.len())
-    }
-
     fn work(&self, options: &Options, sweeps: usize) -> Work {
         let method = method(options);
         let omega = match options.real(opt::OMEGA) {
@@ -374,16 +359,6 @@ impl Smoother {
     pub fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         self.backend.copy(copies)
     }
-
-    /// The block solver in use.
-    pub fn block_solver(&self) -> BlockSolver {
-        if self.made_for.diagonal { BlockSolver::FastDiagonalization } else { BlockSolver::Dense }
-    }
-
-    /// Different blocks whose inverses are held.
-    pub fn inverses(&self) -> usize {
-        self.backend.inverses()
-    }
 }
 
 impl Core for Smoother {
@@ -391,28 +366,34 @@ impl Core for Smoother {
         self.made_for.machine
     }
 
-    fn device(&self) -> Option<i32> {
-        self.backend.device()
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
     }
 
-    fn threads(&self) -> usize {
-        self.backend.threads()
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
     }
 
-    fn bytes(&self) -> usize {
-        self.backend.bytes()
+    fn result(&self, key: i32) -> f64 {
+        match key {
+            info::BLOCK_SOLVER if self.made_for.diagonal => BlockSolver::FastDiagonalization.number() as f64,
+            info::BLOCK_SOLVER => BlockSolver::Dense.number() as f64,
+            info::BLOCK_INVERSES => self.backend.inverses() as f64,
+            info::GHOST_COPIES => self.backend.blocks().map_or(0, |b| b.list.copies.len()) as f64,
+            info::CELLS => self.patches().iter().map(Patch::cells).sum::<usize>() as f64,
+            _ => 0.0,
+        }
     }
 
-    fn device_bytes(&self) -> usize {
-        self.backend.device_bytes()
-    }
-
-    fn seconds_transfer(&self) -> f64 {
-        self.backend.seconds_transfer()
-    }
-
-    fn use_stream(&mut self, stream: usize) -> Result<()> {
-        self.backend.use_stream(stream)
+    /// Inverses of staggered blocks, a second array for Jacobi.
+    fn prepare(&mut self, options: &Options) -> Result<()> {
+        let staggers = options.int(opt::STAGGER) != 0;
+        self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;
+        if staggers && !self.staggers {
+            self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
+            self.staggers = true;
+        }
+        self.backend.prepare(&self.work(options, 0))
     }
 }
 

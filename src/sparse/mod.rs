@@ -22,7 +22,7 @@ pub use given::{Entries, Order};
 pub use import::import;
 pub use index::{Index, Indices};
 pub use inspection::{Asymmetry, Inspection};
-pub use matrix::{AnyCsr, Matrix};
+pub use matrix::{AnyCsr, Facts, Matrix};
 pub use stored::{Arrays, By, ByParts, Given, Places, Size, Stored};
 
 #[cfg(test)]

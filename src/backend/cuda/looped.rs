@@ -4,7 +4,7 @@
 use super::launch::{Scalars, code};
 use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, SQUARE};
 use crate::error::{Error, Result};
-use crate::report::Observer;
+use crate::report::{Event, Observer};
 
 /// Iterations between two looks at a monitor that may stop the solve.
 pub const MONITOR_LAG: i64 = 32;
@@ -42,16 +42,16 @@ pub fn tell(s: &Scalars, observer: &mut dyn Observer, test: &LoopTest, end: &mut
     let used = s.ring_used as usize;
     end.norm = s.norm;
     for (k, step) in s.ring[..used].iter().enumerate() {
-        observer.coefficients(step.alpha, step.beta);
+        observer.see(Event::Coefficients(step.alpha, step.beta));
         end.iterations += 1;
         if s.code == code::RHO_NEGATIVE && k + 1 == used {
             break;
         }
         let relative = step.norm / test.reference;
         if end.stopped {
-            observer.passed(end.iterations, relative);
+            observer.see(Event::Passed(end.iterations, relative));
         } else {
-            end.stopped = observer.iteration(end.iterations, relative);
+            end.stopped = observer.see(Event::Iteration(end.iterations, relative));
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::cycle::{Cycle, Recursion};
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::rrb::{PivotContext, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
@@ -10,7 +11,7 @@ use crate::error::{Error, Result, reset, zeroed};
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
-use crate::report::{Observer, Outcome};
+use crate::report::{Event, Observer, Outcome};
 use crate::runtime::reduce::max_abs;
 
 /// The `reference` backend.
@@ -283,20 +284,19 @@ impl RrbBackend for Reference {
         self.state.as_ref().map_or(Recursion::V, |s| *s.levels.recursion())
     }
 
-    fn bytes(&self) -> usize {
-        self.state.as_ref().map_or(0, |s| {
-            8 * (15 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
-                + 4 * s.singular.label.len()
-                + s.levels.bytes()
-        })
-    }
-
     fn grids(&self) -> usize {
         0
     }
+}
 
-    fn threads(&self) -> usize {
-        1
+impl Engine for Reference {
+    fn bytes(&self) -> [usize; 2] {
+        let of_state = |s: &State| {
+            8 * (15 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
+                + 4 * s.singular.label.len()
+                + s.levels.bytes()
+        };
+        [self.state.as_ref().map_or(0, of_state), 0]
     }
 }
 
@@ -404,11 +404,11 @@ impl PcgSteps for Run<'_, '_> {
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.iteration(iteration, relative_residual)
+        self.observer.see(Event::Iteration(iteration, relative_residual))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
-        self.observer.coefficients(alpha, beta);
+        self.observer.see(Event::Coefficients(alpha, beta));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Block relaxation as plain loops with dense inverses, one thread: the oracle of the other backends.
 
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::smoother::{
     BadCell, Blocks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, Swept, Watcher, Work,
     colour, colours,
@@ -59,14 +60,12 @@ impl SmootherBackend for Reference {
         let mut one = One { blocks, inverses: &self.inverses, new: &mut self.new, arrays, watcher };
         Ok(program(&mut one, work))
     }
+}
 
-    fn bytes(&self) -> usize {
+impl Engine for Reference {
+    fn bytes(&self) -> [usize; 2] {
         let values: usize = self.inverses.iter().map(|(_, v)| v.len()).sum::<usize>() + self.new.len();
-        values * size_of::<f64>() + self.blocks.as_ref().map_or(0, |b| b.list.bytes())
-    }
-
-    fn threads(&self) -> usize {
-        1
+        [values * size_of::<f64>() + self.blocks.as_ref().map_or(0, |b| b.list.bytes()), 0]
     }
 }
 

@@ -1,5 +1,6 @@
 //! Deflated PCG on boxes of cells: what `factorize` is to build, and what a backend has to offer.
 
+use super::engine::Engine;
 use super::solve::{Arrays, Program};
 use crate::backend::coarse::deflation::Solver;
 use crate::error::Result;
@@ -69,11 +70,7 @@ pub struct Setup {
 }
 
 /// A matrix with its preconditioner and deflation vectors.
-pub trait DpcgBackend: Send {
-    /// Works on the caller's stream from now on; 0: on one of its own.
-    fn use_stream(&mut self, _stream: usize) -> Result<()> {
-        Ok(())
-    }
+pub trait DpcgBackend: Engine + Send {
     /// Copies the caller's matrix and inspects it: an entry that is not finite is an error where `finite` asks for
     /// that, and so is a center that no number divides by. Returns the largest center.
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
@@ -95,24 +92,8 @@ pub trait DpcgBackend: Send {
     }
     /// Runs a text on the steps.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// Bytes of all arrays in host memory.
-    fn bytes(&self) -> usize;
-    /// Bytes of all arrays in device memory.
-    fn device_bytes(&self) -> usize {
-        0
-    }
-    /// Ordinal of the device in use.
-    fn device(&self) -> Option<i32> {
-        None
-    }
-    /// Of the last run, seconds of copies between host and device.
-    fn seconds_transfer(&self) -> f64 {
-        0.0
-    }
     /// Of the last run, seconds of coarse solves.
     fn seconds_coarse(&self) -> f64 {
         0.0
     }
-    /// Members of the team.
-    fn threads(&self) -> usize;
 }

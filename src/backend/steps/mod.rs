@@ -2,6 +2,7 @@
 
 pub mod cycle;
 pub mod dpcg;
+pub mod engine;
 pub mod pcg;
 pub mod rrb;
 pub mod series;

@@ -1,7 +1,7 @@
 //! Preconditioned conjugate gradients: the lines of the algorithm (`PcgSteps`), for any family, and the loop as a
 //! device runs it by itself. Provided bodies are the textbook.
 
-use crate::report::Observer;
+use crate::report::{Event, Observer};
 
 /// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b. A family says what A
 /// is: RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b. Every member of a team calls the
@@ -158,7 +158,7 @@ impl Course {
 
     /// That the run ends here, and another preconditioner goes on.
     pub fn tell(&self, observer: &mut dyn Observer) {
-        observer.changed(self.iterations, self.norm / self.first, self.iterations_left());
+        observer.see(Event::Changed(self.iterations, self.norm / self.first, self.iterations_left()));
     }
 }
 

@@ -1,6 +1,7 @@
 //! RRB-PCG: what `factorize` is to build, and what a backend has to offer (`RrbBackend`).
 
 use super::cycle::{Cycle, Recursion};
+use super::engine::Engine;
 use super::pcg::Course;
 use super::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
@@ -205,11 +206,7 @@ pub struct Look {
 pub type FivePoints = (Grid, [Vec<f64>; 3]);
 
 /// A matrix with its RRB factorization.
-pub trait RrbBackend: Send {
-    /// Works on the caller's stream from now on; 0: on one of its own.
-    fn use_stream(&mut self, _stream: usize) -> Result<()> {
-        Ok(())
-    }
+pub trait RrbBackend: Engine + Send {
     /// Other ranks or devices have rows of the grids: of what a matrix may be made, levels alone are offered.
     fn shares_grids(&self) -> bool {
         false
@@ -261,20 +258,6 @@ pub trait RrbBackend: Send {
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// The cycle in use, and what its recursions were found to need.
     fn recursion(&self) -> Recursion;
-    /// Bytes of all arrays in host memory.
-    fn bytes(&self) -> usize;
-    /// Bytes of all arrays in device memory.
-    fn device_bytes(&self) -> usize {
-        0
-    }
-    /// Ordinal of the device in use.
-    fn device(&self) -> Option<i32> {
-        None
-    }
-    /// Of the last run, seconds of copies between host and device.
-    fn seconds_transfer(&self) -> f64 {
-        0.0
-    }
     /// Red eliminations in use, of those of `setup`, which is the last; with aggregation its coarse levels.
     fn levels(&self, setup: &Setup) -> usize {
         setup.levels
@@ -293,8 +276,6 @@ pub trait RrbBackend: Send {
     }
     /// r1/r2/b1/b2 grids in use.
     fn grids(&self) -> usize;
-    /// Members of the team.
-    fn threads(&self) -> usize;
 }
 
 /// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: from ten on, its center

@@ -1,5 +1,6 @@
 //! Block relaxation on patches: the steps of the methods, and what a backend is told about a list of patches.
 
+use super::engine::Engine;
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::{Shape, Stencil};
 use crate::grid::patches::{Cut, PatchList};
@@ -198,7 +199,7 @@ pub struct Blocks {
 }
 
 /// A place where patches are relaxed.
-pub trait SmootherBackend {
+pub trait SmootherBackend: Engine {
     /// Whether the inverse for this shape is there.
     fn has_inverse(&self, shape: Shape) -> bool;
     /// How many are there.
@@ -219,28 +220,6 @@ pub trait SmootherBackend {
         work: &Work,
         program: SmootherProgram,
     ) -> Result<Swept>;
-    /// Bytes held.
-    fn bytes(&self) -> usize;
-    /// Threads in use.
-    fn threads(&self) -> usize;
-
-    /// Ordinal of the device; `None`: it works on the host.
-    fn device(&self) -> Option<i32> {
-        None
-    }
-    /// Bytes held on the device.
-    fn device_bytes(&self) -> usize {
-        0
-    }
-    /// Seconds of the last call in copies between host and device.
-    fn seconds_transfer(&self) -> f64 {
-        0.0
-    }
-    /// The caller's stream; 0: its own.
-    fn use_stream(&mut self, stream: usize) -> Result<()> {
-        let _ = stream;
-        Ok(())
-    }
     /// Arrays on the device for the patches in use, zero at first; they stay until `set_patches`.
     fn keep_arrays(&mut self) -> Result<Kept> {
         Err(Error::Internal("this backend has no device".to_owned()))

@@ -1,6 +1,7 @@
 //! What a backend of general sparse matrices does around the steps (`SparseBackend`): M and vectors of a method, and
 //! products.
 
+use super::engine::Engine;
 use super::solve::{Arrays, Program};
 use crate::error::Result;
 use crate::options::Ordering;
@@ -88,7 +89,7 @@ pub struct Made {
 }
 
 /// Vectors, M and threads for a matrix.
-pub trait SparseBackend: Send {
+pub trait SparseBackend: Engine + Send {
     /// Makes M and room for the vectors of a method, and a team.
     fn set_up(&mut self, setup: &Setup) -> Result<Made>;
     /// Room for so many vectors of a method.
@@ -101,8 +102,4 @@ pub trait SparseBackend: Send {
     fn renew(&mut self);
     /// Both, at the same time where a matrix of so many rows is worth a team of `threads`.
     fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()>;
-    /// Bytes of all arrays.
-    fn bytes(&self) -> usize;
-    /// Threads in use.
-    fn threads(&self) -> usize;
 }

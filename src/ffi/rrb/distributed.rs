@@ -4,17 +4,19 @@
 //! any distribution of the boxes.
 
 use crate::comm::vtable::rrbsolver_comm;
-use crate::error::Error;
-use crate::ffi::box_arrays::arrays_of;
+use crate::error::{Error, Result};
+use crate::ffi::box_arrays::BoxArrays;
 use crate::ffi::handle::{Handle, create, with_ok};
-use crate::ffi::ranks::{Function, Ranks};
 use crate::ffi::rrb::boxes::{call_boxes, non_null};
-use crate::ffi::rrb::handle::{NAMES, rrb_handle};
+use crate::ffi::rrb::handle::{new, rrb_handle};
 use crate::ffi::rrb_status;
 use crate::ffi::spaces::list_of;
 use crate::grid::cells::Cells;
 use crate::options::opt;
 use crate::runtime::heap::boxed;
+use crate::solver::boxes::NAMES;
+use crate::solver::rrb::ranks::Ranks;
+use crate::solver::solve::Function;
 
 /// Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
 ///
@@ -98,17 +100,26 @@ pub unsafe extern "C" fn rrb_create_distributed(
     out: *mut *mut rrb_handle,
 ) -> rrb_status {
     let make = || {
-        // An error of this rank is sent to the others, as soon as there is a table for that.
-        let own = if out.is_null() { Err(Error::Null("out".into())) } else { rrb_handle::new(nx, ny) };
-        let given = own.as_ref().map(|h| (h.system.grid(), h.base().options.real(opt::COMM_TIMEOUT)));
         // SAFETY: as our caller promised.
-        let ranks = unsafe { Ranks::new(given, comm, (count, lower, size))? };
+        let table = unsafe { comm.as_ref() };
+        // An error of this rank is sent to the others, as soon as there is a table for that.
+        let own = if out.is_null() { Err(Error::Null("out".into())) } else { new(nx, ny) };
+        let given = own.as_ref().ok().map(|h| (h.base.shape.plane(), h.base.options.real(opt::COMM_TIMEOUT)));
+        let boxes = own.as_ref().map_err(Clone::clone).and_then(|_| {
+            if count < 0 {
+                return Err(Error::range("count", count, "be at least 0"));
+            }
+            let (given, count) = (|list: *const [i64; 2]| Some(list).filter(|_| count > 0), count as usize);
+            // SAFETY: as our caller promised.
+            unsafe { Ok([list_of("lower", given(lower), count)?, list_of("size", given(size), count)?]) }
+        });
+        let ranks = Ranks::new(table.ok_or(Error::Null("comm".into()))?, given, boxes)?;
         let mut h = own?;
-        h.system.arrays = match ranks.own() {
+        h.base.shape.arrays = match ranks.own() {
             [one] => Cells { nx: one.extents().nx, ny: one.extents().ny, nz: 1 },
             _ => Cells { nx: 1, ny: 1, nz: 1 },
         };
-        h.ranks = Some(boxed(ranks, "boxes of ranks")?);
+        h.own.ranks = Some(boxed(ranks, "boxes of ranks")?);
         Ok(h)
     };
     // SAFETY: as our caller promised.
@@ -173,20 +184,19 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
     northeast: *const *const f64,
     northwest: *const *const f64,
 ) -> rrb_status {
-    let factorize = |h: &mut rrb_handle| {
+    let factorize = |h: &mut Handle<rrb_handle>| {
         let count = h.boxes()?.len();
-        h.system.base.begin_setup();
+        h.base.begin_setup();
         let lists = [center, east, north, northeast, northwest];
         let corners = !(northeast.is_null() && northwest.is_null());
         let read = || {
             // SAFETY: as our caller promised.
             let ld = unsafe { list_of("leading_dimensions", non_null(leading_dimensions), count)? };
-            let mut arrays = Vec::new();
-            for (name, list) in NAMES.into_iter().zip(lists).take(if corners { 5 } else { 3 }) {
-                // SAFETY: as our caller promised.
-                arrays.push(unsafe { arrays_of(name, list, count)? });
-            }
-            Ok((ld, arrays))
+            let named = NAMES.into_iter().zip(lists).take(if corners { 5 } else { 3 });
+            // SAFETY: as our caller promised.
+            let of =
+                |(name, list): (_, *const *const f64)| unsafe { BoxArrays::of_list(name, list.cast(), count, false) };
+            Ok((ld, named.map(of).collect::<Result<_>>()?))
         };
         // SAFETY: as our caller promised.
         unsafe { h.factorize_boxes(corners, read()) }

@@ -7,15 +7,15 @@ mod boxes;
 mod distributed;
 mod handle;
 
-pub use boxes::call_box;
 pub use distributed::*;
-pub use handle::*;
+pub use handle::{make_backend, rrb_handle};
 
-use crate::ffi::handle::{create, with_ok};
-use crate::ffi::ranks::Function;
+use crate::ffi::handle::{Handle, create, with_ok};
 use crate::ffi::rrb_status;
-use crate::ffi::system::{Task, run, solve, solve_once};
-use crate::solver::rrb::Rrb;
+use crate::ffi::system::{Task, solve_once};
+use crate::solver::solve::Function;
+use boxes::call;
+use handle::new;
 
 /// Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
 ///
@@ -57,7 +57,7 @@ use crate::solver::rrb::Rrb;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { create(out, || rrb_handle::new(nx, ny)) }
+    unsafe { create(out, || new(nx, ny)) }
 }
 
 /// Copies the coefficients of A and computes the preconditioner M.
@@ -236,13 +236,8 @@ pub unsafe extern "C" fn rrb_factorize(
 /// given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    if unsafe { is_distributed(h) } {
-        // SAFETY: as our caller promised; the size is that of the doc of `rrb_create_distributed`.
-        return unsafe { call_box(h, Function::Solve, ("b", b), ("x", x)) };
-    }
-    // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { solve(h, ("b", b), ("x", x), Rrb::solve) }
+    // SAFETY: as our caller promised; the sizes are those of the docs of the functions that create the handle.
+    unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
 /// Computes z = M^-1 r with the preconditioner M.
@@ -294,13 +289,8 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// The requirements are those of `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    if unsafe { is_distributed(h) } {
-        // SAFETY: as our caller promised; the size is that of the doc of `rrb_create_distributed`.
-        return unsafe { call_box(h, Function::Apply, ("r", r), ("z", z)) };
-    }
-    // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { run(h, ("r", r), ("z", z), Rrb::apply) }
+    // SAFETY: as our caller promised; the sizes are those of the docs of the functions that create the handle.
+    unsafe { call(h, Function::Apply, ("r", r), ("z", z)) }
 }
 
 /// Computes y = A x with the matrix A of the last `rrb_factorize`.
@@ -346,13 +336,8 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// The requirements are those of `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    if unsafe { is_distributed(h) } {
-        // SAFETY: as our caller promised; the size is that of the doc of `rrb_create_distributed`.
-        return unsafe { call_box(h, Function::Multiply, ("x", x), ("y", y)) };
-    }
-    // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { run(h, ("x", x), ("y", y), Rrb::multiply) }
+    // SAFETY: as our caller promised; the sizes are those of the docs of the functions that create the handle.
+    unsafe { call(h, Function::Multiply, ("x", x), ("y", y)) }
 }
 
 /// Solves one system A x = b without a handle.
@@ -425,16 +410,7 @@ pub unsafe extern "C" fn rrb_solve_once(
     let matrix = [("center", center), ("east", east), ("north", north)].into_iter().chain(corners);
     let task = Task { b, x, rel_tol, max_iter, iterations };
     // SAFETY: as our caller promised.
-    let factorize = |h: &mut rrb_handle| unsafe { h.factorize([center, east, north, northeast, northwest]) };
+    let factorize = |h: &mut Handle<rrb_handle>| unsafe { h.factorize([center, east, north, northeast, northwest]) };
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { solve_once(|| rrb_handle::new(nx, ny), matrix, task, factorize, Rrb::solve) }
-}
-
-/// Whether the domain of a handle lies on several ranks.
-///
-/// # Safety
-/// `h` must be NULL or a live handle of this thread.
-unsafe fn is_distributed(h: *const rrb_handle) -> bool {
-    // SAFETY: as our caller promised.
-    unsafe { h.as_ref() }.is_some_and(|h| h.ranks.is_some())
+    unsafe { solve_once(|| new(nx, ny), matrix, task, factorize) }
 }

@@ -10,11 +10,11 @@ mod watch;
 pub use handle::smoother_handle;
 
 use crate::error::Error;
-use crate::ffi::handle::{create, with, with_ok};
+use crate::ffi::handle::{Handle, create, with, with_ok};
 use crate::ffi::spaces::check_array;
 use crate::ffi::{rrb_status, smoother_ghost_fn};
 use arrays::Tables;
-use handle::status_of;
+use handle::{new, status_of};
 use libc::c_void;
 use watch::GhostFill;
 
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn smoother_create(
         }
         // SAFETY: not NULL, aligned, and the caller gave that many values.
         let values = unsafe { std::slice::from_raw_parts(stencil, stencil_points as usize) };
-        smoother_handle::new(values, [("bx", bx), ("by", by), ("bz", bz)])
+        new(values, [("bx", bx), ("by", by), ("bz", bz)])
     };
     // SAFETY: as our caller promised.
     unsafe { create(out, make) }
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn smoother_apply(
 /// The requirements are those of `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
-    let exchange = |h: &mut smoother_handle| {
+    let exchange = |h: &mut Handle<smoother_handle>| {
         h.call(Tables { u, f: None, r: None }, |core, arrays, watcher, options| core.exchange(arrays, watcher, options))
     };
     // SAFETY: as our caller promised.
@@ -358,8 +358,8 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
     callback: smoother_ghost_fn,
     user: *mut c_void,
 ) -> rrb_status {
-    let set = |h: &mut smoother_handle| {
-        h.ghost_fill = GhostFill { callback, user };
+    let set = |h: &mut Handle<smoother_handle>| {
+        h.own.ghost_fill = GhostFill { callback, user };
         Ok(())
     };
     // SAFETY: as our caller promised.
@@ -442,7 +442,7 @@ pub unsafe extern "C" fn smoother_residual(
     r: *const *mut f64,
     norm2: *mut f64,
 ) -> rrb_status {
-    let residual = |h: &mut smoother_handle| {
+    let residual = |h: &mut Handle<smoother_handle>| {
         let r = (!r.is_null()).then_some(r);
         let swept = h.call(Tables { u, f: Some(f), r }, |core, arrays, watcher, options| {
             core.residual(arrays, watcher, options)
@@ -619,7 +619,7 @@ pub unsafe extern "C" fn smoother_device_pointers(
     u: *mut *mut f64,
     f: *mut *mut f64,
 ) -> rrb_status {
-    let pointers = |h: &mut smoother_handle| {
+    let pointers = |h: &mut Handle<smoother_handle>| {
         let resident = h.resident()?;
         for (out, table) in [(u, &resident.u), (f, &resident.f_mut)] {
             if !out.is_null() {

@@ -4,7 +4,7 @@ use crate::backend::steps::smoother::Watcher;
 use crate::ffi::guard::callback;
 use crate::ffi::smoother_ghost_fn;
 use crate::ffi::watch::Watch;
-use crate::report::Observer;
+use crate::report::{Event, Observer};
 use libc::c_void;
 
 /// The ghost function of a handle.
@@ -37,6 +37,6 @@ impl Watcher for Ghosts<'_, '_> {
     }
 
     fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.watch.iteration(sweep, relative_residual)
+        self.watch.see(Event::Iteration(sweep, relative_residual))
     }
 }

@@ -1,8 +1,10 @@
 //! Calls on the matrix of a handle: values, arrays, factorization, solves and products.
 
-use crate::ffi::handle::{with, with_ok, with_ref};
+use crate::ffi::handle::{with_ok, with_ref};
 use crate::ffi::rrb_status;
 use crate::ffi::sparse::sparse_handle;
+use crate::ffi::system::call;
+use crate::solver::solve::Function;
 
 /// Replaces the values of all entries and keeps the sparsity pattern.
 ///
@@ -298,7 +300,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { with(h, |h| h.solve(b, x)) }
+    unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
 /// Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
@@ -344,7 +346,7 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { with_ok(h, |h| h.apply(r, z)) }
+    unsafe { call(h, Function::Apply, ("r", r), ("z", z)) }
 }
 
 /// Computes the product y = A x.

@@ -5,20 +5,19 @@ use crate::backend;
 use crate::backend::steps::solve;
 use crate::backend::steps::sparse::SparseBackend;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push};
-use crate::ffi::ending::Ending;
 use crate::ffi::environment;
-use crate::ffi::handle::{Base, Handle};
+use crate::ffi::handle::{Family, Handle};
+use crate::ffi::shape::Shape;
 use crate::ffi::spaces::{Extent, check_apart};
-use crate::ffi::watch::Words;
-use crate::options::{
-    Choice, Dominance, Family, Format, Options, Preconditioner, ResultEntry, Triangle, Vector, info, opt,
-};
-use crate::report::Nobody;
+use crate::ffi::system::Solving;
+use crate::options::{self, Choice, Dominance, Format, Options, ResultEntry, Triangle, Vector, info, opt};
+use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::workers::Workers;
+use crate::solver::solve::Function;
 use crate::solver::sparse::{Product, Sparse, is_relaxation, wanted};
 use crate::sparse::{
-    Arrays, Entries, Given, Kind, Loaded, Matrix, Order, Places, Size, Vectors, check_values, import, load,
+    Arrays, Entries, Facts, Given, Kind, Loaded, Matrix, Order, Places, Size, Vectors, check_values, import, load,
 };
 use libc::c_void;
 use std::ffi::{CStr, OsStr};
@@ -29,17 +28,15 @@ use std::time::Instant;
 /// Handle of a sparse matrix. The handle contains the matrix, its storage format, the options, the factorization and
 /// the workspace. Only one thread at a time may use a handle.
 #[allow(non_camel_case_types)]
-pub struct sparse_handle {
-    base: Base<Sparse>,
+pub struct sparse_handle(());
+
+/// What a handle of the family has of its own.
+pub struct Own {
     pub(super) matrix: Box<dyn Matrix>,
     vectors: Vectors,
-    ending: Ending,
     /// The option `threads` at the last look-up, and the resulting number of threads.
     threads: Option<(i64, usize)>,
 }
-
-const WORDS: Words =
-    Words { family: Family::Sparse, name: "sparse", setup: "sparse_factorize", at: "factorize", step: "iteration" };
 
 /// A matrix as the caller gives it: rows, columns, number of entries, and arrays.
 pub(super) struct Matter {
@@ -115,41 +112,39 @@ pub(super) unsafe fn from_arrays(
     }
 }
 
-impl sparse_handle {
-    /// A handle with a matrix and no other vectors.
-    pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Self> {
-        Self::new(Loaded::of(matrix))
-    }
+/// A handle with a matrix and no other vectors.
+pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Handle<sparse_handle>> {
+    new(Loaded::of(matrix))
+}
 
-    fn new(Loaded { matrix, vectors, .. }: Loaded) -> Result<Self> {
-        let mut h = Self { base: Base::new(&WORDS), matrix, vectors, ending: Ending::default(), threads: None };
-        h.set(|_| Ok(()))?;
-        Ok(h)
-    }
+fn new(Loaded { matrix, vectors, .. }: Loaded) -> Result<Handle<sparse_handle>> {
+    Handle::new(Shape::rows(matrix.facts().rows), Own { matrix, vectors, threads: None })
+}
 
-    /// A handle with the matrix and the vectors of a file. A warning about the file is logged.
-    pub(super) fn of_file(path: &CStr) -> Result<Self> {
-        let loaded = load(path, &mut workers())?;
-        let warning = loaded.warning;
-        let mut h = Self::new(loaded)?;
-        if let Some(warning) = warning {
-            // The end of a long path: a log line holds 511 bytes.
-            const SHOWN: usize = 300;
-            let path = path.to_bytes();
-            let cut = path.len().saturating_sub(SHOWN);
-            let (dots, end) = (if cut > 0 { "..." } else { "" }, Path::new(OsStr::from_bytes(&path[cut..])).display());
-            h.base.log.line(0, format_args!("{dots}{end}: {warning}"));
-        }
-        Ok(h)
+/// A handle with the matrix and the vectors of a file. A warning about the file is logged.
+pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
+    let loaded = load(path, &mut workers())?;
+    let warning = loaded.warning;
+    let mut h = new(loaded)?;
+    if let Some(warning) = warning {
+        // The end of a long path: a log line holds 511 bytes.
+        const SHOWN: usize = 300;
+        let path = path.to_bytes();
+        let cut = path.len().saturating_sub(SHOWN);
+        let (dots, end) = (if cut > 0 { "..." } else { "" }, Path::new(OsStr::from_bytes(&path[cut..])).display());
+        h.base.log.line(0, format_args!("{dots}{end}: {warning}"));
     }
+    Ok(h)
+}
 
+impl Handle<sparse_handle> {
     /// # Safety
     /// `values` must be NULL or hold as many values as were given when the handle was made.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
         // SAFETY: as our caller promised.
-        let values = unsafe { read("values", values, self.matrix.facts().given)? };
+        let values = unsafe { read("values", values, self.own.matrix.facts().given)? };
         check_values(values)?;
-        self.matrix.set_values(values)?;
+        self.own.matrix.set_values(values)?;
         self.base.given("values");
         if let Some(core) = &mut self.base.core {
             core.forget();
@@ -163,8 +158,8 @@ impl sparse_handle {
         let Some(which) = Vector::of(which.into()) else {
             return Err(Error::range("which", which, "be RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION"));
         };
-        let (name, there) = (which.name(), self.vectors.count(which));
-        let Some(vector) = usize::try_from(k).ok().and_then(|k| self.vectors.get(which, k)) else {
+        let (name, there) = (which.name(), self.own.vectors.count(which));
+        let Some(vector) = usize::try_from(k).ok().and_then(|k| self.own.vectors.get(which, k)) else {
             let came = if there == 0 { "no".to_owned() } else { there.to_string() };
             let after = format!(": the matrix has {came} {name}");
             return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
@@ -191,7 +186,7 @@ impl sparse_handle {
         if format == Format::Auto {
             return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
         }
-        self.matrix.choose(&wanted(&self.base.options, format, false), &mut self.workers())
+        self.own.matrix.choose(&wanted(&self.base.options, format, false), &mut self.workers())
     }
 
     /// # Safety
@@ -205,7 +200,7 @@ impl sparse_handle {
             push(&mut extents, Extent::new(name, array, len, true)?, "addresses of arrays")?;
         }
         check_apart(&mut extents)?;
-        let stored = self.matrix.store(kind, &size, &mut self.workers())?;
+        let stored = self.own.matrix.store(kind, &size, &mut self.workers())?;
         // SAFETY: as our caller promised, and just seen to be apart.
         let mut to = unsafe {
             Arrays {
@@ -215,7 +210,7 @@ impl sparse_handle {
                 values: written("values", values, lengths[3])?,
             }
         };
-        stored.as_deref().unwrap_or_else(|| self.matrix.csr()).write(&mut to);
+        stored.as_deref().unwrap_or_else(|| self.own.matrix.csr()).write(&mut to);
         Ok(())
     }
 
@@ -224,7 +219,7 @@ impl sparse_handle {
     /// # Safety
     /// The arrays must be NULL or hold the columns (x) and rows (y) of the matrix, or of its transpose.
     pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
-        let facts = self.matrix.facts();
+        let facts = self.own.matrix.facts();
         let (rows, cols) = if transposed { (facts.cols, facts.rows) } else { (facts.rows, facts.cols) };
         // SAFETY: as our caller promised.
         let input = unsafe { read("x", x, cols)? };
@@ -238,8 +233,8 @@ impl sparse_handle {
         let check = self.base.options.on(opt::CHECK_INPUT);
         let core = core(self.base.core.take(), threads)?;
         let core = self.base.core.insert(core);
-        let made = core.make_product(&*self.matrix, &self.base.options)?.then(|| start.elapsed());
-        let done = core.multiply(&*self.matrix, input, output, transposed, check);
+        let made = core.make_product(&*self.own.matrix, &self.base.options)?.then(|| start.elapsed());
+        let done = core.multiply(&*self.own.matrix, input, output, transposed, check);
         if let Some(seconds) = made {
             self.base.end_setup(seconds);
             self.log_format();
@@ -250,18 +245,18 @@ impl sparse_handle {
     /// The threads for work on the matrix outside of the core.
     fn workers(&self) -> Workers {
         let asked = self.base.options.int(opt::THREADS);
-        let known = self.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
+        let known = self.own.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
         Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
     }
 
     /// The number of threads of the options, looked up if the option has changed.
     fn threads(&mut self) -> usize {
         let asked = self.base.options.int(opt::THREADS);
-        match self.threads {
+        match self.own.threads {
             Some((of, threads)) if of == asked => threads,
             _ => {
                 let threads = environment::threads(asked as usize);
-                self.threads = Some((asked, threads));
+                self.own.threads = Some((asked, threads));
                 threads
             }
         }
@@ -270,7 +265,7 @@ impl sparse_handle {
     pub(super) fn factorize(&mut self) -> Result<()> {
         self.base.begin_setup();
         let threads = self.threads();
-        let matrix = &*self.matrix;
+        let matrix = &*self.own.matrix;
         self.base.set_up(|base, previous| {
             let mut core = core(previous, threads)?;
             core.factorize(matrix, &base.options)?;
@@ -280,116 +275,48 @@ impl sparse_handle {
         self.log_method()
     }
 
-    /// The arrays of a call on a factorized matrix.
-    ///
-    /// # Safety
-    /// They must be NULL or hold the rows of the matrix for as long as the call.
-    unsafe fn call_arrays<'a>(
-        &self,
-        (input_name, input): (&'static str, *const f64),
-        (output_name, output): (&'static str, *mut f64),
-    ) -> Result<solve::Arrays<'a>> {
-        self.base.check_fresh()?;
-        let rows = self.matrix.facts().rows;
-        Extent::new(input_name, input, rows, false)?.check_apart(&Extent::new(output_name, output, rows, true)?)?;
-        // SAFETY: as our caller promised, and apart.
-        let (input, output) = unsafe { (read(input_name, input, rows)?, written(output_name, output, rows)?) };
-        let (ld, plane, len) = (rows, rows, rows);
-        Ok(solve::Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row: 0 })
-    }
-
-    /// # Safety
-    /// As for `call_arrays`.
-    pub(super) unsafe fn solve(&mut self, b: *const f64, x: *mut f64) -> Result<i32> {
-        // SAFETY: as our caller promised.
-        let arrays = unsafe { self.call_arrays(("b", b), ("x", x))? };
-        let Self { base, matrix, ending, .. } = self;
-        let rows = arrays.len;
-        let in_use = |core: &Sparse| {
-            let done = core.done();
-            [core.product().map_or("csr", |product| product.format().name()), done.solver.name()]
-        };
-        let of = format_args!("{rows} rows");
-        ending.solve(base, |core, options, watch| core.solve(&**matrix, arrays, options, watch), of, in_use)
-    }
-
-    /// # Safety
-    /// As for `call_arrays`.
-    pub(super) unsafe fn apply(&mut self, r: *const f64, z: *mut f64) -> Result<()> {
-        // SAFETY: as our caller promised.
-        let arrays = unsafe { self.call_arrays(("r", r), ("z", z))? };
-        let Self { base, matrix, .. } = self;
-        base.run(|core, options, _| core.apply(&**matrix, arrays, options, &mut Nobody))
-    }
-
     /// Logs the properties of the matrix and the choices. The warnings do not depend on `verbosity`.
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
         if done.triangle != Triangle::Both {
             let (triangle, sentence) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
-            self.base.log.line(0, format_args!("sparse: only the {triangle} triangle has entries: {sentence}"));
+            self.base.say(0, format_args!("only the {triangle} triangle has entries: {sentence}"));
         }
-        let (sweeps, verbose) = (is_relaxation(done.solver), self.base.options.int(opt::VERBOSITY) >= 1);
-        if !sweeps && !verbose {
+        let sweeps = is_relaxation(done.solver);
+        if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
             return Ok(());
         }
-        let dominance = self.matrix.dominance()?;
+        let dominance = self.own.matrix.dominance()?;
         let (solver, m) = (done.solver.name(), done.preconditioner.name());
-        if let (true, Some((row, pivot))) = (verbose, done.made.pivot) {
+        if let Some((row, pivot)) = done.made.pivot {
             let shift = done.made.shift;
-            self.base.log.line(
-                1,
-                format_args!(
-                    "sparse: ic0: pivot {pivot:.2e} in row {row} (counted from 0), \
-                                                shift={shift}"
-                ),
-            );
+            self.base.say(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
         }
-        if verbose {
-            let dominance = dominance.name();
-            let symmetry = if done.symmetric { "symmetric" } else { "not symmetric" };
-            let seen = format_args!("sparse: {symmetry}, dominance {dominance}, solver {solver}, preconditioner {m}");
-            self.base.log.line(1, seen);
-        }
+        let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
+        self.base.say(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
         if sweeps && dominance == Dominance::None {
             let sentence = "the matrix is not diagonally dominant, sweeps may diverge";
-            self.base.log.line(0, format_args!("sparse: solver={solver}: {sentence}"));
+            self.base.say(0, format_args!("solver={solver}: {sentence}"));
         }
         Ok(())
     }
 
     fn log_format(&mut self) {
         let Some(product) = self.base.core.as_ref().and_then(Sparse::product) else { return };
-        if self.base.options.int(opt::VERBOSITY) >= 1 {
-            let facts = self.matrix.facts();
-            self.base.log.line(
-                1,
-                format_args!(
-                    "sparse: {} x {}, {} entries, format {}, {} values, {:.2} bytes per entry",
-                    facts.rows,
-                    facts.cols,
-                    facts.nonzeros,
-                    product.format().name(),
-                    product.values(),
-                    self.bytes_per_nonzero()
-                ),
-            );
-        }
+        let (format, values, bytes) = (product.format().name(), product.values(), self.bytes_per_nonzero());
+        let Facts { rows, cols, nonzeros, .. } = self.own.matrix.facts();
+        let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
+        self.base.say(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
     }
 
     /// Memory traffic of a product in bytes per entry.
     fn bytes_per_nonzero(&self) -> f64 {
-        let facts = self.matrix.facts();
+        let facts = self.own.matrix.facts();
         let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
         let of_product = |product: &Product| (product.read() as f64 + vectors) / facts.nonzeros as f64;
         let product = self.base.core.as_ref().and_then(Sparse::product);
         product.filter(|_| facts.nonzeros > 0).map_or(0.0, of_product)
-    }
-
-    fn is_square(&self) -> bool {
-        let facts = self.matrix.facts();
-        facts.rows == facts.cols
     }
 }
 
@@ -408,60 +335,45 @@ fn make_backend() -> Result<Box<dyn SparseBackend>> {
     Ok(boxed(backend::cpu::sparse::Cpu::default(), "a backend")?)
 }
 
-impl Handle for sparse_handle {
+impl Family for sparse_handle {
+    const FAMILY: options::Family = options::Family::Sparse;
     type Core = Sparse;
+    type Own = Own;
 
-    fn base(&self) -> &Base<Sparse> {
-        &self.base
+    fn bytes(own: &Own) -> [usize; 2] {
+        [own.matrix.bytes() + own.vectors.bytes(), 0]
     }
 
-    fn base_mut(&mut self) -> &mut Base<Sparse> {
-        &mut self.base
-    }
-
-    fn prepare(&mut self, next: &Options, fresh: bool) -> Result<()> {
-        self.base.history.reserve(next.int(opt::MAX_ITER) as usize)?;
-        match &mut self.base.core {
-            Some(core) if fresh => core.reserve(next),
-            _ => Ok(()),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.matrix.bytes() + self.vectors.bytes()
-    }
-
-    fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
-        let (matrix, facts) = (&self.matrix, self.matrix.facts());
-        let of_product =
-            |get: &dyn Fn(&Product) -> f64| self.base.core.as_ref().and_then(Sparse::product).map_or(0.0, get);
-        let done = self.base.core.as_ref().map(Sparse::done).unwrap_or_default();
-        if let Some(value) = self.ending.result(entry.key, &self.base.history) {
-            return Ok(value);
-        }
-        Ok(match entry.key {
-            info::PRECISION => done.precision.number() as f64,
-            info::PRECONDITIONER => done.preconditioner.number() as f64,
+    fn result(h: &Handle<Self>, entry: &ResultEntry) -> Result<Option<f64>> {
+        let (matrix, facts) = (&h.own.matrix, h.own.matrix.facts());
+        let is_square = facts.rows == facts.cols;
+        Ok(Some(match entry.key {
             info::ROWS => facts.rows as f64,
             info::COLS => facts.cols as f64,
             info::NONZEROS => facts.nonzeros as f64,
             info::DUPLICATES => facts.duplicates as f64,
-            info::STORED => of_product(&|product| product.values() as f64),
-            info::FORMAT => of_product(&|product| product.format().number() as f64),
-            info::SOLVER => done.solver.number() as f64,
-            info::BYTES_PER_NONZERO => self.bytes_per_nonzero(),
-            info::SYMMETRIC if self.is_square() => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
-            info::DOMINANCE if self.is_square() => matrix.dominance()?.number() as f64,
-            info::TRIANGLE if self.is_square() => matrix.inspect()?.triangle().number() as f64,
+            info::BYTES_PER_NONZERO => h.bytes_per_nonzero(),
+            info::SYMMETRIC if is_square => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
+            info::DOMINANCE if is_square => matrix.dominance()?.number() as f64,
+            info::TRIANGLE if is_square => matrix.inspect()?.triangle().number() as f64,
             info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
             info::EMPTY_ROWS => matrix.empty_rows() as f64,
-            info::COLOURS => done.made.colours as f64,
-            info::AGGREGATES_KEPT => done.made.aggregates_kept as f64,
-            info::SWEEP_LEVELS => done.made.levels as f64,
-            info::SHIFT if done.preconditioner == Preconditioner::Ic0 => done.made.shift,
             info::LONGEST_ROW => matrix.longest_row() as f64,
-            info::FILE_RHS => self.vectors.count(Vector::Rhs) as f64,
-            _ => 0.0,
-        })
+            info::FILE_RHS => h.own.vectors.count(Vector::Rhs) as f64,
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Solving for sparse_handle {
+    fn run(
+        core: &mut Sparse,
+        own: &Own,
+        what: Function,
+        arrays: solve::Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        core.call(what, &*own.matrix, arrays, options, observer)
     }
 }

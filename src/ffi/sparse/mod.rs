@@ -8,11 +8,11 @@ mod handle;
 pub use handle::sparse_handle;
 
 use crate::error::{Error, Result};
-use crate::ffi::handle::{create, with_ref};
+use crate::ffi::handle::{Handle, create, with_ref};
 use crate::ffi::rrb_status;
 use crate::options::{Choice, FileFormat};
 use crate::sparse::{Order, save};
-use handle::{Matter, from_arrays};
+use handle::{Matter, from_arrays, of, of_file};
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn sparse_create_csr(
     let (first, second, order) = (("row_ptr", row_ptr), ("col", col), Order::Rows);
     let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::of(matter.matrix()?)) }
+    unsafe { create(out, || of(matter.matrix()?)) }
 }
 
 /// Creates a handle with a matrix in compressed sparse column (CSC) form.
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn sparse_create_csc(
     let (first, second, order) = (("col_ptr", col_ptr), ("row", row), Order::Columns);
     let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::of(matter.matrix()?)) }
+    unsafe { create(out, || of(matter.matrix()?)) }
 }
 
 /// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn sparse_create_coo(
     let (first, second, order) = (("row", row), ("col", col), Order::Coordinates);
     let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::of(matter.matrix()?)) }
+    unsafe { create(out, || of(matter.matrix()?)) }
 }
 
 /// Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn sparse_create_from(
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::of(from_arrays(format, [rows, cols], sizes, [i0, i1, i2], values)?)) }
+    unsafe { create(out, || of(from_arrays(format, [rows, cols], sizes, [i0, i1, i2], values)?)) }
 }
 
 /// Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, which may be
@@ -399,7 +399,7 @@ pub unsafe extern "C" fn sparse_create_from(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { create(out, || sparse_handle::of_file(path_of(&path)?)) }
+    unsafe { create(out, || of_file(path_of(&path)?)) }
 }
 
 /// Writes the matrix to a file, compressed with gzip if the name ends with .gz.
@@ -447,12 +447,12 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_char, file_format: i32) -> rrb_status {
-    let write = |h: &sparse_handle| {
+    let write = |h: &Handle<sparse_handle>| {
         let Some(format) = FileFormat::of(file_format.into()) else {
             return Err(Error::range("file_format", file_format, "be RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB"));
         };
         // SAFETY: as our caller promised.
-        save(&*h.matrix, unsafe { path_of(&path)? }, format)
+        save(&*h.own.matrix, unsafe { path_of(&path)? }, format)
     };
     // SAFETY: as our caller promised.
     unsafe { with_ref(h, write) }

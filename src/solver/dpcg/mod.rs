@@ -6,17 +6,18 @@ mod plan;
 pub use plan::{Done, machine};
 
 use crate::backend::steps::dpcg::DpcgBackend;
-use crate::backend::steps::solve::{Arrays, SolveSteps};
+use crate::backend::steps::engine::Engine;
+use crate::backend::steps::solve::Arrays;
 use crate::error::{Place, Result};
 use crate::grid::cell_inspection::place;
 use crate::grid::cell_survey::Survey;
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::outward::Outward;
 use crate::grid::regions::RegionCount;
-use crate::options::{Options, opt};
+use crate::options::{Choice, Options, info, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
-use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
+use crate::solver::solve::{Control, Function, Places, Seen};
 use plan::{Plan, Seconds};
 use std::time::Instant;
 
@@ -124,38 +125,26 @@ impl Dpcg {
         self.backend.outward(a)
     }
 
-    /// Runs a text of a solve.
-    fn run(
+    /// Output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A. With deflation M^-1 is
+    /// P^T M^-1 P + Z E^-1 Z^T, which is symmetric and positive.
+    pub fn call(
         &mut self,
+        what: Function,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
-        text: impl Fn(&mut dyn SolveSteps, &Control) -> Result<Outcome> + Sync,
     ) -> Result<Outcome> {
+        let started = Instant::now();
         let places = CellPlaces { cells: self.cells, singular: &self.singular };
         let seen = Seen { center_max: self.center_max, singular: self.singular.len(), places: &places };
         let control = Control::new(options, seen, false, true, arrays.len);
-        self.backend.run(arrays, observer, &|s| text(s, &control))
-    }
-
-    /// Solves A x = b to the tolerance of `options`.
-    pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
-        let started = Instant::now();
-        let outcome = self.run(arrays, options, observer, solve);
-        let seconds = &mut self.done.seconds;
-        seconds.coarse = self.backend.seconds_coarse();
-        seconds.iterations = started.elapsed().as_secs_f64() - seconds.coarse;
+        let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
+        if what == Function::Solve {
+            let seconds = &mut self.done.seconds;
+            seconds.coarse = self.backend.seconds_coarse();
+            seconds.iterations = started.elapsed().as_secs_f64() - seconds.coarse;
+        }
         outcome
-    }
-
-    /// z = M^-1 r: output from input. With deflation P^T M^-1 P + Z E^-1 Z^T, which is symmetric and positive.
-    pub fn apply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        self.run(arrays, options, observer, apply).map(drop)
-    }
-
-    /// y = A x: output from input.
-    pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        self.run(arrays, options, observer, multiply).map(drop)
     }
 }
 
@@ -164,28 +153,43 @@ impl Core for Dpcg {
         self.machine
     }
 
-    fn device(&self) -> Option<i32> {
-        self.backend.device()
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
     }
 
-    fn threads(&self) -> usize {
-        self.backend.threads()
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
     }
 
-    fn bytes(&self) -> usize {
-        self.backend.bytes() + size_of::<usize>() * self.singular.capacity()
+    fn own_bytes(&self) -> usize {
+        size_of::<usize>() * self.singular.capacity()
     }
 
-    fn device_bytes(&self) -> usize {
-        self.backend.device_bytes()
+    fn in_use(&self) -> [&'static str; 2] {
+        [self.done.preconditioner.name(), self.done.deflation.name()]
     }
 
-    fn seconds_transfer(&self) -> f64 {
-        self.backend.seconds_transfer()
-    }
-
-    fn use_stream(&mut self, stream: usize) -> Result<()> {
-        self.backend.use_stream(stream)
+    fn result(&self, key: i32) -> f64 {
+        let done = &self.done;
+        match key {
+            info::PRECISION => done.precision.number() as f64,
+            info::COMPONENTS => done.components as f64,
+            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
+            info::SINGULAR_COMPONENTS => done.singular_components as f64,
+            info::PRECONDITIONER => done.preconditioner.number() as f64,
+            info::AUTO_REASON => done.reason.number() as f64,
+            info::DEFLATION => done.deflation.number() as f64,
+            info::COARSENING => done.coarsening.number() as f64,
+            info::COARSE_SOLVER => done.coarse_solver.number() as f64,
+            info::DEFLATION_VECTORS => done.vectors as f64,
+            info::REGIONS => done.regions as f64,
+            info::STRONG_COMPONENTS => done.strong as f64,
+            info::NEUMANN_ROW_SUM => done.row_sum,
+            info::SECONDS_DEFLATION => done.seconds.deflation,
+            info::SECONDS_COARSE => done.seconds.coarse,
+            info::SECONDS_ITERATIONS => done.seconds.iterations,
+            _ => 0.0,
+        }
     }
 }
 

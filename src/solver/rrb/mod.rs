@@ -1,10 +1,13 @@
 //! RRB-PCG for one matrix: its factorization. What is chosen for it is in `plan`, what a solve does then in `solve`.
 
+mod led;
 mod plan;
+pub mod ranks;
 
 pub use plan::{SPACING, grids_to_share, idle_beside_aggregation, machine};
 
 use crate::backend::steps::cycle::Kind;
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::rrb::{Aggregation, Look, Prediction, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
@@ -13,11 +16,11 @@ use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::{StencilView, View};
-use crate::options::{self, Choice, Options, Precision, opt};
-use crate::report::{Observer, Outcome, StopReason};
+use crate::options::{self, Choice, Options, Precision, info, opt};
+use crate::report::{Event, Observer, Outcome, StopReason};
 use crate::solver::krylov::done_before;
 use crate::solver::machine::{Core, Machine};
-use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
+use crate::solver::solve::{Control, Function, Places, Seen};
 use plan::{Circumstances, Plan, look};
 
 /// A factorized matrix, or room for one.
@@ -338,12 +341,22 @@ impl Rrb {
         self.backend.outward(a)
     }
 
-    /// Solves A x = b to the tolerance of `options`.
-    pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
-        self.solve_around(arrays, options, observer, &|s, text| text(s))
+    /// Output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A on the whole grid.
+    pub fn call(
+        &mut self,
+        what: Function,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        if what == Function::Solve {
+            return self.solve_around(arrays, options, observer, &|s, text| text(s));
+        }
+        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
+        self.backend.run(arrays, observer, &|s| what.run(s, &control))
     }
 
-    /// The same over ranks, where CG in single precision that stagnates goes on in double. `a`: the rows of the matrix
+    /// Solves over ranks, where CG in single precision that stagnates goes on in double. `a`: the rows of the matrix
     /// that this rank brought; none where it has all of them alone, in its factorization.
     pub fn solve_over_ranks(
         &mut self,
@@ -352,7 +365,7 @@ impl Rrb {
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        let first = self.solve(arrays.again(), options, observer)?;
+        let first = self.call(Function::Solve, arrays.again(), options, observer)?;
         let chosen = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
         let stagnates = self.done.precision == Precision::Mixed && first.reason == StopReason::Stagnated;
         let may_go_on = !self.found.futile && (first.iterations as i64) < options.int(opt::MAX_ITER);
@@ -363,7 +376,9 @@ impl Rrb {
             Err(error) if error.status() == RRB_ERR_COMMUNICATION => return Err(error),
             // The caller has the x that there was; where the factorization is lost, the next call tells.
             Err(_) => return Ok(first),
-            Ok(()) => observer.widened(first.iterations),
+            Ok(()) => {
+                observer.see(Event::Widened(first.iterations));
+            }
         }
         let second = match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
             Err(Error::Breakdown { quantity, iteration, .. }) => {
@@ -405,7 +420,7 @@ impl Rrb {
         self.last.is_none()
     }
 
-    /// The same, with `around` between the steps and the text that uses them.
+    /// Solves with `around` between the steps and the text that uses them.
     pub fn solve_around(
         &mut self,
         arrays: Arrays,
@@ -428,25 +443,13 @@ impl Rrb {
         let short = self.done.precision != Precision::F64;
         let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
         let control = Control { before, ..Control::new(options, seen(&self.inspection), short, definite, arrays.len) };
-        let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
+        let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
         let before = std::mem::replace(&mut self.done.cycle, cycle_in_use(&*self.backend));
         if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
             self.found.slow = true;
             self.tell_change();
         }
         outcome
-    }
-
-    /// z = M^-1 r on the whole grid: output from input.
-    pub fn apply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
-        self.backend.run(arrays, observer, &|s| apply(s, &control)).map(|_| ())
-    }
-
-    /// y = A x: output from input.
-    pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
-        self.backend.run(arrays, observer, &|s| multiply(s, &control)).map(|_| ())
     }
 
     /// r1/r2/b1/b2 grids in use.
@@ -460,28 +463,35 @@ impl Core for Rrb {
         self.machine
     }
 
-    fn device(&self) -> Option<i32> {
-        self.backend.device()
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
     }
 
-    fn threads(&self) -> usize {
-        self.backend.threads()
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
     }
 
-    fn bytes(&self) -> usize {
-        self.backend.bytes() + self.inspection.bytes()
+    fn own_bytes(&self) -> usize {
+        self.inspection.bytes()
     }
 
-    fn device_bytes(&self) -> usize {
-        self.backend.device_bytes()
+    fn in_use(&self) -> [&'static str; 2] {
+        [self.done.precision.name(), self.done.cycle.name()]
     }
 
-    fn seconds_transfer(&self) -> f64 {
-        self.backend.seconds_transfer()
-    }
-
-    fn use_stream(&mut self, stream: usize) -> Result<()> {
-        self.backend.use_stream(stream)
+    fn result(&self, key: i32) -> f64 {
+        let done = &self.done;
+        match key {
+            info::LEVELS => done.levels as f64,
+            info::PRECISION => done.precision.number() as f64,
+            info::CYCLE => done.cycle.number() as f64,
+            info::COMPONENTS => done.components as f64,
+            info::SINGULAR_COMPONENTS => done.singular_components as f64,
+            info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
+            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
+            info::GRIDS => self.grids() as f64,
+            _ => 0.0,
+        }
     }
 }
 

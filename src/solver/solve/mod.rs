@@ -8,7 +8,6 @@ mod control;
 mod given;
 mod returned;
 
-pub use apply::{apply, multiply};
 pub use control::{Control, Method, Places, Seen, check_all_singular};
 
 use crate::backend::steps::pcg::SQUARE;
@@ -16,12 +15,35 @@ use crate::backend::steps::solve::{Criterion, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::{Outcome, StopReason};
 use crate::solver::krylov::{BestIterate, Norm, PcgEnd, Restarts, Start, Test, done_before, pcg};
+use apply::{apply, multiply};
 use control::{Fit, PROJECTED_TO_ZERO, check_inputs, finite};
 use given::{Given, Norms};
 use returned::{complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again};
 
-/// A x = b by PCG, from the caller's arrays back to them. A failure leaves the output untouched.
-pub fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
+/// What a call computes with a factorized matrix. Ranks compare the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// x of A x = b, to a tolerance.
+    Solve = 2,
+    /// z = M^-1 r.
+    Apply = 3,
+    /// y = A x.
+    Multiply = 4,
+}
+
+impl Function {
+    /// Output from input. A failure leaves the output untouched.
+    pub fn run(self, s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
+        match self {
+            Self::Solve => solve(s, c),
+            Self::Apply => apply(s, c),
+            Self::Multiply => multiply(s, c),
+        }
+    }
+}
+
+/// A x = b by PCG, from the caller's arrays back to them.
+fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let checks = s.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
     // A backend that began by itself would not know what was before.

@@ -10,17 +10,18 @@ mod product;
 pub use plan::is_relaxation;
 pub use product::{Product, wanted};
 
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::pcg::ENERGY;
-use crate::backend::steps::solve::{Arrays, SolveSteps};
+use crate::backend::steps::solve::Arrays;
 use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Setup, SparseBackend};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::{
-    Backend, Choice, Devices, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, opt,
+    Backend, Choice, Devices, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt,
 };
 use crate::report::{Observer, Outcome};
 use crate::runtime::workers::Workers;
 use crate::solver::machine::{Core, Machine};
-use crate::solver::solve::{Control, Method, Places, Seen, apply, solve};
+use crate::solver::solve::{Control, Function, Method, Places, Seen};
 use crate::sparse::{Inspection, Matrix, Stored, check_finite};
 use methods::{Numbered, vectors};
 use plan::{Plan, check_filled, plan};
@@ -226,26 +227,24 @@ impl Sparse {
         }
     }
 
-    /// Room for what options ask that act at once.
-    pub fn reserve(&mut self, options: &Options) -> Result<()> {
-        let Some(system) = &mut self.system else { return Ok(()) };
-        self.backend.reserve(own_vectors(&system.plan, options))?;
-        system.method = Numbered::new(system.plan.solver, options, self.backend.threads())?;
-        Ok(())
-    }
-
-    /// Runs a text of a solve.
-    fn run(
+    /// Output from input: solves A x = b to the tolerance of `options`, or applies M^-1.
+    pub fn call(
         &mut self,
+        what: Function,
         matrix: &dyn Matrix,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
-        text: impl Fn(&mut dyn SolveSteps, &Control) -> Result<Outcome> + Sync,
     ) -> Result<Outcome> {
         let (Some(system), Some(product)) = (&self.system, &self.product) else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
+        let (solves, sweeps) = (what == Function::Solve, is_relaxation(system.plan.solver));
+        if sweeps && !solves {
+            let name = system.plan.solver.name();
+            let sentence = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
+            return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
+        }
         let places = Entries;
         // |p|'|A||p| <= norm(A) <p, p>, which is taken for twice the largest center.
         let seen = Seen { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
@@ -255,7 +254,7 @@ impl Sparse {
         control.method = system.method.as_ref().map(|method| method as &dyn Method);
         control.second = system.second.as_ref().map(|method| method as &dyn Method);
         control.divergence = match options.real(opt::DIVERGENCE_LIMIT) {
-            0.0 if is_relaxation(system.plan.solver) => SWEEPS_DIVERGED,
+            0.0 if sweeps => SWEEPS_DIVERGED,
             0.0 => DIVERGED,
             limit => limit,
         };
@@ -263,42 +262,14 @@ impl Sparse {
             second.forget();
         }
         let a = operator(product.stored(matrix), &system.transposed);
-        self.backend.run(a, arrays, observer, &|s| text(s, &control))
-    }
-
-    /// Solves A x = b to the tolerance of `options`.
-    pub fn solve(
-        &mut self,
-        matrix: &dyn Matrix,
-        arrays: Arrays,
-        options: &Options,
-        observer: &mut dyn Observer,
-    ) -> Result<Outcome> {
-        let outcome = self.run(matrix, arrays, options, observer, solve);
-        let is_cg = self.system.as_ref().is_some_and(|system| system.plan.solver == Solver::Cg);
-        match outcome {
+        let is_cg = solves && system.plan.solver == Solver::Cg;
+        match self.backend.run(a, arrays, observer, &|s| what.run(s, &control)) {
             Err(Error::Breakdown { quantity, value, iteration }) if is_cg && value.is_finite() => {
                 let what = if quantity == ENERGY { "the matrix" } else { "the preconditioner" };
                 Err(Error::Indefinite { quantity, what, value, iteration, instead: "solver=minres" })
             }
             outcome => outcome,
         }
-    }
-
-    /// z = M^-1 r: output from input.
-    pub fn apply(
-        &mut self,
-        matrix: &dyn Matrix,
-        arrays: Arrays,
-        options: &Options,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        if let Some(system) = self.system.as_ref().filter(|system| is_relaxation(system.plan.solver)) {
-            let name = system.plan.solver.name();
-            let sentence = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
-            return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
-        }
-        self.run(matrix, arrays, options, observer, apply).map(drop)
     }
 
     /// What the last factorize, or solve, took.
@@ -354,32 +325,48 @@ impl Core for Sparse {
         self.machine
     }
 
-    fn device(&self) -> Option<i32> {
-        None
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
     }
 
-    fn threads(&self) -> usize {
-        self.backend.threads()
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
     }
 
-    fn bytes(&self) -> usize {
+    fn own_bytes(&self) -> usize {
         let of_copy = |system: &System| match system.transposed {
             Transposed::Copy(_, bytes) => bytes,
             _ => 0,
         };
-        let product = self.product.as_ref().map_or(0, Product::bytes);
-        self.backend.bytes() + product + self.system.as_ref().map_or(0, of_copy)
+        self.product.as_ref().map_or(0, Product::bytes) + self.system.as_ref().map_or(0, of_copy)
     }
 
-    fn device_bytes(&self) -> usize {
-        0
+    fn in_use(&self) -> [&'static str; 2] {
+        [self.product.as_ref().map_or("csr", |product| product.format().name()), self.done().solver.name()]
     }
 
-    fn seconds_transfer(&self) -> f64 {
-        0.0
+    fn result(&self, key: i32) -> f64 {
+        let done = self.done();
+        let of_product = |get: &dyn Fn(&Product) -> f64| self.product.as_ref().map_or(0.0, get);
+        match key {
+            info::PRECISION => done.precision.number() as f64,
+            info::PRECONDITIONER => done.preconditioner.number() as f64,
+            info::SOLVER => done.solver.number() as f64,
+            info::STORED => of_product(&|product| product.values() as f64),
+            info::FORMAT => of_product(&|product| product.format().number() as f64),
+            info::COLOURS => done.made.colours as f64,
+            info::AGGREGATES_KEPT => done.made.aggregates_kept as f64,
+            info::SWEEP_LEVELS => done.made.levels as f64,
+            info::SHIFT if done.preconditioner == Preconditioner::Ic0 => done.made.shift,
+            _ => 0.0,
+        }
     }
 
-    fn use_stream(&mut self, _: usize) -> Result<()> {
+    /// Room for the vectors that the options ask for.
+    fn prepare(&mut self, options: &Options) -> Result<()> {
+        let Some(system) = &mut self.system else { return Ok(()) };
+        self.backend.reserve(own_vectors(&system.plan, options))?;
+        system.method = Numbered::new(system.plan.solver, options, self.backend.threads())?;
         Ok(())
     }
 }

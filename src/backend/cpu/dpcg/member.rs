@@ -12,7 +12,7 @@ use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
-use crate::report::Observer;
+use crate::report::{Event, Observer};
 use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::team::Me;
 use std::cell::Cell;
@@ -319,7 +319,7 @@ impl PcgSteps for Member<'_> {
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
         let k = self.k;
         if let Some(observer) = self.observer.as_mut() {
-            k.stop.store(observer.iteration(iteration, relative_residual), Ordering::Release);
+            k.stop.store(observer.see(Event::Iteration(iteration, relative_residual)), Ordering::Release);
         }
         if !k.may_stop.load(Ordering::Acquire) {
             return false;
@@ -332,7 +332,7 @@ impl PcgSteps for Member<'_> {
 
     fn record(&mut self, alpha: f64, beta: f64) {
         if let Some(observer) = self.observer.as_mut() {
-            observer.coefficients(alpha, beta);
+            observer.see(Event::Coefficients(alpha, beta));
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::backend::cell_setup::{self, coarse_matrix};
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::error::{Error, Result};
 use crate::grid::cell_survey::{Found, Survey};
@@ -207,12 +208,14 @@ impl DpcgBackend for Cpu {
         result
     }
 
-    fn bytes(&self) -> usize {
-        self.matrix.bytes() + self.state.as_ref().map_or(0, State::bytes)
-    }
-
     fn seconds_coarse(&self) -> f64 {
         self.state.as_ref().map_or(0.0, |state| 1e-9 * state.coarse_nanos.load(Ordering::Relaxed) as f64)
+    }
+}
+
+impl Engine for Cpu {
+    fn bytes(&self) -> [usize; 2] {
+        [self.matrix.bytes() + self.state.as_ref().map_or(0, State::bytes), 0]
     }
 
     fn threads(&self) -> usize {

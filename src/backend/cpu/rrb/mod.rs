@@ -28,6 +28,7 @@ mod windows;
 
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::{Kind, Recursion};
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::rrb::{CostOfAggregation, FivePoints, Look, PivotContext, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
@@ -263,14 +264,6 @@ impl RrbBackend for Cpu {
         }
     }
 
-    fn bytes(&self) -> usize {
-        match &self.solver {
-            Solver::Empty => 0,
-            Solver::Natural(natural) => natural.bytes(),
-            Solver::Packed(packed) => packed.bytes() + self.spare.as_ref().map_or(0, |spare| spare.bytes()),
-        }
-    }
-
     fn levels(&self, setup: &Setup) -> usize {
         self.aggregation_levels().unwrap_or(setup.levels)
     }
@@ -297,6 +290,16 @@ impl RrbBackend for Cpu {
         match &self.solver {
             Solver::Packed(packed) => packed.shape().grids,
             _ => 0,
+        }
+    }
+}
+
+impl Engine for Cpu {
+    fn bytes(&self) -> [usize; 2] {
+        match &self.solver {
+            Solver::Empty => [0, 0],
+            Solver::Natural(natural) => natural.bytes(),
+            Solver::Packed(packed) => [packed.bytes() + self.spare.as_ref().map_or(0, |spare| spare.bytes()), 0],
         }
     }
 

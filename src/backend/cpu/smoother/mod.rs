@@ -19,6 +19,7 @@ mod rows;
 mod steps;
 mod transforms;
 
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::smoother::{
     Blocks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work, colours,
 };
@@ -207,18 +208,20 @@ impl SmootherBackend for Cpu {
             |me| program(&mut Member::new(&call, me, Some(watcher)), work),
         )
     }
+}
 
-    fn bytes(&self) -> usize {
+impl Engine for Cpu {
+    fn bytes(&self) -> [usize; 2] {
         let solvers: usize = self.solvers.iter().flatten().map(|s| s.bytes()).sum();
-        solvers
-            + self.data.as_ref().map_or(0, |d| {
-                d.blocks.list.bytes()
-                    + d.squares.bytes()
-                    + size_of_val(&d.claimed[..])
-                    + d.other.as_ref().map_or(0, |o| o.0.bytes())
-                    + d.handover.as_ref().map_or(0, Handover::bytes)
-                    + d.scratch.iter().map(Shared::bytes).sum::<usize>()
-            })
+        let of_data = |d: &Data| {
+            d.blocks.list.bytes()
+                + d.squares.bytes()
+                + size_of_val(&d.claimed[..])
+                + d.other.as_ref().map_or(0, |o| o.0.bytes())
+                + d.handover.as_ref().map_or(0, Handover::bytes)
+                + d.scratch.iter().map(Shared::bytes).sum::<usize>()
+        };
+        [solvers + self.data.as_ref().map_or(0, of_data), 0]
     }
 
     fn threads(&self) -> usize {

@@ -13,7 +13,7 @@ use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::sparse::Operator;
 use crate::backend::steps::vectors::{SweepSteps, VectorId, VectorSteps};
-use crate::report::Observer;
+use crate::report::{Event, Observer};
 use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
@@ -275,7 +275,7 @@ impl VectorSteps for Member<'_> {
     fn tell(&mut self, iteration: usize, relative_residual: f64) -> bool {
         let k = self.k;
         if let Some(observer) = self.observer.as_mut() {
-            k.stop.store(observer.iteration(iteration, relative_residual), Ordering::Release);
+            k.stop.store(observer.see(Event::Iteration(iteration, relative_residual)), Ordering::Release);
         }
         if !k.may_stop.load(Ordering::Acquire) {
             return false;
@@ -387,7 +387,7 @@ impl PcgSteps for Member<'_> {
 
     fn record(&mut self, alpha: f64, beta: f64) {
         if let Some(observer) = self.observer.as_mut() {
-            observer.coefficients(alpha, beta);
+            observer.see(Event::Coefficients(alpha, beta));
         }
     }
 }

@@ -18,6 +18,7 @@ mod values;
 
 use crate::backend::aggregation::Kept;
 use crate::backend::cpu::caller::{Caller, Output};
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
 use crate::error::{Error, Result};
@@ -189,9 +190,12 @@ impl SparseBackend for Cpu {
     fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
         team_for(&mut self.team, rows, threads)?.both(own, other).map(drop)
     }
+}
 
-    fn bytes(&self) -> usize {
-        self.state.as_ref().map_or(0, State::bytes) + self.parts.iter().flatten().map(Parts::bytes).sum::<usize>()
+impl Engine for Cpu {
+    fn bytes(&self) -> [usize; 2] {
+        let parts = self.parts.iter().flatten().map(Parts::bytes).sum::<usize>();
+        [self.state.as_ref().map_or(0, State::bytes) + parts, 0]
     }
 
     fn threads(&self) -> usize {

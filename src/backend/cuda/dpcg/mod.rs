@@ -32,6 +32,7 @@ use super::launch::{CellArray, CellFindings};
 use super::session::Session;
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{DpcgBackend, Setup};
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result};
 use crate::grid::cell_inspection::InspectedRows;
@@ -142,10 +143,6 @@ fn place(device: u64, staged: u64, of: Cells, (ld, plane): (usize, usize)) -> Ce
 }
 
 impl DpcgBackend for Cuda {
-    fn use_stream(&mut self, stream: usize) -> Result<()> {
-        self.session.use_stream(stream)
-    }
-
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session, self.threads);
@@ -265,32 +262,27 @@ impl DpcgBackend for Cuda {
         result
     }
 
-    fn bytes(&self) -> usize {
-        let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
-        self.kept.get().map_or(0, Kept::bytes) + self.session.bytes() + coarse
+    fn seconds_coarse(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.seconds_coarse)
     }
+}
 
-    fn device_bytes(&self) -> usize {
-        self.source.as_ref().map_or(0, Source::bytes)
+impl Engine for Cuda {
+    fn bytes(&self) -> [usize; 2] {
+        let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
+        let device = self.source.as_ref().map_or(0, Source::bytes)
             + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes)
-            + self.state.as_ref().map_or(0, State::device_bytes)
-    }
-
-    fn device(&self) -> Option<i32> {
-        Some(self.session.device.ordinal)
+            + self.state.as_ref().map_or(0, State::device_bytes);
+        [self.kept.get().map_or(0, Kept::bytes) + self.session.bytes() + coarse, device]
     }
 
     fn seconds_transfer(&self) -> f64 {
         self.session.seconds_transfer
     }
 
-    fn seconds_coarse(&self) -> f64 {
-        self.state.as_ref().map_or(0.0, |state| state.seconds_coarse)
-    }
-
-    fn threads(&self) -> usize {
-        1
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.session.use_stream(stream)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::backend::steps::pcg::{Centered, LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Error, Result};
-use crate::report::Observer;
+use crate::report::{Event, Observer};
 use std::mem::offset_of;
 
 /// One run: what is on the device, and the caller's arrays.
@@ -298,10 +298,10 @@ impl PcgSteps for Run<'_> {
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.iteration(iteration, relative_residual)
+        self.observer.see(Event::Iteration(iteration, relative_residual))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
-        self.observer.coefficients(alpha, beta);
+        self.observer.see(Event::Coefficients(alpha, beta));
     }
 }

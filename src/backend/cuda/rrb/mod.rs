@@ -28,6 +28,7 @@ use super::session::Session;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::Recursion;
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::rrb::{Aggregation, CostOfAggregation, Look, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result, zeroed};
@@ -98,10 +99,6 @@ impl Drop for Cuda {
 }
 
 impl RrbBackend for Cuda {
-    fn use_stream(&mut self, stream: usize) -> Result<()> {
-        self.session.use_stream(stream)
-    }
-
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session, self.division);
@@ -241,29 +238,6 @@ impl RrbBackend for Cuda {
         }
     }
 
-    fn bytes(&self) -> usize {
-        let natural = match &self.solver {
-            Solver::Empty => 0,
-            Solver::Natural(natural) => natural.bytes(),
-            Solver::Packed(packed) => packed.host_bytes(),
-        };
-        natural + self.session.bytes()
-    }
-
-    fn device_bytes(&self) -> usize {
-        self.source.as_ref().map_or(0, |s| s.memory.bytes)
-            + self.staging.as_ref().map_or(0, |s| s.memory.bytes)
-            + if let Solver::Packed(packed) = &self.solver { packed.bytes() } else { 0 }
-    }
-
-    fn device(&self) -> Option<i32> {
-        Some(self.session.device.ordinal)
-    }
-
-    fn seconds_transfer(&self) -> f64 {
-        self.session.seconds_transfer
-    }
-
     fn grids(&self) -> usize {
         if let Solver::Packed(packed) = &self.solver { packed.used } else { 0 }
     }
@@ -288,9 +262,25 @@ impl RrbBackend for Cuda {
             _ => 0,
         }
     }
+}
 
-    fn threads(&self) -> usize {
-        1
+impl Engine for Cuda {
+    fn bytes(&self) -> [usize; 2] {
+        let [host, device] = match &self.solver {
+            Solver::Empty => [0, 0],
+            Solver::Natural(natural) => natural.bytes(),
+            Solver::Packed(packed) => [packed.host_bytes(), packed.bytes()],
+        };
+        let source = self.source.as_ref().map_or(0, |s| s.memory.bytes);
+        [host + self.session.bytes(), device + source + self.staging.as_ref().map_or(0, |s| s.memory.bytes)]
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.session.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.session.use_stream(stream)
     }
 }
 

@@ -9,6 +9,7 @@ use super::driver::{Memory, Stream};
 use super::launch;
 use super::launch::{Address, BlockPatch, BlockTables};
 use super::session::Session;
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::smoother::{
     Blocks, Inverse, Kept, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work,
 };
@@ -195,33 +196,6 @@ impl SmootherBackend for Cuda {
         failed.map_or(waited.map(|()| swept), Err)
     }
 
-    fn bytes(&self) -> usize {
-        let lists = |d: &Data| d.blocks.list.bytes() + d.rooms.rows.len() * size_of::<BlockPatch>();
-        self.data.as_ref().map_or(0, lists) + self.session.bytes()
-    }
-
-    fn threads(&self) -> usize {
-        1
-    }
-
-    fn device(&self) -> Option<i32> {
-        Some(self.session.device.ordinal)
-    }
-
-    fn device_bytes(&self) -> usize {
-        self.tables.bytes
-            + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
-            + self.data.as_ref().map_or(0, Data::bytes)
-    }
-
-    fn seconds_transfer(&self) -> f64 {
-        self.session.seconds_transfer
-    }
-
-    fn use_stream(&mut self, stream: usize) -> Result<()> {
-        self.session.use_stream(stream)
-    }
-
     fn keep_arrays(&mut self) -> Result<Kept> {
         let _entered = self.session.device.clone().enter()?;
         let data = self.data.as_mut().ok_or_else(no_patches)?;
@@ -245,5 +219,23 @@ impl SmootherBackend for Cuda {
         stream.wait()?;
         self.session.seconds_transfer = start.elapsed().as_secs_f64();
         Ok(())
+    }
+}
+
+impl Engine for Cuda {
+    fn bytes(&self) -> [usize; 2] {
+        let lists = |d: &Data| d.blocks.list.bytes() + d.rooms.rows.len() * size_of::<BlockPatch>();
+        let device = self.tables.bytes
+            + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
+            + self.data.as_ref().map_or(0, Data::bytes);
+        [self.data.as_ref().map_or(0, lists) + self.session.bytes(), device]
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.session.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.session.use_stream(stream)
     }
 }

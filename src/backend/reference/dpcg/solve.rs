@@ -4,6 +4,7 @@ use super::Applied;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
+use crate::backend::steps::engine::Engine;
 use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::error::{Error, Result, collected, reset, zeroed};
@@ -12,7 +13,7 @@ use crate::grid::cell_inspection::InspectedRows;
 use crate::grid::cell_survey::{Found, Survey};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
 use crate::grid::regions::{Choice, NONE, RegionCount, Regions};
-use crate::report::{Observer, Outcome};
+use crate::report::{Event, Observer, Outcome};
 use crate::runtime::reduce::max_abs;
 use std::time::Instant;
 
@@ -309,20 +310,18 @@ impl DpcgBackend for Reference {
         result
     }
 
-    fn bytes(&self) -> usize {
+    fn seconds_coarse(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |s| s.seconds_coarse)
+    }
+}
+
+impl Engine for Reference {
+    fn bytes(&self) -> [usize; 2] {
         let of_state = |s: &State| {
             let vectors = 7 * size_of::<f64>() * s.b.len() + 4 * s.singular.label.len();
             vectors + s.applied.as_ref().map_or(0, Applied::bytes)
         };
-        self.matrix.bytes() + self.state.as_ref().map_or(0, of_state)
-    }
-
-    fn seconds_coarse(&self) -> f64 {
-        self.state.as_ref().map_or(0.0, |s| s.seconds_coarse)
-    }
-
-    fn threads(&self) -> usize {
-        1
+        [self.matrix.bytes() + self.state.as_ref().map_or(0, of_state), 0]
     }
 }
 
@@ -423,11 +422,11 @@ impl PcgSteps for Run<'_, '_> {
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.iteration(iteration, relative_residual)
+        self.observer.see(Event::Iteration(iteration, relative_residual))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
-        self.observer.coefficients(alpha, beta);
+        self.observer.see(Event::Coefficients(alpha, beta));
     }
 }
 

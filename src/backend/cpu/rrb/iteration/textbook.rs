@@ -19,6 +19,7 @@ use crate::backend::steps::cycle::{Cycle, apply_section};
 use crate::backend::steps::pcg::{Centered, Course, PcgSteps};
 use crate::backend::steps::solve::{Begun, Inputs, SolveSteps};
 use crate::grid::layout::Colour;
+use crate::report::Event;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
 use std::sync::PoisonError;
@@ -214,7 +215,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
         let k = self.k;
         if let Some(observer) = self.observer.as_mut() {
-            let stop = observer.iteration(iteration, relative_residual);
+            let stop = observer.see(Event::Iteration(iteration, relative_residual));
             k.stop.store(stop, Ordering::Release);
         }
         if !k.may_stop.load(Ordering::Acquire) {
@@ -228,7 +229,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 
     fn record(&mut self, alpha: f64, beta: f64) {
         if let Some(observer) = self.observer.as_mut() {
-            observer.coefficients(alpha, beta);
+            observer.see(Event::Coefficients(alpha, beta));
         }
     }
 }

@@ -1,15 +1,14 @@
 //! A domain of many ranks whose systems the first rank solves, on its devices: what it tells the others while it works,
 //! so that their monitors, histories and results are those of a rank that works.
 
+use super::{Done, Rrb};
 use crate::backend::elsewhere::Elsewhere;
 use crate::comm::{Comm, Gather, Largest};
-use crate::error::{Error, Result};
-use crate::ffi::watch::Watch;
+use crate::error::{Error, Result, zeroed};
 use crate::options::{Backend, Choice, Devices, StopReason};
-use crate::report::{Observer, Outcome};
+use crate::report::{Event, Observer, Outcome};
 use crate::runtime::heap::{Counted, boxed};
 use crate::solver::machine::{Core, Machine};
-use crate::solver::rrb::{Done, Rrb};
 
 /// For errors.
 const TELLING: &str = "events for other ranks";
@@ -17,13 +16,43 @@ const TELLING: &str = "events for other ranks";
 /// The rank that works.
 pub const FIRST: usize = 0;
 
-/// What an observer was told, as numbers: which of these it was, and up to three more.
+/// An event as numbers: which of these it is, and up to three more.
 const EVENT: usize = 4;
 const ITERATION: f64 = 1.0;
 const PASSED: f64 = 2.0;
 const CHANGED: f64 = 3.0;
 const COEFFICIENTS: f64 = 4.0;
-const ENDED: f64 = 5.0;
+const WIDENED: f64 = 5.0;
+const ENDED: [f64; EVENT] = [0.0; EVENT];
+
+fn words_of(event: Event) -> [f64; EVENT] {
+    match event {
+        Event::Iteration(iteration, residual) => [ITERATION, iteration as f64, residual, 0.0],
+        Event::Passed(iteration, residual) => [PASSED, iteration as f64, residual, 0.0],
+        Event::Changed(iterations, left, expected) => [CHANGED, iterations as f64, left, expected],
+        Event::Coefficients(alpha, beta) => [COEFFICIENTS, alpha, beta, 0.0],
+        Event::Widened(iterations) => [WIDENED, iterations as f64, 0.0, 0.0],
+    }
+}
+
+/// None: they have ended.
+fn event_of(words: &[f64]) -> Option<Event> {
+    let count = words[1] as usize;
+    let kind = words[0];
+    Some(if kind == ITERATION {
+        Event::Iteration(count, words[2])
+    } else if kind == PASSED {
+        Event::Passed(count, words[2])
+    } else if kind == CHANGED {
+        Event::Changed(count, words[2], words[3])
+    } else if kind == COEFFICIENTS {
+        Event::Coefficients(words[1], words[2])
+    } else if kind == WIDENED {
+        Event::Widened(count)
+    } else {
+        return None;
+    })
+}
 
 /// So many at a time, behind their number.
 const EVENTS: usize = 64;
@@ -45,7 +74,7 @@ impl Led {
     /// Collective.
     pub fn new(comm: &Counted<Comm>) -> Result<Self> {
         let from_first = |count: usize| {
-            let mut counts = crate::error::zeroed(comm.size(), TELLING)?;
+            let mut counts = zeroed(comm.size(), TELLING)?;
             counts[FIRST] = count;
             Gather::new(comm, &counts)
         };
@@ -62,17 +91,17 @@ impl Led {
     pub fn solve(
         &mut self,
         core: &mut Rrb,
-        watch: &mut Watch,
+        observer: &mut dyn Observer,
         stop: Option<&mut Largest>,
         solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
     ) -> Result<Outcome> {
         if !self.works() {
-            self.follow(watch, stop)?;
+            self.follow(observer, stop)?;
             return self.hear_results(core);
         }
-        let mut telling = Telling { watch, led: self, stop, failed: None };
+        let mut telling = Telling { observer, led: self, stop, failed: None };
         let outcome = solve(core, &mut telling);
-        telling.tell([ENDED, 0.0, 0.0, 0.0]);
+        telling.tell(ENDED);
         telling.flush();
         telling.failed.map_or(Ok(()), Err)?;
         self.tell_results(core, &outcome)?;
@@ -80,24 +109,14 @@ impl Led {
     }
 
     /// Events of the first rank, until they end.
-    fn follow(&mut self, watch: &mut Watch, mut stop: Option<&mut Largest>) -> Result<()> {
+    fn follow(&mut self, observer: &mut dyn Observer, mut stop: Option<&mut Largest>) -> Result<()> {
         loop {
             let block = self.events.run(|_| {})?;
-            for event in block[1..].chunks_exact(EVENT).take(block[0] as usize) {
-                let [kind, a, b, c] = [event[0], event[1], event[2], event[3]];
-                if kind == ITERATION {
-                    let own = watch.iteration(a as usize, b);
-                    if let Some(stop) = &mut stop {
-                        stop.run(&[f64::from(u8::from(own))])?;
-                    }
-                } else if kind == PASSED {
-                    watch.passed(a as usize, b);
-                } else if kind == CHANGED {
-                    watch.changed(a as usize, b, c);
-                } else if kind == COEFFICIENTS {
-                    watch.coefficients(a, b);
-                } else {
-                    return Ok(());
+            for words in block[1..].chunks_exact(EVENT).take(block[0] as usize) {
+                let Some(event) = event_of(words) else { return Ok(()) };
+                let own = observer.see(event);
+                if let (Event::Iteration(..), Some(stop)) = (event, &mut stop) {
+                    stop.run(&[f64::from(u8::from(own))])?;
                 }
             }
         }
@@ -116,7 +135,7 @@ impl Led {
         self.results.run(|to| {
             to[..SOLVE].copy_from_slice(&solve);
             to[SOLVE..][..Done::WORDS].copy_from_slice(&core.done.to_words());
-            to[SOLVE + Done::WORDS..].copy_from_slice(&[core.grids() as f64, core.threads() as f64]);
+            to[SOLVE + Done::WORDS..].copy_from_slice(&[core.grids() as f64, core.engine().threads() as f64]);
         })?;
         Ok(())
     }
@@ -168,15 +187,15 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
 }
 
 /// The observer of the rank that works.
-struct Telling<'a, 'w> {
-    watch: &'a mut Watch<'w>,
+struct Telling<'a> {
+    observer: &'a mut dyn Observer,
     led: &'a mut Led,
     stop: Option<&'a mut Largest>,
     /// The others are lost.
     failed: Option<Error>,
 }
 
-impl Telling<'_, '_> {
+impl Telling<'_> {
     fn tell(&mut self, event: [f64; EVENT]) {
         let count = self.led.block[0] as usize;
         self.led.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
@@ -195,31 +214,16 @@ impl Telling<'_, '_> {
     }
 }
 
-impl Observer for Telling<'_, '_> {
-    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        let own = self.watch.iteration(iteration, relative_residual);
-        self.tell([ITERATION, iteration as f64, relative_residual, 0.0]);
-        if self.stop.is_none() {
+impl Observer for Telling<'_> {
+    fn see(&mut self, event: Event) -> bool {
+        let own = self.observer.see(event);
+        self.tell(words_of(event));
+        if self.stop.is_none() || !matches!(event, Event::Iteration(..)) {
             return own || self.failed.is_some();
         }
         self.flush();
         let Some(stop) = self.stop.as_mut().filter(|_| self.failed.is_none()) else { return true };
         any_stops(stop, own, &mut self.failed)
-    }
-
-    fn passed(&mut self, iteration: usize, relative_residual: f64) {
-        self.watch.passed(iteration, relative_residual);
-        self.tell([PASSED, iteration as f64, relative_residual, 0.0]);
-    }
-
-    fn changed(&mut self, iterations: usize, left: f64, expected: f64) {
-        self.watch.changed(iterations, left, expected);
-        self.tell([CHANGED, iterations as f64, left, expected]);
-    }
-
-    fn coefficients(&mut self, alpha: f64, beta: f64) {
-        self.watch.coefficients(alpha, beta);
-        self.tell([COEFFICIENTS, alpha, beta, 0.0]);
     }
 
     fn may_stop(&self) -> bool {

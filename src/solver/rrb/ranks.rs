@@ -2,47 +2,42 @@
 //! collective call. Each begins with one exchange in which all ranks say what they call, with which options, and
 //! whether they refuse it: so all do the same, or all answer the same status.
 
+pub use super::led::FIRST;
+
+use super::led::{Led, any_stops};
+use super::{Rrb, grids_to_share};
+use crate::backend::steps::solve::Arrays;
 use crate::comm::domain::Domain;
+use crate::comm::refusal::of_rank;
 use crate::comm::rows::{self, OfAll, Rows};
 use crate::comm::vtable::rrbsolver_comm;
 use crate::comm::{Comm, Gather, Largest};
-use crate::error::{Error, Place, Result, collected, extend, push};
-use crate::ffi::device_rows::{self, DeviceRows, Offer};
-use crate::ffi::led::{Led, any_stops};
-use crate::ffi::spaces::list_of;
-use crate::ffi::watch::Watch;
+use crate::error::{Error, Result, collected, extend, push};
 use crate::grid::boxes::{GridBox, first_overlap};
 use crate::grid::levels::Grid;
+use crate::grid::stencil::{StencilView, View};
 use crate::grid::strips::Strips;
-use crate::options::{Options, opt};
-use crate::report::{Observer, Outcome};
+use crate::options::{Backend, Options, opt};
+use crate::report::{Event, Observer, Outcome};
 use crate::runtime::heap::Counted;
-use crate::solver::boxes::{Boxes, Given, Slabs, Spread, Taken, rows_of};
-use crate::solver::rrb::Rrb;
+use crate::solver::boxes::{Boxes, Given, NAMES, Slabs, Spread, Taken, rows_of};
+use crate::solver::solve::Function;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// For errors.
 const BOXES: &str = "boxes of ranks";
 
-/// The collective calls; their numbers are told to the other ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    Factorize = 1,
-    Solve = 2,
-    Apply = 3,
-    Multiply = 4,
-}
+/// Number of a collective factorization; other calls have that of their [`Function`].
+const FACTORIZE: i32 = 1;
 
-impl Function {
-    /// As users write it, without `_boxes`.
-    fn name(number: f64) -> &'static str {
-        match number as i32 {
-            1 => "rrb_factorize",
-            2 => "rrb_solve",
-            3 => "rrb_apply",
-            _ => "rrb_multiply",
-        }
+/// A collective call as users write it, without `_boxes`.
+fn name_of(number: f64) -> &'static str {
+    match number as i32 {
+        FACTORIZE => "rrb_factorize",
+        2 => "rrb_solve",
+        3 => "rrb_apply",
+        _ => "rrb_multiply",
     }
 }
 
@@ -63,15 +58,6 @@ const HANDLE: usize = 4;
 const CORNERS: usize = SAME - 1;
 const OPENING: usize = 2 * SAME + 2;
 
-/// Which rank has what of a system.
-#[derive(Clone, Copy)]
-pub enum Sharing {
-    /// So many of the first grids may be shared; the others every rank has whole.
-    Grids { most: usize, reproducible: bool },
-    /// The first rank has all.
-    First,
-}
-
 /// A part of a handle.
 pub struct Ranks {
     comm: Counted<Comm>,
@@ -88,9 +74,7 @@ pub struct Ranks {
     domain: Option<Domain>,
     /// Where the first rank has it.
     led: Option<Led>,
-    /// There, from and to arrays on devices.
-    device_rows: Option<DeviceRows>,
-    /// And until arrays go through the host for the first time, for memory that all ranks have.
+    /// There, until arrays go through the host for the first time, for memory that all ranks have.
     search: Option<Gather>,
     /// Arrays of the matrix.
     arrays: usize,
@@ -109,39 +93,20 @@ const BOTH: usize = 1;
 const INPUT: usize = 2;
 
 impl Ranks {
-    /// `lower` and `size`: of the boxes of this rank, from 0. Collective.
-    ///
-    /// # Safety
-    /// The table must do what it says; the lists must be NULL or hold `count` pairs.
-    pub unsafe fn new(
-        given: std::result::Result<(Grid, f64), &Error>,
-        table: *const rrbsolver_comm,
-        (count, lower, size): (i64, *const [i64; 2], *const [i64; 2]),
-    ) -> Result<Self> {
-        // SAFETY: as our caller promised.
-        let table = unsafe { table.as_ref() }.ok_or(Error::Null("comm".into()))?;
+    /// `given`: the grid and the seconds that the other ranks are waited for; `boxes`: lower ends and sizes of those of
+    /// this rank, from 0, or what this rank has against the call. Collective.
+    pub fn new(table: &rrbsolver_comm, given: Option<(Grid, f64)>, boxes: Result<[&[[i64; 2]]; 2]>) -> Result<Self> {
         let comm = Comm::new(table)?;
-        let (grid, timeout) = given.unwrap_or((Grid { nx: 1, ny: 1 }, 0.0));
-        comm.set_timeout(if given.is_ok() { timeout } else { FIRST_TIMEOUT });
-        let read = || -> Result<Vec<f64>> {
-            given.map_err(Clone::clone)?;
-            if count < 0 {
-                return Err(Error::range("count", count, "be at least 0"));
-            }
-            let count = count as usize;
-            // SAFETY: as our caller promised.
-            let lists = unsafe {
-                let list = |list: *const [i64; 2]| (count > 0).then_some(list);
-                [list_of("lower", list(lower), count)?, list_of("size", list(size), count)?]
-            };
+        let (grid, timeout) = given.unwrap_or((Grid { nx: 1, ny: 1 }, FIRST_TIMEOUT));
+        comm.set_timeout(timeout);
+        let own = boxes.and_then(|[lower, size]| {
             let mut words = Vec::new();
-            for (number, (&lower, &size)) in lists[0].iter().zip(lists[1]).enumerate() {
+            for (number, (&lower, &size)) in lower.iter().zip(size).enumerate() {
                 let GridBox { lower, upper } = GridBox::new(grid, lower, size, number)?;
                 extend(&mut words, [lower, upper].concat().into_iter().map(|v| v as f64), BOXES)?;
             }
             Ok(words)
-        };
-        let own = read();
+        });
         // What all ranks say of it: extents that must be the same, boxes, a number, or a refusal.
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let words = own.as_ref().map_or(0, Vec::len);
@@ -153,7 +118,7 @@ impl Ranks {
         let said = first.run(|to| to.copy_from_slice(&said))?;
         let of = |k: usize| said.iter().skip(k).step_by(WORDS).copied();
         if let Some(rank) = of(3).position(|status| status != 0.0) {
-            return Err(told_by(&comm, rank, said[WORDS * rank + 3] as i32, own.as_ref().err())?);
+            return Err(of_rank(&comm, rank, said[WORDS * rank + 3] as i32, own.as_ref().err())?);
         }
         if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
             return Err(Error::Argument(format!(
@@ -185,7 +150,6 @@ impl Ranks {
             spread: None,
             domain: None,
             led: None,
-            device_rows: None,
             search: None,
             arrays: 0,
             matrix: Rows::NONE,
@@ -215,15 +179,16 @@ impl Ranks {
         self.matrix.bytes() + self.vectors.bytes() + self.spread.as_ref().map_or(0, Spread::bytes)
     }
 
-    pub fn device_bytes(&self) -> usize {
-        self.device_rows.as_ref().map_or(0, DeviceRows::bytes)
+    /// The ranks, and the boxes of all.
+    pub fn parts(&self) -> (&Counted<Comm>, &Counted<Boxes>) {
+        (&self.comm, &self.boxes)
     }
 
-    /// A collective call begins. `refused`: what this rank has against it. Returns whether there are corners, of which
-    /// a rank without boxes knows nothing.
+    /// A collective call begins, a factorization if there is no function. `refused`: what this rank has against it.
+    /// Returns whether there are corners, of which a rank without boxes knows nothing.
     pub fn open(
         &mut self,
-        function: Function,
+        what: Option<Function>,
         options: &Options,
         corners: Option<bool>,
         monitored: bool,
@@ -236,7 +201,7 @@ impl Ranks {
         let hash = options.fingerprint(&OWN);
         let same: [f64; SAME] = [
             self.calls as f64,
-            f64::from(function as i32),
+            f64::from(what.map_or(FACTORIZE, |what| what as i32)),
             (hash >> 32) as f64,
             (hash & u64::from(u32::MAX)) as f64,
             self.number,
@@ -256,7 +221,7 @@ impl Ranks {
         let differs = |k: usize| range(k).0 != range(k).1;
         if differs(0) || differs(FUNCTION) || differs(HANDLE) {
             let (first, last) = range(FUNCTION);
-            let [first, last] = [first, last].map(Function::name);
+            let [first, last] = [first, last].map(name_of);
             let whose = if differs(HANDLE) { " of another handle" } else { "" };
             return Err(Error::State(format!(
                 "all ranks must make the same calls in the same order: one calls {first}, another calls {last}{whose}"
@@ -285,7 +250,7 @@ impl Ranks {
         let first = self.closing.run(&[candidate, 0.0])?[0];
         // A refusal that nobody made is a defect: the first rank tells it.
         let rank = if first.is_finite() { -first as usize } else { 0 };
-        told_by(&self.comm, rank, status, mine.as_ref())
+        of_rank(&self.comm, rank, status, mine.as_ref())
     }
 
     /// It ends, with this result here: with that everywhere, or with an error.
@@ -299,13 +264,19 @@ impl Ranks {
         Err(self.whose(worst, result.err())?)
     }
 
-    /// Takes memory for so many arrays of a matrix that is shared so, and makes plans. Whether rows of ranks are others
-    /// than they were.
-    pub fn prepare(&mut self, arrays: usize, sharing: Sharing) -> Result<bool> {
+    /// Whether any rank says so. Collective.
+    pub fn any(&mut self, own: bool) -> Result<bool> {
+        Ok(self.closing.run(&[f64::from(u8::from(own)), 0.0])?[0] > 0.0)
+    }
+
+    /// Takes memory for so many arrays of a matrix, and makes plans. On devices the first rank has all; on the CPU the
+    /// first grids may be shared, and every rank has the others whole. Whether rows of ranks are others than they were.
+    pub fn prepare(&mut self, arrays: usize, options: &Options) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
-        let (grids, reproducible, led) = match sharing {
-            Sharing::Grids { most, reproducible } => (most, reproducible, false),
-            Sharing::First => (0, true, true),
+        let (grids, reproducible, led) = match options.choice(opt::BACKEND) {
+            Backend::Reference => (0, true, false),
+            Backend::Cuda => (0, true, true),
+            _ => (grids_to_share(options, grid), options.on(opt::REPRODUCIBLE), false),
         };
         let strips = Strips::new(grid, size, grids)?;
         let like = |domain: &Domain| strips.as_ref() == Some(&*domain.strips) && reproducible == domain.reproducible;
@@ -316,7 +287,6 @@ impl Ranks {
         self.forget();
         if led {
             self.led = Some(Led::new(&self.comm)?);
-            self.device_rows = Some(DeviceRows::new(&self.comm, &self.boxes, arrays)?);
             self.search = Some(rows::search(&self.comm)?);
             self.arrays = arrays;
             return Ok(true);
@@ -336,7 +306,7 @@ impl Ranks {
     /// Nothing is prepared.
     pub fn forget(&mut self) {
         (self.spread, self.domain, self.arrays) = (None, None, 0);
-        (self.led, self.device_rows, self.search) = (None, None, None);
+        (self.led, self.search) = (None, None);
         (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
     }
 
@@ -391,46 +361,14 @@ impl Ranks {
         }
     }
 
-    /// Whether the first rank reads and writes the arrays of all on their devices; else they go through the host.
-    /// Collective.
-    pub fn offer(&mut self, what: usize, own: &Offer) -> Result<bool> {
-        let Some(rows) = &mut self.device_rows else { return Ok(false) };
-        // Land is made on the host.
-        if what == device_rows::MATRIX && !self.boxes.is_whole() {
-            return Ok(false);
-        }
-        rows.offer(what, own, &mut self.closing)
+    /// The first rank has all.
+    pub fn is_led(&self) -> bool {
+        self.led.is_some()
     }
 
-    /// Of the first rank, after an offer that all have taken.
-    pub fn device_rows(&mut self) -> Result<&mut DeviceRows> {
-        self.device_rows.as_mut().ok_or_else(no_spread)
-    }
-
-    /// A step that may fail on one rank alone, where the first rank has all.
-    pub fn agree_where_led<T>(&mut self, own: Result<T>) -> Result<T> {
-        if self.led.is_some() { self.close(own) } else { own }
-    }
-
-    /// Solves with an observer whose answers all ranks agree on.
-    pub fn solve(
-        &mut self,
-        core: &mut Rrb,
-        watch: &mut Watch,
-        solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
-    ) -> Result<Outcome> {
-        let stop = self.monitored.then_some(&mut self.stop);
-        if let Some(led) = &mut self.led {
-            return led.solve(core, watch, stop, solve);
-        }
-        let mut agreed = Agreed { watch, stop, failed: None };
-        let outcome = solve(core, &mut agreed);
-        agreed.failed.map_or(outcome, Err)
-    }
-
-    /// How the first grids are shared.
-    pub fn domain(&self) -> Option<Domain> {
-        self.domain.clone()
+    /// What this rank does in a call.
+    pub fn role(&mut self) -> Role<'_> {
+        Role { led: self.led.as_mut(), stop: self.monitored.then_some(&mut self.stop) }
     }
 
     /// The rows that this rank has.
@@ -440,11 +378,6 @@ impl Ranks {
             None if self.follows() => 0..0,
             None => 0..self.boxes.grid.ny,
         }
-    }
-
-    /// The first of them.
-    pub fn first_row(&self) -> usize {
-        self.rows().start
     }
 
     /// Rows of the matrix of all boxes: `given` has center, east, north and, with 9 points, both corners.
@@ -467,17 +400,66 @@ impl Ranks {
         self.close(land)
     }
 
-    /// Lends the rows that it brought, until they are given back.
-    pub fn take_matrix(&mut self) -> Rows {
-        std::mem::replace(&mut self.matrix, Rows::NONE)
+    /// Has `work` factorize the rows that the ranks have sent here, or the arrays of the only rank.
+    pub fn factorize(
+        &self,
+        values: &[Vec<Given>],
+        work: impl FnOnce(&StencilView, Option<&Domain>) -> Result<()>,
+    ) -> Result<()> {
+        let (grid, first, alone) = (self.boxes.grid, self.rows().start, self.is_alone());
+        let view = |k: usize| match values.get(k).and_then(|boxes| boxes.first()).filter(|_| alone) {
+            Some(given) => View::new(NAMES[k], given.values, grid, given.ld),
+            None => View::of_rows(NAMES[k], self.matrix.array(k), grid, first),
+        };
+        let corners = (values.len() > 3).then(|| (view(3), view(4)));
+        let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
+        work(&a, self.domain.as_ref())
     }
 
-    pub fn give_matrix(&mut self, rows: Rows) {
-        self.matrix = rows;
+    /// Brings the values of all boxes to rows, has `work` compute with the rows of this rank, and takes the output to
+    /// the boxes if all ranks succeed. `lists`: input and output of the boxes of this rank, if it has memory for them.
+    pub fn call<T>(
+        &mut self,
+        what: Function,
+        input_name: &'static str,
+        lists: Result<(Vec<Given>, Vec<Taken>)>,
+        work: impl FnOnce(Role, Arrays, Option<&StencilView>) -> Result<T>,
+    ) -> Result<T> {
+        let (alone, grid) = (self.is_alone(), self.boxes.grid);
+        if !alone {
+            let own = lists.as_ref().map(|(given, taken)| (&given[..], &taken[..]));
+            self.spread_vectors(own.map_err(Clone::clone), what == Function::Solve)?;
+        }
+        let (given, mut taken) = lists?;
+        let (first_row, follows) = (self.rows().start, self.follows());
+        let Self { vectors, matrix, led, stop, monitored, .. } = &mut *self;
+        let [from, to, ..] = vectors.arrays_mut();
+        let (ld, input, output) = match (&given[..], &mut taken[..]) {
+            ([from], [to]) if alone => (from.ld, from.values, &mut *to.values),
+            _ => (grid.nx, &*from, to),
+        };
+        let (plane, len) = (grid.ny.saturating_mul(ld), grid.nodes());
+        let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
+        let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, first_row);
+        // A single rank has the matrix in its factorization; a matrix with 9 points is not needed.
+        let a = (!alone && !follows).then(|| StencilView {
+            grid,
+            center: view(0),
+            east: view(1),
+            north: view(2),
+            corners: None,
+        });
+        let role = Role { led: led.as_mut(), stop: monitored.then_some(stop) };
+        let result = work(role, arrays, a.as_ref());
+        let result = self.close(result)?;
+        if !alone {
+            self.collect(&mut taken)?;
+        }
+        Ok(result)
     }
 
     /// The input of all boxes, and with `guess` the output: where no rank has been refused memory for it.
-    pub fn spread_vectors(&mut self, own: Result<(&[Given], &[Taken])>, guess: bool) -> Result<()> {
+    fn spread_vectors(&mut self, own: Result<(&[Given], &[Taken])>, guess: bool) -> Result<()> {
         let given = own.and_then(|(input, output)| {
             let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
             if guess {
@@ -499,17 +481,8 @@ impl Ranks {
         }
     }
 
-    /// Lends input and output rows, until they are given back.
-    pub fn take_vectors(&mut self) -> Rows {
-        std::mem::replace(&mut self.vectors, Rows::NONE)
-    }
-
-    pub fn give_vectors(&mut self, rows: Rows) {
-        self.vectors = rows;
-    }
-
     /// The output to all boxes, after a close.
-    pub fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
+    fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.bring_boxes(rows.array(1), output),
             (None, Rows::OfAll(rows)) => {
@@ -524,57 +497,6 @@ impl Ranks {
             _ => Err(no_spread()),
         }
     }
-}
-
-/// The refusal of a rank, which all know of, as it says it. Collective.
-fn told_by(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
-    let this = comm.rank();
-    let mut said = Gather::new(comm, &collected((0..comm.size()).map(|_| SAID), BOXES)?)?;
-    let all = said.run(|to| {
-        if let Some(error) = mine.filter(|_| rank == this) {
-            put_sentence(error, to);
-        }
-    })?;
-    let told = sentence_of(&all[rank * SAID..][..SAID], rank, status);
-    Ok(mine.filter(|mine| rank == this || sentence(mine) == sentence(&told)).cloned().unwrap_or(told))
-}
-
-/// Words of a sentence for other ranks: has a place, level, column, row, bytes before and after it, and these.
-const SAID: usize = 6 + 128;
-
-/// Without the rank that says it.
-fn sentence(error: &Error) -> (String, Option<Place>, String) {
-    match error {
-        Error::Elsewhere { before, place, after, .. } => (before.clone(), *place, after.clone()),
-        own => own.told(),
-    }
-}
-
-fn put_sentence(error: &Error, to: &mut [f64]) {
-    let (mut before, place, mut after) = error.told();
-    let room = 8 * (SAID - 6) / 2;
-    for text in [&mut before, &mut after] {
-        let end = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-        text.truncate(end.unwrap_or(0));
-    }
-    let (level, i, j) = place.and_then(Place::of_node).unwrap_or((0, 0, 0));
-    let there = f64::from(u8::from(place.is_some()));
-    let head = [there, level as f64, i as f64, j as f64, before.len() as f64, after.len() as f64];
-    to[..6].copy_from_slice(&head);
-    let bytes: Vec<u8> = before.bytes().chain(after.bytes()).collect();
-    for (to, bytes) in to[6..].iter_mut().zip(bytes.chunks(8)) {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        *to = f64::from_bits(u64::from_le_bytes(word));
-    }
-}
-
-fn sentence_of(words: &[f64], rank: usize, status: i32) -> Error {
-    let [there, level, i, j, before, after] = std::array::from_fn(|k| words[k] as usize);
-    let bytes: Vec<u8> = words[6..].iter().flat_map(|word| word.to_bits().to_le_bytes()).collect();
-    let text = |start: usize, len: usize| String::from_utf8_lossy(&bytes[start..start + len]).into_owned();
-    let place = (there > 0).then(|| Place::node(level, i, j));
-    Error::Elsewhere { rank, status, before: text(0, before), place, after: text(before, after) }
 }
 
 /// Boxes of this rank into rows of all: `given` has for each array one for each of them.
@@ -611,34 +533,59 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
     Err(Error::Argument(format!("{} and {} must not overlap", told(first), told(second))))
 }
 
+/// What a rank does in a call.
+pub struct Role<'a> {
+    led: Option<&'a mut Led>,
+    /// Where any rank has a monitor.
+    stop: Option<&'a mut Largest>,
+}
+
+impl Role<'_> {
+    /// Another rank works for this one.
+    pub fn follows(&self) -> bool {
+        self.led.as_ref().is_some_and(|led| !led.works())
+    }
+
+    /// Runs a function of the core on the rows of this rank, whose matrix is `a`. The observers of all ranks agree on
+    /// when a solve stops.
+    pub fn run(
+        self,
+        what: Function,
+        core: &mut Rrb,
+        (arrays, a): (Arrays, Option<&StencilView>),
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        match (what, self.led) {
+            (Function::Solve, Some(led)) => {
+                let solve = |core: &mut Rrb, o: &mut dyn Observer| core.solve_over_ranks(arrays, a, options, o);
+                led.solve(core, observer, self.stop, solve)
+            }
+            (Function::Solve, None) => {
+                let mut agreed = Agreed { observer, stop: self.stop, failed: None };
+                let outcome = core.solve_over_ranks(arrays, a, options, &mut agreed);
+                agreed.failed.map_or(outcome, Err)
+            }
+            (_, Some(led)) if !led.works() => Ok(Outcome::default()),
+            _ => core.call(what, arrays, options, observer),
+        }
+    }
+}
+
 /// An observer that stops where any rank's does.
-struct Agreed<'a, 'w> {
-    watch: &'a mut Watch<'w>,
+struct Agreed<'a> {
+    observer: &'a mut dyn Observer,
     stop: Option<&'a mut Largest>,
     failed: Option<Error>,
 }
 
-impl Observer for Agreed<'_, '_> {
-    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        let own = self.watch.iteration(iteration, relative_residual);
-        let Some(stop) = &mut self.stop else { return own };
-        any_stops(stop, own, &mut self.failed)
-    }
-
-    fn passed(&mut self, iteration: usize, relative_residual: f64) {
-        self.watch.passed(iteration, relative_residual);
-    }
-
-    fn changed(&mut self, iterations: usize, left: f64, expected: f64) {
-        self.watch.changed(iterations, left, expected);
-    }
-
-    fn widened(&mut self, iterations: usize) {
-        self.watch.widened(iterations);
-    }
-
-    fn coefficients(&mut self, alpha: f64, beta: f64) {
-        self.watch.coefficients(alpha, beta);
+impl Observer for Agreed<'_> {
+    fn see(&mut self, event: Event) -> bool {
+        let own = self.observer.see(event);
+        match (event, &mut self.stop) {
+            (Event::Iteration(..), Some(stop)) => any_stops(stop, own, &mut self.failed),
+            _ => own,
+        }
     }
 
     fn may_stop(&self) -> bool {
