@@ -63,7 +63,7 @@ impl Solving for dpcg_handle {
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `out` is NULL.
-/// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny * nz is above 2^32 - 1.
+/// - `RRB_ERR_DIMENSION`: `nx`, `ny` or `nz` is below 1, or nx * ny * nz is above 2^32 - 1.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 ///
 /// # Notes
@@ -172,10 +172,10 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `dpcg_create`.
-/// - `center` (in): diagonal entry of (i, j, k); positive.
-/// - `east` (in): matrix entry between (i, j, k) and (i + 1, j, k).
-/// - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
-/// - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
+/// - `center` (in): diagonal entry of cell (i, j, k), which must be positive.
+/// - `east` (in): matrix entry that couples the cells (i, j, k) and (i + 1, j, k).
+/// - `north` (in): matrix entry that couples the cells (i, j, k) and (i, j + 1, k).
+/// - `top` (in): matrix entry that couples the cells (i, j, k) and (i, j, k + 1).
 ///
 /// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host memory or in the memory of the handle's device.
 /// Entry (i, j, k) is `a[k*lp + j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp =
@@ -190,22 +190,23 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
 ///   specifies.
-/// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `subdomains_y` or `subdomains_z` is above the number of cells in this
-///   direction; or there are more than 65,535 deflation regions.
+/// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `subdomains_y` or `subdomains_z` is greater than the number of cells in the
+///   direction of the option; or there are more than 65,535 deflation regions.
 /// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a cell outside the grid is not zero.
 /// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
 /// - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or at least 2^31 cells in
 ///   one direction.
 /// - `RRB_ERR_MATRIX`: a center is not positive, or is below the smallest positive normal double. If all centers are
 ///   negative, the message suggests that the arrays may hold -A and -b.
-/// - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0, of ric, of the coarsest grid or of E. With
-///   `ric_omega=1`, every singular matrix has such a pivot.
+/// - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0 or ric, or in the factorization of the
+///   matrix E or of the coarsest grid. With `ric_omega=1`, every singular matrix has a pivot that is not positive.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a coefficient is NaN or infinite.
-/// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `preconditioner` is ic0 or ric, or `coarse_solver` is cg.
-/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, and `backend` is reference, or there are too many cells for
-///   32-bit indices.
-/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but row sums are not zero; or `memory=device` is set, but the
-///   solver runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and either `preconditioner` is ic0 or ric, or `coarse_solver`
+///   is cg.
+/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, and either `backend` is reference, or there are too many cells
+///   for 32-bit indices.
+/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but the row sums of the matrix are not zero; or
+///   `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels; or a child process
 ///   uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
@@ -215,9 +216,9 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// # Notes
 /// - Positive couplings are accepted. If the caller passes couplings with the wrong sign, the library therefore reports
 ///   no error, but x is wrong.
-/// - Couplings to cells outside the grid are ignored. If such a coupling is neither zero nor NaN, a log line reports
-///   this once per handle.
-/// - To exclude a solid cell, pass zero couplings and a positive center for its row.
+/// - Couplings to cells outside the grid are ignored. If a coupling of this kind is neither zero nor NaN, the library
+///   logs this fact once per handle.
+/// - To exclude a solid cell, pass zero couplings and a positive center for this cell.
 /// - The system of a closed box is singular. The option `null_space` determines which components are treated as
 ///   singular.
 /// - The choices of `auto` depend on the matrix, the options and the machine, but not on measured times.
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///
 /// After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
 /// iterations, the residual, the tolerance and the stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and
-/// `RRB_INFO_FINAL_RESIDUAL` return these values as numbers, except the tolerance.
+/// `RRB_INFO_FINAL_RESIDUAL` return the number of iterations, the stop reason and the residual as numbers.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
@@ -311,7 +312,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///   initial guess.
 /// - `x` and the stopping test are in double precision, regardless of the option `precision`.
 /// - On the CPU, the call allocates no memory and starts no thread. On a device, the first solve with pageable host
-///   arrays allocates page-locked buffers. It also starts threads that fill these buffers.
+///   arrays allocates page-locked buffers. It also starts threads that copy the arrays to and from these buffers.
 /// - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
 ///
 /// # Fortran
@@ -339,12 +340,13 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
     unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
-/// Computes z = M^-1 r, or with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
+/// Computes z = M^-1 r or, with deflation, z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
 ///
 /// The projection is P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding
 /// errors in the selected `precision`. With `coarse_solver=cg`, there are also errors of relative size `coarse_tol`.
 ///
-/// With `preconditioner=amg` on the CPU, the operator depends on r. Use it in a flexible method, such as flexible CG.
+/// With `preconditioner=amg` on the CPU, the operator depends on r. Use the operator only in a flexible Krylov method,
+/// such as flexible CG.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -371,8 +373,8 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 /// After an error `z` is unchanged.
 ///
 /// # Notes
-/// On singular components, the call subtracts the means of r and z. The operator is then positive definite on the
-/// complement of the null space.
+/// If the matrix has singular components, the call subtracts the means of r and z on each of these components. In this
+/// case, the operator is positive definite on the complement of the null space.
 ///
 /// # Fortran
 /// `call solver%apply(r, z [, stat] [, errmsg])`
@@ -438,9 +440,9 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 
 /// Solves one system A x = b without a handle.
 ///
-/// The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
-/// you solve repeatedly on the same grid, use a handle, because a handle reuses the memory, the threads and the
-/// factorization.
+/// The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes, solves
+/// and frees the handle. If you solve repeatedly on the same grid, use a handle, because a handle reuses the memory,
+/// the threads and the factorization.
 ///
 /// # Parameters
 /// - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z, as for `dpcg_create`.
@@ -451,7 +453,7 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 ///   array.
 /// - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
 /// - `max_iter` (in): largest number of iterations, in [0, 2147483647].
-/// - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
+/// - `iterations` (out): number of iterations; unchanged after an error. The pointer may be NULL.
 ///
 /// # Returns
 /// `RRB_OK` or `RRB_NOT_CONVERGED`, with the same meaning as for `dpcg_solve`.

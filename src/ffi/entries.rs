@@ -56,13 +56,11 @@ macro_rules! entries {
 
         /// Sets an integer option or a choice.
         ///
-        /// The [options](options.md) page lists the keys and ranges. It also states when a new value of each option
-        /// takes effect ("acts").
-        /// (rrb_, dpcg_) After a change of an option that acts at factorize, call `$family_factorize` before the next
-        /// solve.
-        /// (smoother_) After a change of an option that acts at set_patches, call `smoother_set_patches` before the
-        /// next apply.
-        /// (sparse_) After a change of an option that acts at factorize, call `sparse_factorize` before the next solve.
+        /// The [options](options.md) page lists the keys and ranges. The column "acts" of this page states when a new
+        /// value of each option takes effect. (rrb_, dpcg_) After a change of an option that acts at factorize, call
+        /// `$family_factorize` before the next solve. (smoother_) After a change of an option that acts at set_patches,
+        /// call `smoother_set_patches` before the next `smoother_apply`. (sparse_) After a change of an option that
+        /// acts at factorize, call `sparse_factorize` before the next solve.
         ///
         /// # Parameters
         /// - `h` (in/out): handle of this family.
@@ -86,11 +84,11 @@ macro_rules! entries {
         /// After an error all options are unchanged.
         ///
         /// # Notes
-        /// - The call also accepts the key of a real option. It then sets the option to the integer value.
-        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable
-        ///   overrides the change.
-        /// - (smoother_) The option `stagger` needs additional block inverses, and `method=block_jacobi` needs a second
-        ///   array for u. This call creates these inverses or this array.
+        /// - The call also accepts the key of a real option. The call then converts the integer value to a real value.
+        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable
+        ///   sets the same option, the value in the variable overrides the change.
+        /// - (smoother_) If `stagger` is set, this call creates the additional block inverses that shifted blocks need.
+        ///   If `method=block_jacobi` is set, this call creates a second array for u.
         /// - (sparse_) After a change of an option of the storage format, the next product converts the matrix again.
         ///
         /// # Fortran
@@ -142,8 +140,8 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
-        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable
-        ///   overrides the change.
+        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable
+        ///   sets the same option, the value in the variable overrides the change.
         ///
         /// # Fortran
         /// `call solver%set(key, value [, stat] [, errmsg])`
@@ -192,9 +190,9 @@ macro_rules! entries {
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
         /// # Notes
-        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable
-        ///   overrides the change.
-        /// - If the text contains an option more than once, its last entry applies.
+        /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable
+        ///   sets the same option, the value in the variable overrides the change.
+        /// - If the text contains several entries for one option, the last of these entries applies.
         ///
         /// # Fortran
         /// `call solver%set(text [, stat] [, errmsg])`
@@ -258,7 +256,8 @@ macro_rules! entries {
         /// # Notes
         /// - A result is 0 until a call has computed it.
         /// - (rrb_, dpcg_, smoother_) `RRB_INFO_DEVICE` is -1 while no device is in use.
-        /// - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
+        /// - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns the value from this
+        ///   variable.
         ///
         /// # Fortran
         /// `call solver%get(key, value [, stat] [, errmsg])`
@@ -288,7 +287,7 @@ macro_rules! entries {
             unsafe { get(h, value, find) }
         }
 
-        /// Reads an option or a result as a real number; integers are converted.
+        /// Reads an option or a result and converts its value to a real number.
         ///
         /// # Parameters
         /// - `h` (in): handle of this family.
@@ -303,8 +302,8 @@ macro_rules! entries {
         /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
         /// - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-        /// - (smoother_) `RRB_ERR_STATE`: `key` is a result about residuals, but the last apply computed no residuals,
-        ///   because it had no monitor and `verbosity` was below 2.
+        /// - (smoother_) `RRB_ERR_STATE`: `key` is a result about residuals, but the last `smoother_apply` computed no
+        ///   residuals, because no monitor was set and `verbosity` was below 2.
         ///
         /// # Notes
         /// A result is 0 until a call has computed it.
@@ -334,8 +333,8 @@ macro_rules! entries {
 
         /// Sets the CUDA stream on which the handle computes.
         ///
-        /// (rrb_, dpcg_, smoother_) The stream has no effect if the solver runs on the CPU.
-        /// (sparse_) The call has no effect because this family computes on the CPU.
+        /// (rrb_, dpcg_, smoother_) The stream has no effect if the solver runs on the CPU. (sparse_) The call has no
+        /// effect because the `sparse_` functions compute on the CPU.
         ///
         /// # Parameters
         /// - `h` (in/out): handle of this family.
@@ -348,8 +347,8 @@ macro_rules! entries {
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-        /// - (smoother_) `RRB_ERR_DEVICE`: the stream belongs to another device or CUDA context. The handle then still
-        ///   uses the previous stream.
+        /// - (smoother_) `RRB_ERR_DEVICE`: the stream belongs to another device or CUDA context. After this error, the
+        ///   handle still uses the previous stream.
         ///
         /// # Notes
         /// - (rrb_, dpcg_) If the stream belongs to another device or CUDA context, the next call that computes returns
@@ -401,15 +400,16 @@ macro_rules! entries {
         /// - (smoother_) `RRB_ERR_MEMORY`: allocation of the residual history failed.
         ///
         /// # Notes
-        /// - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
-        /// - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in
-        ///   another way.
+        /// - The library calls the monitor on the calling thread, in the order of the iterations. The library holds no
+        ///   lock during this call.
+        /// - The monitor must not use this handle. The monitor must not throw a C++ exception and must not unwind the
+        ///   stack in another way.
         /// - (rrb_) On a distributed handle, a rank may set a monitor even if other ranks set none. If one monitor
         ///   stops the solve, the solve stops on all ranks.
-        /// - (smoother_) With a monitor, each sweep is followed by an update of the ghost cells and one pass over u and
-        ///   f. Ghost cells therefore hold the values after the last sweep. Without a monitor, ghost cells hold the
-        ///   values that the last sweep read.
-        /// - (smoother_) An apply with 0 sweeps calls the monitor once.
+        /// - (smoother_) With a monitor, `smoother_apply` updates the ghost cells after each sweep and makes one pass
+        ///   over u and f. On return, ghost cells therefore hold the values after the last sweep. Without a monitor,
+        ///   ghost cells hold the values that the last sweep read.
+        /// - (smoother_) A call of `smoother_apply` with 0 sweeps calls the monitor once.
         ///
         /// # Fortran
         /// `call solver%set_monitor([monitor] [, stat] [, errmsg])`
@@ -450,9 +450,8 @@ macro_rules! entries {
         /// Copies the relative residuals of the last call that performed iterations.
         ///
         /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve, from
-        /// iteration 0 on.
-        /// (smoother_) The values are the relative residuals that the monitor received in the last apply, from sweep 0
-        /// on.
+        /// iteration 0 on. (smoother_) The values are the relative residuals that the monitor received in the last
+        /// `smoother_apply`, from sweep 0 on.
         ///
         /// # Parameters
         /// - `h` (in): handle of this family.

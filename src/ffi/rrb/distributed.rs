@@ -39,7 +39,7 @@ use crate::solver::solve::Function;
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `out`, `comm`, a function of `comm`, `lower` or `size` is NULL.
-/// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+/// - `RRB_ERR_DIMENSION`: `nx` or `ny` is below 1, or nx * ny is above 2^32 - 1.
 /// - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or `nx` or `ny` differs
 ///   between ranks.
 /// - `RRB_ERR_ARGUMENT`: a field of `comm` (`struct_size`, `rank`, `size`, `flags` or `reserved`) is not valid, or
@@ -62,8 +62,8 @@ use crate::solver::solve::Function;
 /// - With `reproducible=1`, results are bitwise identical for any partition into boxes, any number of ranks and any
 ///   number of threads.
 /// - On a distributed handle, `cycle=auto` selects v or amli, but never aggregation.
-/// - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The other ranks transfer
-///   their data to rank 0 and receive their results from rank 0.
+/// - With `backend=cuda`, rank 0 solves on the device or devices that its option `device` or `devices` selects. The
+///   other ranks transfer their data to rank 0 and receive their results from rank 0.
 /// - The pointer `context` in `comm` must remain valid until the handle is destroyed.
 ///
 /// # Fortran
@@ -126,15 +126,16 @@ pub unsafe extern "C" fn rrb_create_distributed(
     unsafe { create(out, make) }
 }
 
-/// Copies the coefficients and computes M, like `rrb_factorize`, from one array per box of this rank.
+/// Copies the coefficients of A and computes M like `rrb_factorize`, with one array per coefficient and box of this
+/// rank.
 ///
 /// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
 /// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
-///   arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+///   between consecutive rows. NULL means that the arrays have no padding.
 /// - `center`, `east`, `north` (in): lists with one array of coefficients per box, as for `rrb_factorize`.
 /// - `northeast`, `northwest` (in): lists of the additional arrays of a 9-point stencil. For a 5-point stencil, all
 ///   ranks pass NULL.
@@ -145,8 +146,8 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// # Errors
 /// - all errors of `rrb_factorize`.
 /// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
-///   between ranks.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+///   differ between ranks.
 /// - `RRB_ERR_ARGUMENT`: `northeast` and `northwest` are NULL on some ranks only.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
@@ -212,8 +213,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
-///   arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+///   between consecutive rows. NULL means that the arrays have no padding.
 /// - `b` (in): list with one array per box that contains the right-hand side.
 /// - `x` (in/out): list with one array per box. The arrays contain the initial guess on entry and the solution on
 ///   return.
@@ -225,8 +226,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// # Errors
 /// - all errors of `rrb_solve`.
 /// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
-///   between ranks.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+///   differ between ranks.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
@@ -274,8 +275,8 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
-///   arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+///   between consecutive rows. NULL means that the arrays have no padding.
 /// - `r` (in): list with one array per box.
 /// - `z` (out): list with one array per box, for the result.
 ///
@@ -285,8 +286,8 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// # Errors
 /// - all errors of `rrb_apply`.
 /// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
-///   between ranks.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+///   differ between ranks.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///
@@ -334,8 +335,8 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
-///   arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+///   between consecutive rows. NULL means that the arrays have no padding.
 /// - `x` (in): list with one array per box.
 /// - `y` (out): list with one array per box, for the product.
 ///
@@ -345,8 +346,8 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// # Errors
 /// - all errors of `rrb_multiply`.
 /// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
-///   between ranks.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+///   differ between ranks.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
 ///

@@ -31,7 +31,7 @@ use handle::new;
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `out` is NULL.
-/// - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+/// - `RRB_ERR_DIMENSION`: `nx` or `ny` is below 1, or nx * ny is above 2^32 - 1.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 ///
 /// # Fortran
@@ -71,17 +71,17 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
-/// - `center` (in): diagonal of A, positive.
-/// - `east` (in): entries between (i, j) and (i+1, j).
-/// - `north` (in): entries between (i, j) and (i, j+1).
-/// - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL for a 5-point stencil.
-/// - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL for a 5-point stencil.
+/// - `center` (in): diagonal entries of A, which must be positive.
+/// - `east` (in): entries of A that couple the nodes (i, j) and (i+1, j).
+/// - `north` (in): entries of A that couple the nodes (i, j) and (i, j+1).
+/// - `northeast` (in): entries of A that couple the nodes (i, j) and (i+1, j+1); NULL for a 5-point stencil.
+/// - `northwest` (in): entries of A that couple the nodes (i, j) and (i-1, j+1); NULL for a 5-point stencil.
 ///
 /// Each array has (ny - 1) * ld + nx values, where ld is the option `leading_dimension` (by default nx). The arrays are
 /// in host memory or in the memory of the handle's device. The call does not read the padding.
 ///
-/// The matrix does not contain couplings to nodes outside the grid. The option `check_input` determines whether nonzero
-/// values of these couplings are logged or cause an error.
+/// The call ignores array values that couple a node of the grid to a node outside the grid. The option `check_input`
+/// determines whether nonzero values of this kind are logged or cause an error.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -94,13 +94,15 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a node outside the grid is not zero.
 /// - `RRB_ERR_DIMENSION`: `leading_dimension` is so large that the length of an array overflows.
 /// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `cycle=k` is set.
-/// - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set, and `precision` is bf16 or mixed, or `backend` is reference.
+/// - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set, and either `precision` is bf16 or mixed, or `backend` is
+///   reference.
 /// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but a component of the matrix is regular.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver does not run on a device; or `backend=cuda` is set,
 ///   but the library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot underflows in the selected `precision`.
 /// - `RRB_ERR_NOT_FINITE`: an array contains NaN or infinity, and `check_input` is not 0.
-/// - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
+/// - `RRB_ERR_MEMORY`: allocation failed, or the exact factor of the coarsest system needs more memory than
+///   `coarse_memory` allows.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
@@ -113,8 +115,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 ///   matrices, until an option that affects these choices changes.
 /// - The call computes about 40 flops per node. With `cycle=amli`, it also applies M 6 to 16 times on coarse grids,
 ///   which have at most 1/16 of all nodes.
-/// - A second call allocates memory only if it needs another precision or cycle, or if the matrix has more connected
-///   components than before.
+/// - A second call allocates memory only if this call uses another precision or cycle than the first call, or if the
+///   matrix has more connected components than before.
 /// - With `cycle=aggregation` on the CPU, the call reuses each aggregate of the previous matrix that passes the quality
 ///   test for the new matrix.
 /// - On a distributed handle the call is collective: all ranks must make it. A rank with one box passes the arrays of
@@ -242,8 +244,8 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 
 /// Computes z = M^-1 r with the preconditioner M.
 ///
-/// M is symmetric and positive definite. On singular components, the call subtracts the means of r and z. M^-1 is then
-/// positive definite on the complement of the null space.
+/// M is symmetric and positive definite. If the matrix has singular components, the call subtracts the means of r and z
+/// on each of these components. In this case, M^-1 is positive definite on the complement of the null space.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
@@ -342,8 +344,9 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 
 /// Solves one system A x = b without a handle.
 ///
-/// The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
-/// you solve repeatedly on the same grid, use a handle, because a handle reuses the memory and the factorization.
+/// The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes, solves
+/// and frees the handle. If you solve repeatedly on the same grid, use a handle, because a handle reuses the memory and
+/// the factorization.
 ///
 /// # Parameters
 /// - `nx`, `ny` (in): numbers of nodes in x and y, as for `rrb_create`.
@@ -356,7 +359,7 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// - `iterations` (out): number of iterations; may be NULL.
 ///
 /// # Returns
-/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`.
+/// `RRB_OK` or `RRB_NOT_CONVERGED`, with the same meaning as for `rrb_solve`.
 ///
 /// # Errors
 /// - all errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
