@@ -3,12 +3,13 @@
 
 use core::ffi::c_void;
 
-/// A pair of messages: a message to another rank, and a message from this other rank. Each of them may be empty.
+/// A pair of messages: a message to another rank, and a message from this other rank. Each of the two messages may be
+/// empty.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rrbsolver_message {
-    /// The other rank.
+    /// Number of the other rank.
     pub peer: i32,
     /// Tag of the messages, equal on both ranks. For each peer and tag, an exchange has one message in each direction.
     pub tag: i32,
@@ -22,11 +23,11 @@ pub struct rrbsolver_message {
     pub receive: *mut c_void,
 }
 
-/// Sum, in any order, as `operation` of `allreduce`.
+/// Value of `operation` in `allreduce` for a sum in any order.
 pub const SUM: i32 = 0;
-/// Maximum.
+/// Value of `operation` in `allreduce` for a maximum.
 pub const MAX: i32 = 1;
-/// Minimum.
+/// Value of `operation` in `allreduce` for a minimum.
 pub const MIN: i32 = 2;
 
 /// Table of functions that send messages between the ranks of a domain, for `rrb_create_distributed`.
@@ -54,8 +55,8 @@ pub struct rrbsolver_comm {
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Must be 0. Later versions may use 1 if the functions accept device pointers, and 2 if `start` enqueues on the
-    /// stream.
+    /// Must be 0. Later versions of the library may define 1 for functions that accept device pointers, and 2 for a
+    /// function `start` that enqueues its work on the stream.
     pub flags: i32,
     /// Must be 0.
     pub reserved: i32,

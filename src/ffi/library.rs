@@ -11,7 +11,7 @@ use libc::c_char;
 /// None.
 ///
 /// # Returns
-/// A text that ends with NUL. The pointer is valid until the program ends.
+/// The function returns a text that ends with NUL. The pointer to this text is valid until the program ends.
 ///
 /// # Errors
 /// None.
@@ -37,13 +37,13 @@ pub extern "C" fn rrbsolver_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Returns the meaning of a status in a few words.
+/// Returns a short description of the meaning of a status.
 ///
 /// # Parameters
 /// - `status` (in): any number. If the number is not a status, the function returns "unknown status".
 ///
 /// # Returns
-/// A text that ends with NUL. The pointer is valid until the program ends.
+/// The function returns a text that ends with NUL. The pointer to this text is valid until the program ends.
 ///
 /// # Errors
 /// None.
@@ -68,19 +68,20 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
     STATUSES.iter().find(|s| s.value == status).map_or(c"unknown status".as_ptr(), |s| s.text.as_ptr().cast())
 }
 
-/// Copies the message of the last call on this thread that did not return `RRB_OK`.
+/// Copies the message of the last call that did not return `RRB_OK` on this thread.
 ///
 /// An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
 /// `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the number of iterations, the residual, the tolerance and
 /// the stop reason.
 ///
 /// # Parameters
-/// - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
-///   `capacity` is 0.
+/// - `buffer` (out): array that receives at most `capacity` bytes of the message, including NUL at the end. NULL is
+///   allowed if `capacity` is 0.
 /// - `capacity` (in): size of `buffer` in bytes.
 ///
 /// # Returns
-/// The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
+/// The function returns the number of bytes of the complete message, including NUL. If there is no message, the
+/// function returns 1.
 ///
 /// # Errors
 /// None.
@@ -117,18 +118,19 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
 ///
 /// # Parameters
 /// - `index_base` (in): index of the first element in each direction: 0 as in C, or 1 as in Fortran.
-/// - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
-///   `capacity` is 0.
+/// - `buffer` (out): array that receives at most `capacity` bytes of the message, including NUL at the end. NULL is
+///   allowed if `capacity` is 0.
 /// - `capacity` (in): size of `buffer` in bytes.
 ///
 /// # Returns
-/// The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
+/// The function returns the number of bytes of the complete message, including NUL. If there is no message, the
+/// function returns 1.
 ///
 /// # Errors
 /// None.
 ///
 /// # Notes
-/// This function is for bindings of languages in which indices start at 1.
+/// This function is intended for bindings to languages in which indices start at 1.
 ///
 /// # Fortran
 /// No procedure: `errmsg` receives the message, with indices that count from 1.
@@ -168,8 +170,8 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
 /// Counts the CUDA devices that the library can use.
 ///
 /// # Parameters
-/// - `count` (out): number of devices. It is 0 if there is no CUDA driver, or if the library was built without CUDA
-///   kernels.
+/// - `count` (out): number of devices. The number is 0 if there is no CUDA driver, or if the library was built without
+///   CUDA kernels.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -225,9 +227,9 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 /// None.
 ///
 /// # Notes
-/// - Any thread that uses the library may call the callback. Several threads may call it at the same time.
+/// - The library may call the callback on any thread that uses the library, and on several threads at the same time.
 /// - The callback may call the library with other handles, but not with the handle that writes the line. The library
-///   drops the log lines of these calls, so it never calls the callback recursively on one thread.
+///   drops the log lines of calls inside the callback. A thread therefore never runs the callback recursively.
 /// - The callback must remain valid until it is replaced. If the callback itself calls `rrbsolver_set_log`, this call
 ///   does not wait.
 /// - The option `verbosity` of a handle selects the log lines of this handle. Without a callback, the library drops the

@@ -29,8 +29,8 @@ pub use crate::ffi::rrb::*;
 pub use crate::ffi::smoother::*;
 pub use crate::ffi::sparse::*;
 
-/// Status of a call. The value 0 means success, a positive value means success with a caveat, and a negative value
-/// means failure.
+/// Status of a call. The value 0 means success. A positive value means that the outputs are usable, but the call did
+/// not do everything that was requested. A negative value means failure.
 #[allow(non_camel_case_types)]
 pub type rrb_status = i32;
 
@@ -45,8 +45,9 @@ pub type rrb_log_fn =
 /// Type of the monitor. The library calls the monitor before the first iteration, with `iteration` equal to 0, and
 /// after each iteration.
 ///
-/// The argument `relative_residual` is the norm of the residual in the stopping test, divided by the reference of the
-/// test. In `smoother_apply`, the reference is the norm before the first sweep. A nonzero return value stops the solve.
+/// The argument `relative_residual` is the residual norm of the stopping test, divided by the reference of this test.
+/// In `smoother_apply`, it is the residual norm divided by the residual norm before the first sweep. A nonzero return
+/// value stops the solve.
 #[allow(non_camel_case_types)]
 pub type rrb_monitor_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, iteration: i64, relative_residual: f64) -> i32>;

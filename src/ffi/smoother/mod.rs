@@ -26,9 +26,9 @@ use watch::GhostFill;
 /// # Parameters
 /// - `stencil_points` (in): number of points of the stencil, 7 or 27.
 /// - `stencil` (in): coefficients of the stencil, `stencil_points` finite values. The order of 7 values is center,
-///   west, east, south, north, bottom, top. 27 values are stored as a 3 x 3 x 3 cube in which the index in x varies
-///   fastest; the center has index 13.
-/// - `bx`, `by`, `bz` (in): number of cells of a block in x, y and z, each in [1, 8].
+///   west, east, south, north, bottom, top. If there are 27 values, they form a 3 x 3 x 3 cube in which the index in x
+///   varies fastest. The center of the cube has index 13.
+/// - `bx`, `by`, `bz` (in): numbers of cells of a block in x, y and z, each in [1, 8].
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn smoother_create(
 /// - `RRB_ERR_NULL`: `h` is NULL; or `lower` or `size` is NULL, and `count` is not 0.
 /// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
 /// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
-///   large. On a device, these numbers must fit 32 bits.
+///   large. On a device, these numbers must fit into 32-bit integers.
 /// - `RRB_ERR_MATRIX`: a block is singular, or the inverse of a block is too large for a double. The message names the
 ///   size and a cell of the block.
 /// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization` is set, but sine transforms do not apply to the stencil
@@ -160,12 +160,12 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// Performs `sweeps` sweeps of block relaxation on all patches. For each block b, a sweep computes u_b = u_b + omega
 /// A_b^-1 (f - A u)_b.
 ///
-/// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, the call
-/// fills the ghost cells that another patch covers with the values of that patch. The ghost function fills the other
+/// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, each
+/// ghost cell that another patch covers receives the value of u from this patch. The ghost function fills the other
 /// ghost cells. On return from a call without a monitor, ghost cells hold the values that the last sweep read.
 ///
 /// # Parameters
-/// - `h` (in/out): handle after a successful `smoother_set_patches`.
+/// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
 /// - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values,
 ///   which include one layer of ghost cells around the patch. The index in x varies fastest.
 /// - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values. The index in x varies
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// - `sweeps` (in): number of sweeps, at least 0. If `sweeps` is 0, the call only checks the input and calls the
 ///   monitor once.
 ///
-/// If both tables are NULL, the call works on the copies that `smoother_upload` made.
+/// If both tables are NULL, the call works on the copies of u and f that `smoother_upload` made.
 ///
 /// # Returns
 /// `RRB_OK`, or `RRB_STOPPED` if the ghost function or the monitor stopped the call. After `RRB_STOPPED`, u is the
@@ -189,8 +189,8 @@ pub unsafe extern "C" fn smoother_set_patches(
 ///   set_patches; or both tables are NULL, but `smoother_upload` has not been called.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite. Values of ghost cells are
 ///   not checked.
-/// - `RRB_ERR_NOT_FINITE`: a monitor is set, and the norm of the residual is too large for a double. u is then the
-///   current iterate.
+/// - `RRB_ERR_NOT_FINITE`: a monitor is set, and the norm of the residual is too large for a double. After this error,
+///   u is the current iterate.
 /// - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` is set, and a block extends beyond the edge of a patch. Such blocks
 ///   require `method=chaotic_gauss_seidel` and `parallel=patch`.
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
@@ -199,8 +199,8 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check selected by
-///   `check_input` reads u and f once more per call.
+/// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check that the option
+///   `check_input` selects reads u and f once more per call.
 /// - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether the pointers
 ///   are device pointers.
 /// - The call allocates no memory and starts no thread, with one exception. With `backend=cuda`, the first call with
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// ```
 ///
 /// The argument `patches` is `type(smoother_patch) :: patches(:)`. The tables `u` and `f` are arrays of `type(c_ptr)`.
-/// If you pass no arrays, the call works on the copies that `upload` made.
+/// If you pass no arrays, the call works on the copies of u and f that `upload` made.
 ///
 /// # C++
 /// ```cpp
@@ -244,14 +244,14 @@ pub unsafe extern "C" fn smoother_apply(
     unsafe { with(h, |h| h.apply(u, f, sweeps)) }
 }
 
-/// Copies the values of u from other patches to the ghost cells that these patches cover.
+/// Copies values of u between patches: each ghost cell that another patch covers receives the value from this patch.
 ///
-/// The call does not change other values. `smoother_apply` and `smoother_residual` include this exchange.
+/// The call changes no other values of u. `smoother_apply` and `smoother_residual` also perform this exchange.
 ///
 /// # Parameters
-/// - `h` (in/out): handle after a successful `smoother_set_patches`.
-/// - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. NULL selects the arrays of
-///   `smoother_upload`.
+/// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
+/// - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. If `u` is NULL, the call works on the
+///   copy of u that `smoother_upload` made.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn smoother_apply(
 /// call s%exchange([stat] [, errmsg])
 /// ```
 ///
-/// The table `u` is an array of `type(c_ptr)`. If you pass no arrays, the call works on the copies that `upload`
+/// The table `u` is an array of `type(c_ptr)`. If you pass no arrays, the call works on the copy of u that `upload`
 /// made.
 ///
 /// # C++
@@ -312,8 +312,8 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// - `user` (in): pointer that is passed to `callback`; may be NULL.
 ///
 /// The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
-/// argument `u` contains one pointer per patch to its array. If the call passed NULL, these are the arrays of
-/// `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
+/// argument `u` contains one pointer per patch to the array of the patch. If the caller passed NULL tables, these
+/// arrays are the arrays of `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
 ///
 /// The callback must write ghost cells only. A nonzero return value stops the call with `RRB_STOPPED`.
 ///
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
-/// - `callback` must not use this handle, and must not throw an exception.
+/// - The callback must not use this handle, and must not throw an exception.
 /// - If the callback starts work on a device, this work must be on the stream of `smoother_set_stream`, or be complete
 ///   when the callback returns.
 /// - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
@@ -368,18 +368,19 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 
 /// Computes r = f - A u and its 2-norm over all patches.
 ///
-/// The call first exchanges the ghost cells of u between patches and calls the ghost function. No other value of u
-/// changes. The norm is bitwise identical for any number of threads.
+/// The call first updates the ghost cells of u: it performs the exchange of `smoother_exchange` and then calls the
+/// ghost function. The values of the other cells of u do not change. The norm is bitwise identical for any number of
+/// threads.
 ///
 /// # Parameters
-/// - `h` (in/out): handle after a successful `smoother_set_patches`.
+/// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
 /// - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. The call writes only the ghost cells.
 /// - `f` (in): table with one pointer per patch, as for `smoother_apply`.
 /// - `r` (out): table with one pointer per patch. Each pointer refers to nx * ny * nz values. Pass NULL if r is not
 ///   needed.
 /// - `norm2` (out): the 2-norm of r over all patches; unchanged after an error. The pointer may be NULL.
 ///
-/// If both `u` and `f` are NULL, the call works on the copies that `smoother_upload` made.
+/// If both `u` and `f` are NULL, the call works on the copies of u and f that `smoother_upload` made.
 ///
 /// # Returns
 /// `RRB_OK`, or `RRB_STOPPED` if the ghost function stopped the call. After `RRB_STOPPED`, `r` and `norm2` are not
@@ -410,11 +411,10 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 /// call s%residual(norm2 [, r] [, stat] [, errmsg])
 /// ```
 ///
-/// The tables `u`, `f` and `r` are arrays of `type(c_ptr)`. Without `u` and `f`, the call works on the arrays of
-/// `upload`.
+/// The tables `u`, `f` and `r` are arrays of `type(c_ptr)`. If you pass neither `patches` nor `u` and `f`, the call
+/// works on the copies of u and f that `upload` made.
 ///
-/// With `patches`, the call writes r to the component `r` of each patch, if this component is associated in all
-/// patches.
+/// If you pass `patches`, and if the component `r` is associated in all patches, the call writes r to these components.
 ///
 /// # C++
 /// ```cpp
@@ -460,14 +460,15 @@ pub unsafe extern "C" fn smoother_residual(
 /// Copies u and f into arrays that the library owns until the next `smoother_set_patches`.
 ///
 /// With `backend=cuda`, these arrays are in device memory; otherwise they are in host memory. If the caller passes NULL
-/// tables to the other functions, they use these arrays. A second upload replaces the values.
+/// tables to the other functions, these functions use the library's arrays. A second call of `smoother_upload` replaces
+/// the values in these arrays.
 ///
 /// # Parameters
-/// - `h` (in/out): handle after a successful `smoother_set_patches`.
+/// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
 /// - `u` (in): table with one pointer per patch to arrays with ghost cells, as for `smoother_apply`. If `u` is NULL,
-///   the call does not change u in the library, which is initially zero.
-/// - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change f in the library, which is
-///   initially zero.
+///   the call does not change the values of u in the library. These values are initially zero.
+/// - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change the values of f in the
+///   library. These values are initially zero.
 ///
 /// The call only reads the arrays of the caller. Several patches may therefore use the same array.
 ///
@@ -538,7 +539,7 @@ pub unsafe extern "C" fn smoother_upload(
 /// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
 ///   at set_patches has changed.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
+/// - `RRB_ERR_MEMORY`: allocation of an internal list of array sections failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Fortran
@@ -578,8 +579,9 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 ///
 /// # Parameters
 /// - `h` (in): handle with arrays from `smoother_upload`.
-/// - `u` (out): table that receives one pointer per patch to its array of u, with ghost cells; may be NULL.
-/// - `f` (out): table that receives one pointer per patch to its array of f; may be NULL.
+/// - `u` (out): table that receives one pointer per patch to the array of u of this patch, which includes ghost cells.
+///   The table may be NULL.
+/// - `f` (out): table that receives one pointer per patch to the array of f of this patch. The table may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -597,7 +599,7 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 /// # Fortran
 /// `call s%device_pointers(u, f [, stat] [, errmsg])`
 ///
-/// The tables are `type(c_ptr) :: u(:), f(:)`.
+/// The tables are declared as `type(c_ptr) :: u(:), f(:)`.
 ///
 /// # C++
 /// `resident_patches rrbsolver::smoother::device_pointers()`

@@ -8,14 +8,14 @@ use crate::solver::solve::Function;
 
 /// Replaces the values of all entries and keeps the sparsity pattern.
 ///
-/// The next product or `sparse_factorize` updates the storage format. `sparse_solve` and `sparse_apply` return
-/// `RRB_ERR_STATE` until `sparse_factorize` is called again.
+/// The next product or the next `sparse_factorize` updates the arrays of the storage format. `sparse_solve` and
+/// `sparse_apply` return `RRB_ERR_STATE` until `sparse_factorize` is called again.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): the new values, in host memory. Their number and order are those of the `values` in
-///   `sparse_create_csr`, `sparse_create_csc` or `sparse_create_coo`. For a matrix from a file or from a format with
-///   padding, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has no entries.
+/// - `values` (in): the new values, in host memory. Their number and order are those of the array `values` that created
+///   the matrix in `sparse_create_csr`, `sparse_create_csc` or `sparse_create_coo`. For a matrix from a file or from a
+///   format with padding, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has no entries.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -25,7 +25,8 @@ use crate::solver::solve::Function;
 /// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
 ///   infinite.
-/// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only for unsorted or repeated entries.
+/// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
+///   repeated entries.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
 ///
@@ -189,12 +190,14 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
 ///   message names an entry that differs from its mirror entry.
 /// - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
-///   The methods jacobi, gauss_seidel and sor do so, and the preconditioners jacobi, ssor, ic0, neumann, chebyshev and
-///   amg. With ilu0, the diagonal entry must exist but may be zero.
+///   The methods jacobi, gauss_seidel and sor divide by diagonal entries. The preconditioners jacobi, ssor, ic0,
+///   neumann, chebyshev and amg also divide by diagonal entries. With ilu0, each diagonal entry must exist but may be
+///   zero.
 /// - `RRB_ERR_MATRIX`: with ic0, a diagonal entry or a pivot is not positive; or with ilu0, a pivot is zero; or with
 ///   `precision=f32`, an entry of M is outside the range of single precision.
-/// - `RRB_ERR_UNSUPPORTED`: the method `solver` does not accept the preconditioner. The methods jacobi, gauss_seidel
-///   and sor accept only none. The method minres accepts only none and jacobi. The preconditioner amg requires cg.
+/// - `RRB_ERR_UNSUPPORTED`: the method does not accept the preconditioner. The methods jacobi, gauss_seidel and sor
+///   accept only `preconditioner=none`. The method minres accepts only the preconditioners `none` and `jacobi`. The
+///   preconditioner amg requires the method cg.
 /// - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, and the matrix has 2^32 - 1 rows or more; or a child process
 ///   uses a handle that was created before the fork.
 /// - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set; or `format=diagonal` is set, but the matrix has an off-diagonal entry.
@@ -202,11 +205,11 @@ pub unsafe extern "C" fn sparse_arrays(
 ///   option `format_memory` allows; or allocation failed.
 ///
 /// # Notes
-/// - If `auto` selects ic0 or ilu0 but a pivot is not usable, the call uses jacobi instead. If a diagonal entry is also
-///   zero or missing, the call uses no preconditioner.
-/// - A log line warns if the matrix has only one triangle. A log line also warns if `solver` is jacobi, gauss_seidel or
-///   sor, and the matrix is not diagonally dominant.
-/// - The cost is that of a few matrix-vector products plus the setup of the preconditioner.
+/// - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot, the call uses the preconditioner jacobi
+///   instead. If a diagonal entry is also zero or missing, the call uses no preconditioner.
+/// - A log line warns if the matrix has off-diagonal entries in one triangle only. A log line also warns if `solver` is
+///   jacobi, gauss_seidel or sor, and the matrix is not diagonally dominant.
+/// - The call costs as much as a few matrix-vector products and the setup of the preconditioner.
 /// - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
 ///   Sci. Comput. 34 (2012), A1079-A1109 (amg).
 ///
@@ -234,9 +237,9 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 
 /// Solves A x = b with the method of `sparse_factorize`.
 ///
-/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
-/// from x before convergence is reported. For b = 0 the result is x = 0. If the initial guess satisfies the test, the
-/// call returns the guess after 0 iterations.
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where norm is the 2-norm. The residual is
+/// recomputed from x before convergence is reported. For b = 0 the result is x = 0. If the initial guess satisfies the
+/// test, the call returns the guess after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -248,8 +251,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// # Returns
 /// - `RRB_OK`: the solve has converged.
 /// - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. If the reason is
-///   max_iter, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is stagnated, `x`
-///   is the best known iterate. If the reason is diverged, `x` is the best known iterate or the initial guess.
+///   `max_iter`, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is `stagnated`,
+///   `x` is the best known iterate. If the reason is `diverged`, `x` is the best known iterate or the initial guess.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
 ///
 /// After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
@@ -265,8 +268,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
 ///   large for a double.
 /// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
-/// - `RRB_ERR_BREAKDOWN`: the method is cg, and A or M is indefinite (use `solver=minres`); or the iteration
-///   overflowed.
+/// - `RRB_ERR_BREAKDOWN`: the method is cg, and A or M is indefinite (in this case, use `solver=minres`); or the
+///   iteration overflowed.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
@@ -305,8 +308,8 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 
 /// Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
 ///
-/// With `preconditioner=amg`, M depends on r, so use a flexible Krylov method. All other preconditioners do not depend
-/// on r.
+/// With `preconditioner=amg`, M depends on r, so use a flexible Krylov method. With all other preconditioners, M does
+/// not depend on r.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.

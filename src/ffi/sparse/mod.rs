@@ -19,8 +19,10 @@ use std::ffi::CStr;
 /// Creates a handle with a matrix in compressed sparse row (CSR) form.
 ///
 /// Row i has the entries k = row_ptr[i] .. row_ptr[i + 1] - 1, with the columns `col[k]` and the values `values[k]`.
-/// The columns of a row may have any order. The call adds values with the same row and column, in their order in the
-/// arrays. Explicit zeros are entries of the sparsity pattern. The call copies all arrays.
+/// The columns of a row may have any order. The call adds up values with the same row and column, in the order in which
+/// the arrays contain them.
+///
+/// Explicit zeros are entries of the sparsity pattern. The call copies all arrays.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0. `sparse_factorize` needs a square matrix.
@@ -52,10 +54,11 @@ use std::ffi::CStr;
 /// # Notes
 /// - Pass both triangles of a symmetric matrix. If you pass only one triangle, the library solves the system with this
 ///   triangular matrix, and a log line warns about this.
-/// - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, it needs 16 bytes per
-///   entry. If there are unsorted or repeated entries, the matrix needs another 8 bytes per entry.
+/// - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, the matrix needs 16
+///   bytes instead of 12 bytes per entry. If there are unsorted or repeated entries, the matrix needs 8 additional
+///   bytes per entry.
 /// - The call sorts large matrices in parallel with the default number of threads.
-/// - `sparse_` runs on the CPU in one process. It does not distribute a matrix over MPI ranks.
+/// - The `sparse_` functions run on the CPU in one process. They do not distribute a matrix over MPI ranks.
 ///
 /// # Fortran
 /// `call solver%create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg])`
@@ -102,8 +105,9 @@ pub unsafe extern "C" fn sparse_create_csr(
 
 /// Creates a handle with a matrix in compressed sparse column (CSC) form.
 ///
-/// Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`.
-/// The order of entries, repeated entries and zeros are treated as in `sparse_create_csr`.
+/// Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`. As
+/// in `sparse_create_csr`, entries may have any order, values with the same row and column are added up, and explicit
+/// zeros are entries of the sparsity pattern.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
@@ -180,8 +184,9 @@ pub unsafe extern "C" fn sparse_create_csc(
 
 /// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
 ///
-/// Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
-/// as in `sparse_create_csr`. The arrays can therefore contain the entries of element matrices one after the other.
+/// Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. As in `sparse_create_csr`, values with
+/// the same row and column are added up, and explicit zeros are entries of the sparsity pattern. The arrays can
+/// therefore contain the entries of element matrices one after the other.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
@@ -255,14 +260,15 @@ pub unsafe extern "C" fn sparse_create_coo(
 
 /// Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
 ///
-/// Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception. In the formats bsr, dia, ell,
-/// sell, skyline and diagonal, the call treats all zeros as padding and drops them.
+/// If the arrays come from `sparse_arrays`, the new matrix is bitwise identical to the original matrix, with one
+/// exception. In the formats bsr, dia, ell, sell, skyline and diagonal, the call treats all zeros as padding and does
+/// not store them.
 ///
 /// # Parameters
 /// - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
 /// - `sizes` (in): array of four integers, the lengths of `i0`, `i1`, `i2` and `values`.
-/// - `i0`, `i1`, `i2` (in): index arrays of the format, which the table below lists. Indices count from 0.
+/// - `i0`, `i1`, `i2` (in): index arrays of the format; the table below states their contents. Indices count from 0.
 /// - `values` (in): array of the values, which must be finite.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
@@ -289,8 +295,8 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// | csr | row pointers | columns | |
 /// | csc | column pointers | rows | |
 /// | bsr | pointers of block rows | block columns | |
-/// | dia | offsets column - row | | |
-/// | ell | columns, slot by slot | | |
+/// | dia | offsets (column minus row) of the diagonals | | |
+/// | ell | columns of the first entry of all rows, then of the second entry, and so on | | |
 /// | sell | permutation of rows | starts of slices | columns |
 /// | jds | permutation of rows | starts of jagged diagonals | columns |
 /// | tjds | permutation of columns | starts of jagged diagonals | rows |
@@ -344,7 +350,7 @@ pub unsafe extern "C" fn sparse_create_from(
 /// sides, initial guesses and solutions of a Harwell-Boeing file.
 ///
 /// # Parameters
-/// - `path` (in): name of the file, ending with NUL.
+/// - `path` (in): name of the file, a text that ends with NUL.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
@@ -353,30 +359,31 @@ pub unsafe extern "C" fn sparse_create_from(
 /// # Errors
 /// - `RRB_ERR_NULL`: `path` or `out` is NULL.
 /// - `RRB_ERR_IO`: the file cannot be opened or read.
-/// - `RRB_ERR_PARSE`: the file has none of these formats, or its content is not valid. The message contains the path,
-///   the line and the reason.
+/// - `RRB_ERR_PARSE`: the file is neither a MatrixMarket, a Harwell-Boeing nor a Rutherford-Boeing file, or the content
+///   of the file is not valid. The message contains the path, the line and the reason.
 /// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN, infinite or too
 ///   large for a double.
 /// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental; or the values of the matrix are in another
 ///   file; or the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the number of rows, columns or entries of the matrix is out of range.
-/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the allocation for the message of another error. The call has
-///   freed all its memory.
+/// - `RRB_ERR_MEMORY`: an allocation failed, possibly the allocation for the message of another error. After this
+///   error, the call has freed all memory that it allocated.
 ///
 /// # Notes
-/// - The format of a MatrixMarket file may be coordinate or array. Its values may be real, integer or pattern; with
-///   pattern, all values are 1. Its symmetry may be general, symmetric or skew-symmetric.
-/// - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. Its values may be real, integer or
-///   pattern.
+/// - The format of a MatrixMarket file may be coordinate or array. The values may be of the kind real, integer or
+///   pattern; with pattern, all values are 1. The symmetry may be general, symmetric or skew-symmetric.
+/// - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. The values may be of the kind real,
+///   integer or pattern.
 /// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the call reads the file,
 ///   and a log line warns about this.
 /// - The call reads right-hand sides in a separate Rutherford-Boeing file as a matrix with one column per right-hand
 ///   side.
 /// - A gzip file may consist of several gzip members.
-/// - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, it
-///   starts no threads. If there is no memory to start a thread, or for a warning about an `RRBSOLVER_` variable, the
-///   process terminates.
-/// - The call needs at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per row.
+/// - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, the
+///   call starts no threads. If there is not enough memory to start a thread or to log a warning about an `RRBSOLVER_`
+///   variable, the process terminates.
+/// - The memory that the call needs is at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per
+///   row.
 ///
 /// # Fortran
 /// `call solver%read(path [, stat] [, errmsg])`
@@ -410,7 +417,7 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 ///
 /// # Parameters
 /// - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `path` (in): name of the file, ending with NUL.
+/// - `path` (in): name of the file, a text that ends with NUL.
 /// - `file_format` (in): `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
 ///   (Rutherford-Boeing).
 ///
@@ -426,11 +433,12 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
-/// - The call writes the data to a new file in the same folder and then renames this file. If it replaces a file, the
-///   permissions remain the same. If the path is a symbolic link, the call replaces the target of the link. It writes
-///   directly to pipes and devices.
-/// - The call needs 0.1 MB of memory for buffers, and another 0.5 MB for gzip. If the matrix is not symmetric,
-///   `RRB_FILE_HB` and `RRB_FILE_RB` also need a copy of the matrix by columns.
+/// - The call writes the data to a new file in the same folder and then renames this file. If the new file replaces an
+///   existing file, the new file has the permissions of the existing file.
+/// - If the path is a symbolic link, the call replaces the target of the link. If the path is a pipe or a device, the
+///   call writes directly to this path.
+/// - The call needs 0.1 MB of memory for buffers, and 0.5 MB more if it compresses the file. If the matrix is not
+///   symmetric, the formats `RRB_FILE_HB` and `RRB_FILE_RB` also need a copy of the matrix that is stored by columns.
 ///
 /// # Fortran
 /// `call solver%write(path, file_format [, stat] [, errmsg])`
@@ -483,8 +491,8 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `v` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector `k` of this kind; or `v` is not
-///   8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector of this kind with the number
+///   `k`; or `v` is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
 ///
@@ -495,7 +503,7 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 /// # Fortran
 /// `call solver%get_vector(which, k, v [, stat] [, errmsg])`
 ///
-/// The number `k` counts from 1.
+/// In Fortran, the number `k` counts from 1.
 ///
 /// # C++
 /// `std::vector<double> rrbsolver::sparse::vector(std::int32_t which, std::int64_t k = 0) const`
