@@ -55,7 +55,7 @@ statuses! {
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is unchanged";
     RRB_ERR_INCOMPATIBLE = -23, "the system is singular, and its right-hand side has a component in the null space";
     RRB_ERR_RANGE = -24, "a result underflows";
-    RRB_ERR_MEMORY = -30, "out of memory, or a memory limit is exceeded";
+    RRB_ERR_MEMORY = -30, "there is not enough memory, or a memory limit is exceeded";
     RRB_ERR_NO_DEVICE = -40, "there is no CUDA driver or no CUDA device";
     RRB_ERR_DEVICE = -41, "the CUDA driver reported an error";
     RRB_ERR_IO = -50, "a file cannot be read or written";

@@ -68,7 +68,7 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
     STATUSES.iter().find(|s| s.value == status).map_or(c"unknown status".as_ptr(), |s| s.text.as_ptr().cast())
 }
 
-/// Copies the message of the last call that did not return `RRB_OK` on this thread.
+/// Copies the message of this thread, which describes the last call that did not return `RRB_OK`.
 ///
 /// An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
 /// `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the number of iterations, the residual, the tolerance and

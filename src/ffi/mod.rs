@@ -46,8 +46,8 @@ pub type rrb_log_fn =
 /// after each iteration.
 ///
 /// The argument `relative_residual` is the residual norm of the stopping test, divided by the reference of this test.
-/// In `smoother_apply`, it is the residual norm divided by the residual norm before the first sweep. A nonzero return
-/// value stops the solve.
+/// In `smoother_apply`, the argument is the residual norm divided by the residual norm before the first sweep. A
+/// nonzero return value stops the solve.
 #[allow(non_camel_case_types)]
 pub type rrb_monitor_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, iteration: i64, relative_residual: f64) -> i32>;

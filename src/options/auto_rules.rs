@@ -159,8 +159,8 @@ fn rrb() -> [AutoRule; 4] {
                 (
                     "aggregation",
                     &format!(
-                        "aggregation is possible, nx * ny >= {}, no option of the levels is set, and the estimated \
-                         cost of a solve is lower with aggregation than with RRB (see the notes)",
+                        "aggregation is possible (see the notes); nx * ny >= {}; no option of the levels is set (see \
+                         the notes); and the estimated cost of a solve is lower with aggregation than with RRB",
                         grouped(SMALL_GRID)
                     ),
                 ),
@@ -177,11 +177,12 @@ fn rrb() -> [AutoRule; 4] {
             &[
                 "Aggregation is possible if `norm` is true2, `lumping` and `relaxation` have their default values, \
                  and `precision` is not bf16. The handle must come from `rrb_create` and use the CPU or one device. \
-                 The memory for aggregation must not exceed `switch_memory`.",
+                 Aggregation must not need more memory than `switch_memory` allows.",
                 "The options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
                  `compensation`, `cycle_spacing` and `cycle_steps`.",
                 &format!(
-                    "amli is selected if the condition number of the first recursion is at least \
+                    "For each recursion, the solver estimates the condition number of M^-1 A on the grid of the \
+                     recursion. amli is selected if the condition number of the first recursion is at least \
                      {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most \
                      {AMLI_CONDITION}. This rule also applies to singular systems."
                 ),
@@ -200,9 +201,10 @@ fn rrb() -> [AutoRule; 4] {
                      iteration from iteration {SWITCH_ITERATIONS} on. On a device, it compares the costs after \
                      {SWITCH_ITERATIONS_ON_DEVICE} iterations and after each doubling of this number."
                 ),
-                "Factorize and solve may replace a choice of auto: by v after the estimates, by f64 after a pivot <= \
-                 0, and by aggregation after a slow solve. The new choices also apply to later matrices, until \
-                 `precision`, `switch_memory`, `cycle` or an option of the levels (except `compensation`) changes.",
+                "`rrb_factorize` and `rrb_solve` may replace a choice of auto. After the estimates, the cycle may \
+                 become v. After a pivot <= 0, the precision becomes f64. After a slow solve, the cycle may become \
+                 aggregation. The new choices also apply to later matrices, until `precision`, `switch_memory`, \
+                 `cycle` or an option of the levels (except `compensation`) changes.",
             ],
         ),
         rule(
@@ -228,10 +230,10 @@ fn rrb() -> [AutoRule; 4] {
                 ("bf16", OTHERWISE),
             ],
             &[
-                "If a pivot is not positive with f32, bf16 or mixed, f64 is used instead.",
-                "If a distributed solve with mixed stagnates, the call factorizes the matrix again with bf16 and \
-                 continues the solve.",
-                "If a slow solve with f64 on a device switches to aggregation, the aggregation cycle also uses f64.",
+                "If a pivot is not positive with f32, bf16 or mixed, the factorization is repeated with f64.",
+                "If a distributed solve in mixed precision stagnates, the call factorizes the matrix again with bf16 \
+                 and continues the solve.",
+                "If a slow solve in f64 on a device switches to aggregation, the aggregation cycle also uses f64.",
             ],
         ),
         rule(
@@ -279,7 +281,7 @@ fn dpcg() -> [AutoRule; 6] {
             ],
             &[
                 &format!(
-                    "Components are not deflated if there are more than {} of them and the contrast is at most \
+                    "Components are not deflated if there are more than {} components and the contrast is at most \
                      {FAR_APART:e}. The contrast is the ratio of the smallest to the largest coupling of a direction.",
                     grouped(MANY_COMPONENTS)
                 ),
@@ -287,7 +289,7 @@ fn dpcg() -> [AutoRule; 6] {
                     "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of \
                      the strongest direction."
                 ),
-                "If the allocation of memory for amg fails, multigrid is used.",
+                "If the allocation of memory for amg fails, multigrid is used instead.",
                 "`RRB_INFO_AUTO_REASON` reports which condition determined the choice.",
             ],
         ),
@@ -295,7 +297,7 @@ fn dpcg() -> [AutoRule; 6] {
             opt::COARSENING,
             family,
             &[("cell", "cells are flat (see `preconditioner`)"), ("vertex", OTHERWISE)],
-            &["This rule applies to multigrid only."],
+            &["This rule applies only if the preconditioner is multigrid."],
         ),
         rule(
             opt::DEFLATION,
@@ -325,8 +327,8 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "inverse",
                     &format!(
-                        "there are at most {INVERTED} deflation vectors, or on a device at most \
-                                      {INVERTED_ON_DEVICE}"
+                        "there are at most {INVERTED} deflation vectors on the CPU, or at most {INVERTED_ON_DEVICE} \
+                         deflation vectors on a device"
                     ),
                 ),
                 ("cholesky", OTHERWISE),
@@ -343,7 +345,7 @@ fn smoother() -> [AutoRule; 4] {
         rule(
             opt::BACKEND,
             family,
-            &[("cuda", "a CUDA device is present, and `memory=device`"), ("cpu", OTHERWISE)],
+            &[("cuda", "a CUDA device is present, and `memory=device` is set"), ("cpu", OTHERWISE)],
             &[],
         ),
         rule(
@@ -410,8 +412,8 @@ fn sparse() -> [AutoRule; 6] {
                 ("jacobi", "the solver is cg or minres"),
                 ("ilu0", OTHERWISE),
             ],
-            &["If a pivot of ic0 or ilu0 is not usable, jacobi is used instead. If a diagonal entry is also zero or \
-               missing, no preconditioner is used."],
+            &["If the factorization of ic0 or ilu0 fails at a pivot, jacobi is used instead. If a diagonal entry is \
+               also zero or missing, no preconditioner is used."],
         ),
         rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
         rule(
@@ -419,11 +421,11 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("diagonal", "all entries are on the diagonal"),
-                ("csr, dia, sell or bsr", "this format moves the fewest bytes in a product"),
+                ("csr, dia, sell or bsr", "the selected format moves the fewest bytes in a product"),
             ],
             &[&format!(
-                "dia is considered for at most {MOST_DIAGONALS} diagonals. Formats that need more memory than \
-                 `format_memory` are not considered."
+                "dia is considered only if at most {MOST_DIAGONALS} diagonals have entries. A format that needs more \
+                 memory than `format_memory` allows is not considered."
             )],
         ),
         rule(
@@ -433,7 +435,7 @@ fn sparse() -> [AutoRule; 6] {
                 (
                     "none",
                     "the format is dia, diagonal or skyline, or a copy of the transpose needs more memory than \
-                          `format_memory`",
+                     `format_memory` allows",
                 ),
                 ("copy", OTHERWISE),
             ],

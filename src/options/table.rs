@@ -284,28 +284,31 @@ const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
 
 options! {
     BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first(Backend::NAMES, 2);
-        "backend that runs the solver; for auto, see the rules of auto";
+        "backend that runs the solver; cpu runs on the CPU; cuda runs on a CUDA device; reference is a simple backend \
+         for tests that runs on the CPU with one thread; for auto, see the rules of auto";
     DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
-        "number of threads; with 0, the number is the value of the first environment variable among \
-         RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that is set; if none is set, it is the number \
-         of cores in the affinity mask";
+        "number of threads; with 0, the environment variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
+         OMP_NUM_THREADS are read in this order, and the first variable that is set to a positive number determines \
+         the number of threads; if there is no such variable, the library uses as many threads as there are cores in \
+         the affinity mask of the process";
     MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
-        "memory space of the caller's arrays; with auto, the library asks the CUDA driver where each array is";
+        "memory space of the caller's arrays; with auto, the library queries the CUDA driver for the memory space of \
+         each array";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
         "relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol)";
     ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false);
-        "absolute tolerance of the stopping test that rel_tol describes; its unit is the unit of the residual norm";
+        "absolute tolerance of the stopping test (see rel_tol); the tolerance has the unit of the residual norm";
     MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
-        "limit of iterations per solve; with 0, a solve only evaluates the residual";
+        "largest number of iterations per solve; with 0, a solve only computes the residual of the initial guess";
     NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
         "norm of the stopping test; true2 is the 2-norm of the residual r = b - A x; preconditioned is sqrt(r' M^-1 \
-         r); on singular components, the means m of r are subtracted from r, and the sum of m^2 / center is added \
-         under the root; with deflation, r is the deflated residual, and no mean is subtracted";
+         r), with two exceptions: on each singular component, the mean m of r is subtracted from r, and the sum of \
+         m^2 / center is added under the root; with deflation, r is the deflated residual, and no mean is subtracted";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
-        "number by which residual norms are divided to obtain relative residuals; rhs is the norm of b, where b is \
-         projected if A is singular; with norm=preconditioned, b is also reduced to the first Schur complement S1; \
-         initial is the norm of the initial residual";
+        "number by which residual norms are divided to obtain relative residuals; rhs selects the norm of b (if A is \
+         singular, the norm of the projection of b onto the range of A); with norm=preconditioned, b is also reduced \
+         to the first Schur complement S1; initial selects the norm of the initial residual";
     NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
         "connected components that are treated as singular; auto selects the components with |row sum| <= 1e-12 * \
          center in every row; none selects no component; constant selects all components, which must have |row sum| \
@@ -335,8 +338,8 @@ options! {
     COMPUTE_BLOCK = 203 "compute_block" Factorize RRB Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 };
         "row padding and border width of the arrays r1, r2, b1 and b2, in values";
     LUMPING = 204 "lumping" Factorize RRB Kind::Choice(Lumping::NAMES);
-        "nodes whose dropped couplings are lumped; m1 selects the red nodes; m2 selects the red and black nodes; in \
-         an option text, m1u and m2u also set relaxation=0, and m1m and m2m also set relaxation=1";
+        "nodes whose dropped couplings are lumped into the diagonal; m1 selects the red nodes; m2 selects the red and \
+         black nodes; in an option text, m1u and m2u also set relaxation=0, and m1m and m2m also set relaxation=1";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
         "relaxation factor omega, the fraction of each dropped coupling that is added to the diagonal";
     FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
@@ -354,10 +357,11 @@ options! {
          selects multigrid by aggregation instead of RRB; for auto, see the rules of auto";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64);
         "number of levels between the recursions of a recursive cycle; the number must be even; 0 means 4";
-    CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "number of inner iterations per recursion";
+    CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "number of inner iterations per recursion of a \
+                                                                 recursive cycle";
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
-        "memory limit, in bytes, for aggregation if cycle=auto selects it at factorize or in a slow solve; -1 means \
-         no limit; with 0, auto never selects aggregation";
+        "memory limit, in bytes, for the aggregation cycle; the limit applies if cycle=auto selects aggregation at \
+         factorize or during a slow solve; -1 means no limit; with 0, auto never selects aggregation";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
         "distance, in values, between consecutive rows of the caller's arrays; the distance must be at least nx; 0 \
          means nx";
@@ -365,8 +369,8 @@ options! {
         "ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with none, the \
          solver uses one device, which the option device selects";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
-        "with 1, results are bitwise identical for any number of ranks; with 0, results are bitwise identical only if \
-         the number of ranks is the same, but global sums need less communication";
+        "with 1, results are bitwise identical for any number of ranks; with 0, results are bitwise identical only \
+         for equal numbers of ranks, but global sums need less communication than with 1";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
         "time in seconds for which a rank waits for other ranks; 0 means no limit";
 
@@ -379,7 +383,7 @@ options! {
          selects no sweep; 1 selects the second, fourth, ... sweep; 2 selects the first, third, ... sweep";
     REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF;
         "with 1, a sweep processes the colours in reverse order, for post-smoothing; with \
-         method=chaotic_gauss_seidel, it processes the blocks in reverse order";
+         method=chaotic_gauss_seidel, the sweep processes the blocks in reverse order";
     BLOCK_SOLVER = 304 "block_solver" Factorize SMOOTHER Kind::Choice(BlockSolver::NAMES);
         "solver of the diagonal blocks; fast_diagonalization uses sine transforms, and set_patches returns an error \
          if the transforms would lose more than four digits; dense uses dense inverses; for auto, see the rules of \
@@ -395,7 +399,9 @@ options! {
     PATCH_THREADS = 307 "patch_threads" Now SMOOTHER int(0, 0, 4096);
         "number of groups of threads with parallel=nested; 0 selects the number automatically";
     TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
-        "order of copies and kernels if a device processes patches that are in host memory";
+        "order of copies and kernels if a device processes patches that are in host memory; with depth_first, the \
+         first sweep of a group of patches overlaps the transfer of the next group; with breadth_first, all patches \
+         are transferred before the first sweep; for auto, see the rules of auto";
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
@@ -420,8 +426,8 @@ options! {
     SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535);
         "number of deflation boxes in z, at most nz; 0 selects the number automatically";
     KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
-        "deflation vectors of singular systems; with 0, the vector of one region of weak couplings is omitted; with \
-         1, all vectors are used, and the coarse matrix is shifted";
+        "use of the deflation vectors if the system is singular; with 0, the vector of one region of weak couplings \
+         is omitted; with 1, all vectors are used, and the coarse matrix is shifted";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
         "solver of systems with the coarse deflation matrix; inverse uses the explicit inverse; cholesky uses a \
          Cholesky factorization; cg uses inner CG iterations and runs on the CPU only; for auto, see the rules of \
@@ -434,15 +440,15 @@ options! {
     SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2);
         "number of multigrid sweeps before and after each coarse-grid correction; 0 selects the number automatically";
     DILATION = 412 "dilation" Factorize DPCG int(-1, -1, 1);
-        "number of layers of cells by which the regions of levelset grow; -1 means 1 for the caller's regions and 0 \
-         for components of strong couplings";
+        "number of layers of cells by which each region of levelset is enlarged; -1 means 1 for the caller's regions \
+         and 0 for components of strong couplings";
     LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
         "distance, in values, between consecutive planes of the caller's arrays; the distance must be at least ny * \
          leading_dimension; 0 means ny * leading_dimension";
 
     SOLVER = 500 "solver" Factorize SPARSE Kind::Choice(Solver::NAMES);
-        "iterative method; for auto, see the rules of auto; in an option text, jcbi, gs and gssor mean jacobi, \
-         gauss_seidel and sor";
+        "iterative method; for auto, see the rules of auto; in an option text, jcbi, gs and gssor are other names for \
+         jacobi, gauss_seidel and sor";
     FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
         "storage format for products; for auto, see the rules of auto";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
@@ -455,10 +461,10 @@ options! {
     BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "number of blocks with ordering=blocks; 0 means \
                                                                       16";
     BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
-        "number of rows and columns per block of format=bsr; 0 selects the number that needs the fewest bytes among 2 \
-         to 6 and 8";
+        "number of rows and columns per block of format=bsr; 0 selects, from the numbers 2 to 6 and 8, the number \
+         with which the format needs the fewest bytes";
     SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "number of rows per slice of format=sell, often \
-                                                                      called C; 0 means 8";
+                                                                      called C in the literature; 0 means 8";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
         "number of rows per sorting window of format=sell; 0 means 256 if this number saves bytes, otherwise 1 \
          (unsorted)";
@@ -469,11 +475,12 @@ options! {
          with s = 1e-3, 2e-3, 4e-3, ... until all pivots are positive";
     DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of preconditioner=chebyshev";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
-        "matrix that bicg uses for products with the transpose A'; copy uses a stored copy of A'; none uses A; for \
-         auto, see the rules of auto";
+        "matrix that bicg uses for products with the transpose A'; copy uses a stored copy of A'; none uses A itself; \
+         for auto, see the rules of auto";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
-        "a solve has diverged when its residual exceeds this multiple of max(reference, initial residual); 0 means \
-         1e100 for jacobi, gauss_seidel and sor, and 1e10 for the other methods";
+        "factor of the divergence test; a solve has diverged when its residual norm exceeds this factor times \
+         max(reference, initial residual norm); 0 means 1e100 for jacobi, gauss_seidel and sor, and 1e10 for the \
+         other methods";
     FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
         "memory limit, in bytes, for the arrays of a format other than csr";
 }
@@ -497,16 +504,18 @@ results! {
     SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
                                                         time of the last apply";
     SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
-        "part of seconds_solve for copies between host and device, in seconds";
-    BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory that the handle uses, in bytes";
-    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "device memory that the handle uses, in bytes";
+        "wall time, in seconds, of copies between host and device in the last solve; this time is part of \
+         seconds_solve";
+    BYTES_HOST = 1007 "bytes_host" ALL false &[], "number of bytes of host memory that the handle uses";
+    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "number of bytes of device memory that the handle uses";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
         "smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method; 0 means that there is no \
-         estimate, because the method is not cg or fewer than two iterations had positive coefficients";
-    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated like lambda_min";
+         estimate, because the method is not cg or because fewer than two CG iterations had positive coefficients";
+    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated by the same method as \
+                                                      lambda_min";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
     DEVICE = 1012 "device" GRIDS false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
-    THREADS = 1013 "threads" ALL false &[], "threads in use";
+    THREADS = 1013 "threads" ALL false &[], "number of threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
         "1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off";
 
@@ -514,7 +523,8 @@ results! {
                                            coarse levels";
     PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "precision in use";
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES,
-        "cycle in use; with k, M depends on the residual r; with aggregation on the CPU, M depends on r in a solve";
+        "cycle in use; with k, M depends on the residual r; with aggregation on the CPU, M depends on r in rrb_solve, \
+         but not in rrb_apply";
     COMPONENTS = 1103 "components" STENCILS false &[], "number of connected components of the matrix that have at \
                                                         least two nodes";
     SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "number of singular components of the matrix \
@@ -535,9 +545,9 @@ results! {
     CELLS = 1203 "cells" SMOOTHER false &[], "total number of cells of all patches";
     PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "preconditioner in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
-        "first condition that determined the choice of auto; crowded: there are too many components of strong \
-         couplings for multigrid and deflation, or flat cells hide these components; anisotropic: the couplings in \
-         one direction are weak; labels: the caller set regions; contrast: the couplings of one direction differ \
+        "condition that determined the choices of auto; crowded: there are too many components of strong couplings \
+         for multigrid and deflation, or flat cells hide these components; anisotropic: the couplings in one \
+         direction are weak; labels: the caller set regions; contrast: the couplings of one direction differ \
          strongly; thin: a component of strong couplings is only a few cells across; plain: none of these conditions \
          holds; asked: the caller set the options preconditioner, coarsening and deflation";
     DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "deflation in use";
@@ -550,15 +560,15 @@ results! {
     STRONG_COMPONENTS = 1307 "strong_components" DPCG false &[],
         "number of components that consist of at least two cells joined by strong couplings";
     NEUMANN_ROW_SUM = 1308 "neumann_row_sum" DPCG true &[],
-        "largest row sum of |L D^-1| with preconditioner=neumann; if it is below 1, the Neumann series converges for \
-         any order";
+        "largest row sum of |L D^-1| with preconditioner=neumann; if this sum is below 1, the Neumann series \
+         converges for any order";
     SECONDS_DEFLATION = 1309 "seconds_deflation" DPCG true &[],
-        "part of seconds_setup for the deflation regions, the coarse matrix and the factorization of the coarse \
-         matrix, in seconds";
-    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "part of seconds_solve for the solution of systems with the \
-                                                           coarse matrix, in seconds";
-    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "part of seconds_solve for CG iterations, in \
-                                                                   seconds";
+        "wall time, in seconds, for the deflation regions, the coarse matrix and the factorization of the coarse \
+         matrix; this time is part of seconds_setup";
+    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "wall time, in seconds, for the solution of systems with \
+                                                           the coarse matrix; this time is part of seconds_solve";
+    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "wall time, in seconds, of the CG iterations; this \
+                                                                   time is part of seconds_solve";
     ROWS = 1400 "rows" SPARSE false &[], "number of rows of the matrix";
     COLS = 1401 "cols" SPARSE false &[], "number of columns of the matrix";
     NONZEROS = 1402 "nonzeros" SPARSE false &[], "number of entries of the matrix, including explicit zeros";
