@@ -51,11 +51,12 @@ impl Solving for dpcg_handle {
 
 /// Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
 ///
-/// The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize`
-/// allocates the memory for the matrix. `dpcg_destroy` frees the handle.
+/// The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides these defaults.
+/// `dpcg_factorize` allocates the memory for the matrix. `dpcg_destroy` frees the handle.
 ///
 /// # Parameters
-/// - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z. Each must be at least 1, and nx * ny * nz at most 2^32 - 1.
+/// - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z. Each must be at least 1, and nx * ny * nz must be at most
+///   2^32 - 1.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned; or `labels` is in device memory.
 /// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of the array overflows.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_MEMORY`: allocation of the copy failed.
+/// - `RRB_ERR_MEMORY`: allocation of the copy of the labels failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
 ///
 /// After an error the regions are unchanged.
@@ -265,8 +266,8 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// Solves A x = b by deflated preconditioned conjugate gradients.
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
-/// deflated matrix. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. If
-/// the initial guess satisfies the test, the call returns the guess after 0 iterations.
+/// deflated matrix. The residual is recomputed from x before convergence is reported. For b = 0, the result is x = 0.
+/// If the initial guess satisfies the stopping test, the call returns the guess after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -343,7 +344,8 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 /// Computes z = M^-1 r or, with deflation, z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
 ///
 /// The projection is P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding
-/// errors in the selected `precision`. With `coarse_solver=cg`, there are also errors of relative size `coarse_tol`.
+/// errors in the selected `precision`. With `coarse_solver=cg`, the operator also has errors of relative size
+/// `coarse_tol`.
 ///
 /// With `preconditioner=amg` on the CPU, the operator depends on r. Use the operator only in a flexible Krylov method,
 /// such as flexible CG.

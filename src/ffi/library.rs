@@ -236,7 +236,8 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 ///   log lines.
 ///
 /// # Fortran
-/// No procedure: use the option `log=stderr` or `log=FILE` (a path), or call the C function with a `bind(c)` procedure.
+/// No procedure: use the option `log=stderr` or the option `log=FILE`, where FILE is a path, or call the C function
+/// with a `bind(c)` procedure.
 ///
 /// # C++
 /// No function: call the C function.

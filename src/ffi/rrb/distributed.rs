@@ -215,9 +215,9 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// - `h` (in/out): handle from `rrb_create_distributed`.
 /// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
 ///   between consecutive rows. NULL means that the arrays have no padding.
-/// - `b` (in): list with one array per box that contains the right-hand side.
-/// - `x` (in/out): list with one array per box. The arrays contain the initial guess on entry and the solution on
-///   return.
+/// - `b` (in): list of the arrays of the right-hand side, one array per box.
+/// - `x` (in/out): list of the arrays of x, one array per box. The arrays contain the initial guess on entry and the
+///   solution on return.
 ///
 /// # Returns
 /// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`. All ranks return the same
@@ -277,8 +277,8 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// - `h` (in/out): handle from `rrb_create_distributed`.
 /// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
 ///   between consecutive rows. NULL means that the arrays have no padding.
-/// - `r` (in): list with one array per box.
-/// - `z` (out): list with one array per box, for the result.
+/// - `r` (in): list of the arrays of r, one array per box.
+/// - `z` (out): list of the arrays for the result, one array per box.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -337,8 +337,8 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// - `h` (in/out): handle from `rrb_create_distributed`.
 /// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
 ///   between consecutive rows. NULL means that the arrays have no padding.
-/// - `x` (in): list with one array per box.
-/// - `y` (out): list with one array per box, for the product.
+/// - `x` (in): list of the arrays of x, one array per box.
+/// - `y` (out): list of the arrays for the product, one array per box.
 ///
 /// # Returns
 /// `RRB_OK`.

@@ -19,11 +19,11 @@ use handle::new;
 
 /// Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
 ///
-/// The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize`
-/// allocates the memory for the matrix. `rrb_destroy` frees the handle.
+/// The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides these defaults.
+/// `rrb_factorize` allocates the memory for the matrix. `rrb_destroy` frees the handle.
 ///
 /// # Parameters
-/// - `nx`, `ny` (in): numbers of nodes in x and y. Each must be at least 1, and nx * ny at most 2^32 - 1.
+/// - `nx`, `ny` (in): numbers of nodes in x and y. Each must be at least 1, and nx * ny must be at most 2^32 - 1.
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
@@ -160,9 +160,9 @@ pub unsafe extern "C" fn rrb_factorize(
 
 /// Solves A x = b by conjugate gradients with the preconditioner M.
 ///
-/// The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
-/// define the norm and the reference. `x` and the stopping test are in double precision, regardless of the option
-/// `precision`.
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The option `norm` defines the norm, and the
+/// option `reference` defines the reference. `x` and the stopping test are in double precision, regardless of the
+/// option `precision`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// - `northeast`, `northwest` (in): additional coefficients of a 9-point stencil; NULL for a 5-point stencil.
 /// - `b` (in): right-hand side, an array of nx * ny values.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap another array.
-/// - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
+/// - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when ||b - A x||_2 <= rel_tol * ||b||_2.
 /// - `max_iter` (in): iteration limit, at least 0.
 /// - `iterations` (out): number of iterations; may be NULL.
 ///

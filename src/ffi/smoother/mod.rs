@@ -326,14 +326,14 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 ///
 /// # Notes
 /// - The callback must not use this handle, and must not throw an exception.
-/// - If the callback starts work on a device, this work must be on the stream of `smoother_set_stream`, or be complete
-///   when the callback returns.
+/// - If the callback starts work on a device, this work must run on the stream that `smoother_set_stream` set, or must
+///   be complete when the callback returns.
 /// - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
 ///
 /// # Fortran
 /// `call s%set_ghost_fill([fill] [, stat] [, errmsg])`
 ///
-/// The interface of `fill` is `procedure(smoother_ghost_fill) :: fill`. Pass `stat` by keyword.
+/// The argument is declared as `procedure(smoother_ghost_fill) :: fill`. Pass `stat` by keyword.
 ///
 /// The arguments of the function `fill` are `integer, intent(in) :: sweep` and `type(smoother_patch), intent(inout) ::
 /// patches(:)`. The result of `fill` is logical; `.true.` stops the call.
@@ -593,8 +593,8 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
-/// Kernels that write to these arrays must run on the stream of `smoother_set_stream`, or be complete before the next
-/// call with this handle.
+/// Kernels that write to these arrays must run on the stream that `smoother_set_stream` set, or must be complete before
+/// the next call with this handle.
 ///
 /// # Fortran
 /// `call s%device_pointers(u, f [, stat] [, errmsg])`

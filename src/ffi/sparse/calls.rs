@@ -188,7 +188,7 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
 /// - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
 /// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
-///   message names an entry that differs from its mirror entry.
+///   message names an entry a_ij that differs from a_ji.
 /// - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
 ///   The methods jacobi, gauss_seidel and sor divide by diagonal entries. The preconditioners jacobi, ssor, ic0,
 ///   neumann, chebyshev and amg also divide by diagonal entries. With ilu0, each diagonal entry must exist but may be
@@ -238,8 +238,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// Solves A x = b with the method of `sparse_factorize`.
 ///
 /// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where norm is the 2-norm. The residual is
-/// recomputed from x before convergence is reported. For b = 0 the result is x = 0. If the initial guess satisfies the
-/// test, the call returns the guess after 0 iterations.
+/// recomputed from x before convergence is reported. For b = 0, the result is x = 0. If the initial guess satisfies the
+/// stopping test, the call returns the guess after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.

@@ -409,7 +409,7 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
     unsafe { create(out, || of_file(path_of(&path)?)) }
 }
 
-/// Writes the matrix to a file, compressed with gzip if the name ends with .gz.
+/// Writes the matrix to a file, and compresses this file with gzip if its name ends with .gz.
 ///
 /// The call writes each value with the fewest digits that reproduce the double exactly. If the matrix is exactly
 /// symmetric, the call writes only its lower triangle. The call replaces an existing file when the new file is
