@@ -2,12 +2,14 @@
 
 use crate::blocks::Sweeps;
 use crate::library::Build;
+use crate::matrix::{Matrix, Rows};
 use crate::record::Record;
 use crate::systems::Task;
 use crate::{Backend, BitsArgs};
 use rrbsolver_problems::blocks::{BLOCKS, Level, awkward, records, stencil};
 use rrbsolver_problems::golden::{self, Row};
-use rrbsolver_problems::{by_name, cases};
+use rrbsolver_problems::two_phase::TwoPhase;
+use rrbsolver_problems::{by_name, cases, sparse};
 
 /// Asks OLD and NEW.
 type Ask = Box<dyn Fn([&Build; 2]) -> [Record; 2] + Send + Sync>;
@@ -71,6 +73,8 @@ pub fn all(args: &BitsArgs) -> Vec<Class> {
         golden_smoothers(args.backend, nodes),
         golden_cycles(args.backend, nodes),
         random_systems(args),
+        boxes(args.backend),
+        rows(args.backend),
         smoothers(args.backend),
     ];
     all.retain(|class| class.name.contains(&args.only));
@@ -87,7 +91,7 @@ fn golden_rows(name: &'static str, mut jobs: Vec<Row>, backend: Backend, nodes: 
     let job = |row: Row| {
         Job::system(row.name(), move || {
             let (a, b) = row.problem();
-            Task::plain(a, b, row.options(backend.name(), row.tol))
+            Task::plain(Matrix::Plane(a), b, row.options(backend.name(), row.tol))
         })
     };
     let jobs: Vec<Job> = jobs.into_iter().map(job).collect();
@@ -101,7 +105,7 @@ fn short_formats(backend: Backend, nodes: usize) -> Class {
         let options = format!("backend={} threads=1 {} rel_tol={}", backend.name(), row.options, row.tol);
         Job::system(format!("{} {} {options}", row.problem, row.n), move || {
             let (a, b) = by_name(&row.problem, row.n, row.n);
-            Task::plain(a, b, options.clone())
+            Task::plain(Matrix::Plane(a), b, options.clone())
         })
     };
     let jobs: Vec<Job> = rows.into_iter().filter(|row| row.n * row.n <= nodes).map(job).collect();
@@ -168,6 +172,110 @@ fn random_systems(args: &BitsArgs) -> Class {
     };
     let jobs = (0..args.cases).map(job).collect();
     Class { name: "random systems", unit: "cases", jobs, left_out: 0, why: String::new() }
+}
+
+/// What is asked of every box of cells.
+const OF_BOXES: [&str; 22] = [
+    "",
+    "threads=1",
+    "threads=3 fusion=off",
+    "rel_tol=1e-10",
+    "norm=preconditioned reference=initial",
+    "max_iter=5",
+    "preconditioner=none deflation=none",
+    "preconditioner=jacobi deflation=subdomain",
+    "preconditioner=neumann",
+    "preconditioner=neumann order=1 fusion=off deflation=none norm=preconditioned",
+    "preconditioner=neumann order=3 deflation=subdomain coarse_solver=inverse",
+    "preconditioner=ic0 deflation=subdomain coarse_solver=cholesky",
+    "preconditioner=ric ric_omega=0.9 deflation=none threads=3",
+    "preconditioner=multigrid coarsening=vertex",
+    "preconditioner=multigrid coarsening=vertex sweeps=2 precision=f64 deflation=none",
+    "preconditioner=multigrid coarsening=cell threads=3",
+    "preconditioner=multigrid coarsening=cell precision=f64 deflation=levelset dilation=1",
+    "preconditioner=multigrid fusion=off threads=1 norm=preconditioned",
+    "preconditioner=amg",
+    "preconditioner=amg precision=f64 threads=3 deflation=none",
+    "deflation=levelset_subdomain coarse_solver=cg",
+    "null_space=none preconditioner=neumann max_iter=50",
+];
+
+/// Two-phase systems on boxes, some of them thin, with every preconditioner and deflation.
+fn boxes(backend: Backend) -> Class {
+    let small = backend == Backend::Emulated;
+    let sizes: &[[usize; 3]] = match small {
+        true => &[[6, 5, 4]],
+        false => &[[1, 1, 1], [2, 3, 1], [17, 1, 9], [5, 64, 3], [16, 16, 16], [33, 20, 18], [40, 48, 36]],
+    };
+    let mut jobs = Vec::new();
+    for set in ["0", "1", "9", "dam", "film", "spray"] {
+        for &size in sizes {
+            for more in OF_BOXES {
+                let options = format!("backend={} threads=2 {more}", backend.name());
+                jobs.push(Job::system(format!("{set} {size:?} {options}"), move || {
+                    let a = TwoPhase::new(set, size, 1e-3);
+                    Task::plain(Matrix::Box(a.clone()), a.rhs("rand"), options.clone())
+                }));
+            }
+        }
+    }
+    Class { name: "boxes", unit: "cases", jobs, left_out: 0, why: String::new() }
+}
+
+/// What is asked of every general matrix.
+const OF_ROWS: [&str; 24] = [
+    "",
+    "threads=1",
+    "threads=3 rel_tol=1e-10",
+    "max_iter=3 reference=initial",
+    "solver=jacobi max_iter=50",
+    "solver=gauss_seidel ordering=multicolour max_iter=50",
+    "solver=sor ordering=symmetric max_iter=50",
+    "solver=cg preconditioner=none",
+    "solver=cg preconditioner=jacobi format=csc",
+    "solver=cg preconditioner=ssor",
+    "solver=cg preconditioner=ic0 format=sell",
+    "solver=cg preconditioner=neumann format=bsr",
+    "solver=cg preconditioner=chebyshev format=dia",
+    "solver=cg preconditioner=amg threads=3",
+    "solver=cg preconditioner=amg precision=f32",
+    "solver=bicg preconditioner=jacobi",
+    "solver=bicg preconditioner=ilu0 transpose=none format=ell",
+    "solver=minres preconditioner=jacobi",
+    "solver=bicgstab preconditioner=ilu0 format=jds",
+    "solver=bicgstab preconditioner=none format=coo threads=3",
+    "solver=gmres preconditioner=ilu0 restart=7",
+    "solver=gmres preconditioner=none restart=3 max_iter=40",
+    "solver=idr preconditioner=jacobi",
+    "solver=idr preconditioner=ilu0 shadow=2 format=tjds",
+];
+
+/// General matrices with every method, preconditioner and several formats.
+fn rows(backend: Backend) -> Class {
+    let names = [
+        "poisson2d_1",
+        "poisson2d_17",
+        "poisson2d_64",
+        "poisson3d_20",
+        "convdiff2d_40_p0.3_q0.1",
+        "convdiff2d_64_upwind_p5_q1",
+        "random_dominant_500_7",
+        "random_dominant_symmetric_900_6",
+        "blocks3_20",
+    ];
+    let mut jobs = Vec::new();
+    for name in names.into_iter().filter(|_| backend == Backend::Cpu) {
+        for more in OF_ROWS {
+            let options = format!("threads=2 {more}");
+            jobs.push(Job::system(format!("{name} {options}"), move || {
+                let system = sparse::system(name).expect("a name that exists");
+                let b = (0..system.n).map(|i| ((i * 7919) % 1000) as f64 * 1e-3 - 0.3).collect();
+                Task::plain(Matrix::Rows(Rows::new(&system)), b, options.clone())
+            }));
+        }
+    }
+    let left_out = if backend == Backend::Cpu { 0 } else { names.len() * OF_ROWS.len() };
+    Class { name: "rows", unit: "cases", jobs, left_out, why: "sparse_ runs on the CPU".to_owned() }
 }
 
 /// Patches of a kind; `small` is for devices that are emulated.

@@ -1,61 +1,92 @@
 //! Builds of the library, loaded beside each other, and their C interface. Numbers and signatures are those of
 //! include/rrbsolver.h, which promises to keep them: an older build is called as a newer one is.
 
+use crate::matrix::Matrix;
 use anyhow::{Context as _, Result, anyhow};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
-use rrbsolver_problems::{Stencil, poisson};
+use rrbsolver_problems::poisson;
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
-/// A handle of either family.
+/// A handle of any family.
 pub type Handle = *mut c_void;
-/// Told of an iteration or a sweep; not 0 stops.
+/// Called after each iteration or sweep; a result other than 0 stops the call.
 pub type Monitor = unsafe extern "C" fn(*mut c_void, i64, f64) -> i32;
 
 macro_rules! functions {
-    ($($name:ident($($argument:ty),*) -> $result:ty;)*) => {
-        /// The functions that are compared.
-        pub struct Functions { $(pub $name: unsafe extern "C" fn($($argument),*) -> $result,)* }
+    ($(#[$doc:meta])* $set:ident { $($name:ident($($argument:ty),*) -> $result:ty;)* }) => {
+        $(#[$doc])*
+        pub struct $set { $(pub $name: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
-        impl Functions {
-            fn of(loaded: &Loaded) -> Result<Self, libloading::Error> {
+        impl $set {
+            /// The functions whose names begin with `prefix`.
+            fn load(loaded: &Loaded, prefix: &str) -> Result<Self, libloading::Error> {
                 // SAFETY: `Build::load` has seen that this is rrbsolver, whose header has these signatures.
-                Ok(unsafe { Self { $($name: *loaded.get(concat!(stringify!($name), "\0"))?,)* } })
+                Ok(unsafe {
+                    Self { $($name: *loaded.get(format!("{prefix}{}\0", stringify!($name)).as_bytes())?,)* }
+                })
             }
         }
     };
 }
 
 functions! {
-    rrbsolver_last_error(*mut c_char, i64) -> i64;
-    rrb_create(i64, i64, *mut Handle) -> i32;
-    rrb_destroy(*mut Handle) -> i32;
-    rrb_set_options(Handle, *const c_char) -> i32;
-    rrb_set_monitor(Handle, Option<Monitor>, *mut c_void) -> i32;
-    rrb_factorize(Handle, *const f64, *const f64, *const f64, *const f64, *const f64) -> i32;
-    rrb_solve(Handle, *const f64, *mut f64) -> i32;
-    rrb_apply(Handle, *const f64, *mut f64) -> i32;
-    rrb_multiply(Handle, *const f64, *mut f64) -> i32;
-    rrb_get_int(Handle, i32, *mut i64) -> i32;
-    rrb_get_real(Handle, i32, *mut f64) -> i32;
-    rrb_get_history(Handle, *mut f64, i64, *mut i64) -> i32;
-    smoother_create(i32, *const f64, i64, i64, i64, *mut Handle) -> i32;
-    smoother_destroy(*mut Handle) -> i32;
-    smoother_set_options(Handle, *const c_char) -> i32;
-    smoother_set_monitor(Handle, Option<Monitor>, *mut c_void) -> i32;
-    smoother_set_patches(Handle, i64, *const [i64; 3], *const [i64; 3]) -> i32;
-    smoother_apply(Handle, *const *mut f64, *const *const f64, i32) -> i32;
-    smoother_residual(Handle, *const *mut f64, *const *const f64, *const *mut f64, *mut f64) -> i32;
-    smoother_get_int(Handle, i32, *mut i64) -> i32;
-    smoother_get_real(Handle, i32, *mut f64) -> i32;
-    smoother_get_history(Handle, *mut f64, i64, *mut i64) -> i32;
+    /// Functions that every family has.
+    Handles {
+        destroy(*mut Handle) -> i32;
+        set_options(Handle, *const c_char) -> i32;
+        set_monitor(Handle, Option<Monitor>, *mut c_void) -> i32;
+        get_int(Handle, i32, *mut i64) -> i32;
+        get_real(Handle, i32, *mut f64) -> i32;
+        get_history(Handle, *mut f64, i64, *mut i64) -> i32;
+    }
+}
+
+functions! {
+    /// Functions of the families that solve systems.
+    Systems {
+        solve(Handle, *const f64, *mut f64) -> i32;
+        apply(Handle, *const f64, *mut f64) -> i32;
+        multiply(Handle, *const f64, *mut f64) -> i32;
+    }
+}
+
+functions! {
+    /// Functions that differ from family to family.
+    Own {
+        rrbsolver_last_error(*mut c_char, i64) -> i64;
+        rrb_create(i64, i64, *mut Handle) -> i32;
+        rrb_factorize(Handle, *const f64, *const f64, *const f64, *const f64, *const f64) -> i32;
+        dpcg_create(i64, i64, i64, *mut Handle) -> i32;
+        dpcg_factorize(Handle, *const f64, *const f64, *const f64, *const f64) -> i32;
+        sparse_create_csr(
+            i64, i64, i64, *const c_void, *const c_void, *const f64, i32, i32, *mut Handle) -> i32;
+        sparse_factorize(Handle) -> i32;
+        smoother_create(i32, *const f64, i64, i64, i64, *mut Handle) -> i32;
+        smoother_set_patches(Handle, i64, *const [i64; 3], *const [i64; 3]) -> i32;
+        smoother_apply(Handle, *const *mut f64, *const *const f64, i32) -> i32;
+        smoother_residual(Handle, *const *mut f64, *const *const f64, *const *mut f64, *mut f64) -> i32;
+    }
+}
+
+/// A family of functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Rrb,
+    Dpcg,
+    Sparse,
+    Smoother,
 }
 
 /// One build.
 pub struct Build {
-    /// Its C interface.
-    pub c: Functions,
+    /// Functions of one family each.
+    pub own: Own,
+    /// By `Family`.
+    handles: [Handles; 4],
+    /// By `Family`; `smoother_` solves no systems.
+    systems: [Systems; 3],
     /// Options that follow those of every case.
     pub options: String,
 }
@@ -71,129 +102,94 @@ impl Build {
         let loaded = unsafe { Loaded::open(Some(&whole), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
         // SAFETY: looked for, not called.
         unsafe { loaded.get::<*const c_void>("rrbsolver_version\0") }.map_err(failed)?;
-        let c = Functions::of(&loaded).map_err(failed)?;
+        let handles = |prefix| Handles::load(&loaded, prefix).map_err(failed);
+        let systems = |prefix| Systems::load(&loaded, prefix).map_err(failed);
+        let build = Self {
+            own: Own::load(&loaded, "").map_err(failed)?,
+            handles: [handles("rrb_")?, handles("dpcg_")?, handles("sparse_")?, handles("smoother_")?],
+            systems: [systems("rrb_")?, systems("dpcg_")?, systems("sparse_")?],
+            options: options.to_owned(),
+        };
         std::mem::forget(loaded);
-        Ok(Self { c, options: options.to_owned() })
+        Ok(build)
     }
 
     /// Whether both names led to one library in memory.
     pub fn is(&self, other: &Build) -> bool {
-        std::ptr::fn_addr_eq(self.c.rrb_create, other.c.rrb_create)
+        std::ptr::fn_addr_eq(self.own.rrb_create, other.own.rrb_create)
     }
 
-    /// The sentence of the last failed call of this thread.
+    /// The message of the last failed call of this thread.
     pub fn last_error(&self) -> String {
         let mut text = vec![0u8; 4096];
         // SAFETY: the buffer has the length passed.
-        unsafe { (self.c.rrbsolver_last_error)(text.as_mut_ptr().cast(), text.len() as i64) };
+        unsafe { (self.own.rrbsolver_last_error)(text.as_mut_ptr().cast(), text.len() as i64) };
         let end = text.iter().position(|&c| c == 0).unwrap_or(text.len());
         String::from_utf8_lossy(&text[..end]).into_owned()
     }
 
-    /// A sentence where not even a small system can be factorized: two builds that both refuse everything are equal.
+    /// An error where not even a small system can be factorized: two builds that both refuse everything are equal.
     pub fn check(&self, backend: &str) -> Result<()> {
-        let a = poisson(5, 5);
-        let (mut solver, status) = Solver::new(self, a.nx, a.ny, a.nx);
+        let a = Matrix::Plane(poisson(5, 5));
+        let (mut solver, status) = Solver::new(self, &a, 5);
         let status = if status < 0 { status } else { solver.options(&format!("backend={backend}")) };
-        // SAFETY: arrays of 5 x 5 values without padding, as the solver has just been made for.
-        let status = if status < 0 { status } else { unsafe { solver.factorize(arrays(&a)) } };
+        let status = if status < 0 { status } else { solver.factorize(&a) };
         if status < 0 { Err(anyhow!(self.last_error())) } else { Ok(()) }
     }
 
     /// Options of a case as the library gets them.
-    pub fn text(&self, options: &str) -> CString {
+    fn text(&self, options: &str) -> CString {
         CString::new(format!("{options} {}", self.options)).expect("arguments and tables have no NUL")
     }
 }
 
-/// A handle of the family `rrb_`.
-pub struct Solver<'a> {
-    build: &'a Build,
-    handle: Handle,
-    len: usize,
+/// A handle, and what all families do with one.
+pub struct Owned<'a> {
+    pub build: &'a Build,
+    family: Family,
+    pub handle: Handle,
 }
 
-impl Drop for Solver<'_> {
+impl Drop for Owned<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle came from rrb_create, or is NULL, and is destroyed once.
-        unsafe { (self.build.c.rrb_destroy)(&mut self.handle) };
+        // SAFETY: the handle came from a create function of the family, or is NULL, and is destroyed once.
+        unsafe { (self.functions().destroy)(&mut self.handle) };
     }
 }
 
-/// Five addresses of A's arrays, NULL for those that it does not have.
-pub type Arrays = [*const f64; 5];
+impl<'a> Owned<'a> {
+    /// No handle yet.
+    pub fn none(build: &'a Build, family: Family) -> Self {
+        Self { build, family, handle: null_mut() }
+    }
 
-/// Those of a matrix on the host.
-pub fn arrays(a: &Stencil) -> Arrays {
-    let (northeast, northwest) = a.corners.as_ref().map_or((null(), null()), |(ne, nw)| (ne.as_ptr(), nw.as_ptr()));
-    [a.center.as_ptr(), a.east.as_ptr(), a.north.as_ptr(), northeast, northwest]
-}
-
-impl<'a> Solver<'a> {
-    /// For nx x ny nodes, `stride` values from one row of the arrays to the next; the status.
-    pub fn new(build: &'a Build, nx: usize, ny: usize, stride: usize) -> (Self, i32) {
-        let mut solver = Self { build, handle: null_mut(), len: stride * ny };
-        // SAFETY: `handle` is a place for a pointer.
-        let status = unsafe { (build.c.rrb_create)(nx as i64, ny as i64, &mut solver.handle) };
-        (solver, status)
+    fn functions(&self) -> &'a Handles {
+        &self.build.handles[self.family as usize]
     }
 
     /// Options as text.
     pub fn options(&mut self, text: &str) -> i32 {
         let text = self.build.text(text);
         // SAFETY: a handle of this build, and a text that ends with NUL.
-        unsafe { (self.build.c.rrb_set_options)(self.handle, text.as_ptr()) }
+        unsafe { (self.functions().set_options)(self.handle, text.as_ptr()) }
     }
 
-    /// Whom to tell, or nobody.
-    ///
-    /// # Safety
-    /// `user` must be what `monitor` expects until another one is set or the handle is gone.
-    pub unsafe fn monitor(&mut self, monitor: Option<Monitor>, user: *mut c_void) -> i32 {
-        // SAFETY: a handle of this build; the rest is the caller's promise.
-        unsafe { (self.build.c.rrb_set_monitor)(self.handle, monitor, user) }
+    /// Calls `call` while `watch` is the monitor. Returns its result, and what the monitor has seen.
+    pub fn watched<R>(&mut self, mut watch: Watch, call: impl FnOnce(&mut Self) -> R) -> (R, Vec<f64>) {
+        let set = self.functions().set_monitor;
+        // SAFETY: a handle of this build; `watch` outlives the call, after which it is the monitor no more.
+        unsafe { set(self.handle, Some(Watch::told), std::ptr::from_mut(&mut watch).cast()) };
+        let result = call(self);
+        // SAFETY: a handle of this build.
+        unsafe { set(self.handle, None, null_mut()) };
+        (result, watch.seen)
     }
 
-    /// # Safety
-    /// The arrays, on the host or a device, must have the handle's rows with its stride.
-    pub unsafe fn factorize(&mut self, [center, east, north, northeast, northwest]: Arrays) -> i32 {
-        // SAFETY: a handle of this build; the arrays are the caller's promise.
-        unsafe { (self.build.c.rrb_factorize)(self.handle, center, east, north, northeast, northwest) }
-    }
-
-    /// # Safety
-    /// As for `factorize`.
-    pub unsafe fn solve_at(&mut self, b: *const f64, x: *mut f64) -> i32 {
-        // SAFETY: a handle of this build; the arrays are the caller's promise.
-        unsafe { (self.build.c.rrb_solve)(self.handle, b, x) }
-    }
-
-    /// x is the guess and becomes the solution.
-    pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> i32 {
-        assert!(b.len() == self.len && x.len() == self.len);
-        // SAFETY: the lengths have just been looked at.
-        unsafe { self.solve_at(b.as_ptr(), x.as_mut_ptr()) }
-    }
-
-    /// z = M^-1 r
-    pub fn apply(&mut self, r: &[f64], z: &mut [f64]) -> i32 {
-        assert!(r.len() == self.len && z.len() == self.len);
-        // SAFETY: a handle of this build; the lengths have just been looked at.
-        unsafe { (self.build.c.rrb_apply)(self.handle, r.as_ptr(), z.as_mut_ptr()) }
-    }
-
-    /// y = A x
-    pub fn multiply(&mut self, x: &[f64], y: &mut [f64]) -> i32 {
-        assert!(x.len() == self.len && y.len() == self.len);
-        // SAFETY: a handle of this build; the lengths have just been looked at.
-        unsafe { (self.build.c.rrb_multiply)(self.handle, x.as_ptr(), y.as_mut_ptr()) }
-    }
-
-    /// A whole-number result, or the status.
+    /// An integer result, or the status.
     pub fn int(&self, key: i32) -> Result<i64, i32> {
         let mut value = 0;
         // SAFETY: a handle of this build, and an int64_t.
-        let status = unsafe { (self.build.c.rrb_get_int)(self.handle, key, &mut value) };
+        let status = unsafe { (self.functions().get_int)(self.handle, key, &mut value) };
         if status == 0 { Ok(value) } else { Err(status) }
     }
 
@@ -201,26 +197,145 @@ impl<'a> Solver<'a> {
     pub fn real(&self, key: i32) -> Result<f64, i32> {
         let mut value = 0.0;
         // SAFETY: a handle of this build, and a double.
-        let status = unsafe { (self.build.c.rrb_get_real)(self.handle, key, &mut value) };
+        let status = unsafe { (self.functions().get_real)(self.handle, key, &mut value) };
         if status == 0 { Ok(value) } else { Err(status) }
     }
 
-    /// Relative residuals of the last solve.
+    /// Relative residuals of the last call. Empty where they are refused.
     pub fn history(&self) -> Vec<f64> {
-        // SAFETY: a handle of this build; `history` passes arrays of the length it tells.
-        history(|values, capacity, count| unsafe {
-            (self.build.c.rrb_get_history)(self.handle, values, capacity, count)
-        })
+        let get = self.functions().get_history;
+        let mut count = 0;
+        // SAFETY: a handle of this build; no values are asked for.
+        if unsafe { get(self.handle, null_mut(), 0, &mut count) } < 0 || count < 0 {
+            return Vec::new();
+        }
+        let mut values = vec![0.0; count as usize];
+        // SAFETY: a handle of this build, and an array of the length passed.
+        unsafe { get(self.handle, values.as_mut_ptr(), count, &mut count) };
+        values
     }
 }
 
-/// What a function of the kind get_history has: its length first, then the values. None where it refuses.
-pub fn history(get: impl Fn(*mut f64, i64, *mut i64) -> i32) -> Vec<f64> {
-    let mut count = 0;
-    if get(null_mut(), 0, &mut count) < 0 || count < 0 {
-        return Vec::new();
+/// What a monitor has seen, and where it stops.
+#[derive(Default)]
+pub struct Watch {
+    /// Relative residuals.
+    pub seen: Vec<f64>,
+    /// The iteration.
+    pub stop_at: Option<i64>,
+}
+
+impl Watch {
+    unsafe extern "C" fn told(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
+        // SAFETY: `Owned::watched` passes a Watch that outlives the calls.
+        let watch = unsafe { &mut *user.cast::<Watch>() };
+        watch.seen.push(residual);
+        i32::from(watch.stop_at.is_some_and(|at| iteration >= at))
     }
-    let mut values = vec![0.0; count as usize];
-    get(values.as_mut_ptr(), count, &mut count);
-    values
+}
+
+/// A handle that solves systems with a matrix of one size.
+pub struct Solver<'a> {
+    pub h: Owned<'a>,
+    len: usize,
+}
+
+impl<'a> Solver<'a> {
+    /// For matrices like `a`, whose rows in x begin `stride` values apart; and the status.
+    pub fn new(build: &'a Build, a: &Matrix, stride: usize) -> (Self, i32) {
+        let mut h = Owned::none(build, a.family());
+        let own = &build.own;
+        let (len, status) = match a {
+            // SAFETY: `handle` is a place for a pointer.
+            Matrix::Plane(a) => (stride * a.ny, unsafe { (own.rrb_create)(a.nx as i64, a.ny as i64, &mut h.handle) }),
+            Matrix::Box(a) => {
+                let [nx, ny, nz] = a.size.map(|n| n as i64);
+                // SAFETY: as above.
+                (a.cells(), unsafe { (own.dpcg_create)(nx, ny, nz, &mut h.handle) })
+            }
+            Matrix::Rows(a) => {
+                let (n, entries) = (a.pointers.len() - 1, a.values.len() as i64);
+                let (pointers, columns) = (a.pointers.as_ptr().cast(), a.columns.as_ptr().cast());
+                // SAFETY: as above, and CSR arrays of these lengths with indices of eight bytes.
+                let status = unsafe {
+                    let create = own.sparse_create_csr;
+                    create(n as i64, n as i64, entries, pointers, columns, a.values.as_ptr(), 8, 0, &mut h.handle)
+                };
+                (n, status)
+            }
+        };
+        (Self { h, len }, status)
+    }
+
+    /// Options as text.
+    pub fn options(&mut self, text: &str) -> i32 {
+        self.h.options(text)
+    }
+
+    /// `a` has the size and the stride of the matrix that the handle was created for.
+    pub fn factorize(&mut self, a: &Matrix) -> i32 {
+        let arrays: Vec<*const f64> = a.arrays().into_iter().map(<[f64]>::as_ptr).collect();
+        // SAFETY: the caller's promise; the arrays are of `a`.
+        unsafe { self.factorize_at(&arrays) }
+    }
+
+    /// # Safety
+    /// The arrays, on the host or a device, must be those of a matrix of this size and stride (`Matrix::arrays`).
+    pub unsafe fn factorize_at(&mut self, arrays: &[*const f64]) -> i32 {
+        let (h, own) = (self.h.handle, &self.h.build.own);
+        let at = |k: usize| arrays.get(k).copied().unwrap_or(null());
+        // SAFETY: a handle of this build; the arrays are the caller's promise.
+        unsafe {
+            match self.h.family {
+                Family::Rrb => (own.rrb_factorize)(h, at(0), at(1), at(2), at(3), at(4)),
+                Family::Dpcg => (own.dpcg_factorize)(h, at(0), at(1), at(2), at(3)),
+                Family::Sparse | Family::Smoother => (own.sparse_factorize)(h),
+            }
+        }
+    }
+
+    /// # Safety
+    /// The arrays, on the host or a device, must have as many values as the handle's arrays.
+    pub unsafe fn solve_at(&mut self, b: *const f64, x: *mut f64) -> i32 {
+        // SAFETY: a handle of this build; the arrays are the caller's promise.
+        unsafe { (self.functions().solve)(self.h.handle, b, x) }
+    }
+
+    fn functions(&self) -> &'a Systems {
+        &self.h.build.systems[self.h.family as usize]
+    }
+
+    /// x is the guess and becomes the solution.
+    pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> i32 {
+        self.call(self.functions().solve, b, x)
+    }
+
+    /// The same with a monitor: the status, and what it has seen.
+    pub fn watched_solve(&mut self, watch: Watch, b: &[f64], x: &mut [f64]) -> (i32, Vec<f64>) {
+        assert!(b.len() == self.len && x.len() == self.len);
+        let solve = self.functions().solve;
+        // SAFETY: a handle of this build; the lengths have just been looked at.
+        self.h.watched(watch, |h| unsafe { solve(h.handle, b.as_ptr(), x.as_mut_ptr()) })
+    }
+
+    /// z = M^-1 r
+    pub fn apply(&mut self, r: &[f64], z: &mut [f64]) -> i32 {
+        self.call(self.functions().apply, r, z)
+    }
+
+    /// y = A x
+    pub fn multiply(&mut self, x: &[f64], y: &mut [f64]) -> i32 {
+        self.call(self.functions().multiply, x, y)
+    }
+
+    fn call(
+        &mut self,
+        function: unsafe extern "C" fn(Handle, *const f64, *mut f64) -> i32,
+        input: &[f64],
+        output: &mut [f64],
+    ) -> i32 {
+        assert!(input.len() == self.len && output.len() == self.len);
+        // SAFETY: a handle of this build; the lengths have just been looked at.
+        unsafe { function(self.h.handle, input.as_ptr(), output.as_mut_ptr()) }
+    }
 }

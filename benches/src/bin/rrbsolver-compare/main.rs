@@ -4,6 +4,7 @@ mod bits;
 mod blocks;
 mod classes;
 mod library;
+mod matrix;
 mod record;
 mod systems;
 mod time;

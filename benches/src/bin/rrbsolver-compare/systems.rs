@@ -1,14 +1,13 @@
-//! One conversation with a build: the calls of the family `rrb_` on one system, and what it answers.
+//! One conversation with a build: the calls of a family on one system, and what it answers.
 
-use crate::library::{Build, Solver, arrays};
+use crate::library::{Build, Solver, Watch};
+use crate::matrix::Matrix;
 use crate::record::Record;
 use rrbsolver::options::info;
 use rrbsolver_problems::cases::{Case, JUNK, Restart};
 use rrbsolver_problems::{OUTSIDE, Stencil};
-use std::ffi::c_void;
-use std::ptr::null_mut;
 
-/// Results of a factorization.
+/// Results of a factorization; a family that does not have one answers with a status.
 const OF_FACTORIZE: &[(&str, i32)] = &[
     ("backend", info::BACKEND),
     ("threads", info::THREADS),
@@ -19,6 +18,10 @@ const OF_FACTORIZE: &[(&str, i32)] = &[
     ("singular components", info::SINGULAR_COMPONENTS),
     ("compensated couplings", info::COMPENSATED_COUPLINGS),
     ("grids", info::GRIDS),
+    ("preconditioner", info::PRECONDITIONER),
+    ("deflation vectors", info::DEFLATION_VECTORS),
+    ("solver", info::SOLVER),
+    ("format", info::FORMAT),
 ];
 /// Results of a solve, which may have changed the preconditioner.
 const OF_SOLVE: &[(&str, i32)] = &[
@@ -37,9 +40,9 @@ const REALS: &[(&str, i32)] = &[
 /// What is asked for.
 pub struct Task {
     /// A
-    pub a: Stencil,
+    pub a: Matrix,
     /// A matrix that the handle has had before.
-    pub earlier: Option<Stencil>,
+    pub earlier: Option<Matrix>,
     /// b
     pub b: Vec<f64>,
     /// x of the first solve.
@@ -56,8 +59,8 @@ pub struct Task {
 
 impl Task {
     /// A x = b from x = 0.
-    pub fn plain(a: Stencil, b: Vec<f64>, options: String) -> Self {
-        let (stride, guess) = (a.nx, vec![0.0; b.len()]);
+    pub fn plain(a: Matrix, b: Vec<f64>, options: String) -> Self {
+        let (stride, guess) = (a.row(), vec![0.0; b.len()]);
         Self { a, earlier: None, b, guess, restart: Restart::No, stride, options, stop_at: None }
     }
 
@@ -65,8 +68,8 @@ impl Task {
     /// and sometimes those: nobody stops it here.
     pub fn random(case: Case, on_device: bool) -> Self {
         Self {
-            a: case.a,
-            earlier: case.earlier,
+            a: Matrix::Plane(case.a),
+            earlier: case.earlier.map(Matrix::Plane),
             b: case.b,
             guess: case.guess,
             restart: if case.not_finite { Restart::No } else { case.restart },
@@ -76,25 +79,27 @@ impl Task {
         }
     }
 
-    /// Rows of nx values with the stride between them, as the generator's cases have it.
+    /// Rows of the grid with the stride between them, as the generator's cases have it.
     fn wide(&self, values: &[f64]) -> Vec<f64> {
-        let mut wide = vec![JUNK; self.stride * self.a.ny];
-        for (row, values) in wide.chunks_mut(self.stride).zip(values.chunks(self.a.nx)) {
-            row[..values.len()].copy_from_slice(values);
+        let row = self.a.row();
+        let mut wide = vec![JUNK; values.len() / row * self.stride];
+        for (wide, values) in wide.chunks_mut(self.stride).zip(values.chunks(row)) {
+            wide[..row].copy_from_slice(values);
         }
         wide
     }
 
-    fn wide_stencil(&self, a: &Stencil) -> Stencil {
+    fn wide_matrix(&self, a: &Matrix) -> Matrix {
+        let Matrix::Plane(a) = a else { return a.clone() };
         let corners = a.corners.as_ref().map(|(ne, nw)| (self.wide(ne), self.wide(nw)));
         let [center, east, north] = [&a.center, &a.east, &a.north].map(|v| self.wide(v));
-        Stencil { nx: a.nx, ny: a.ny, center, east, north, corners }
+        Matrix::Plane(Stencil { nx: a.nx, ny: a.ny, center, east, north, corners })
     }
 
     /// All calls.
     pub fn run(&self, build: &Build) -> Record {
         let mut record = Record::default();
-        let (mut solver, status) = Solver::new(build, self.a.nx, self.a.ny, self.stride);
+        let (mut solver, status) = Solver::new(build, &self.a, self.stride);
         let told = |record: &mut Record, name: &str, status: i32| record.status(name, status, || build.last_error());
         if !told(&mut record, "create", status) || !told(&mut record, "options", solver.options(&self.options)) {
             return record;
@@ -102,14 +107,14 @@ impl Task {
         let b = self.wide(&self.b);
         let mut x = self.wide(&self.guess);
         if let Some(earlier) = &self.earlier {
-            let status = factorize(&mut solver, &self.wide_stencil(earlier));
+            let status = solver.factorize(&self.wide_matrix(earlier));
             if told(&mut record, "earlier factorize", status) {
                 let mut x = x.clone();
                 told(&mut record, "earlier solve", solver.solve(&b, &mut x));
                 record.reals("earlier x", x);
             }
         }
-        if !told(&mut record, "factorize", factorize(&mut solver, &self.wide_stencil(&self.a))) {
+        if !told(&mut record, "factorize", solver.factorize(&self.wide_matrix(&self.a))) {
             return record;
         }
         counts(&solver, OF_FACTORIZE, &mut record);
@@ -117,16 +122,17 @@ impl Task {
             let factor = if self.restart == Restart::Near { 1.0 + 1e-8 } else { 1.0 };
             x.iter_mut().for_each(|x| *x *= factor);
         }
-        let (status, seen) = self.watched_solve(&mut solver, &b, &mut x);
+        let watch = Watch { stop_at: self.stop_at, ..Watch::default() };
+        let (status, seen) = solver.watched_solve(watch, &b, &mut x);
         told(&mut record, "solve", status);
         counts(&solver, OF_SOLVE, &mut record);
         for &(name, key) in REALS {
-            match solver.real(key) {
+            match solver.h.real(key) {
                 Ok(value) => record.reals(name, vec![value]),
                 Err(status) => record.count(name, status.into()),
             }
         }
-        record.reals("history", solver.history());
+        record.reals("history", solver.h.history());
         record.reals("monitor", seen);
         let mut y = vec![OUTSIDE; x.len()];
         told(&mut record, "multiply", solver.multiply(&x, &mut y));
@@ -137,46 +143,10 @@ impl Task {
         record.reals("M^-1 b", z);
         record
     }
-
-    /// The status, and what the monitor has seen.
-    fn watched_solve(&self, solver: &mut Solver, b: &[f64], x: &mut [f64]) -> (i32, Vec<f64>) {
-        let mut watch = Watch { seen: Vec::new(), stop_at: self.stop_at };
-        // SAFETY: `watch` outlives the solve, after which nobody is told any more.
-        let status = unsafe {
-            solver.monitor(Some(Watch::told), std::ptr::from_mut(&mut watch).cast());
-            let status = solver.solve(b, x);
-            solver.monitor(None, null_mut());
-            status
-        };
-        (status, watch.seen)
-    }
-}
-
-fn factorize(solver: &mut Solver, wide: &Stencil) -> i32 {
-    // SAFETY: `wide_stencil` makes rows of the stride that the solver was made with.
-    unsafe { solver.factorize(arrays(wide)) }
 }
 
 fn counts(solver: &Solver, keys: &[(&str, i32)], record: &mut Record) {
     for &(name, key) in keys {
-        record.count(name, solver.int(key).unwrap_or_else(i64::from));
-    }
-}
-
-/// What a monitor has seen, and where it stops.
-pub struct Watch {
-    /// Relative residuals.
-    pub seen: Vec<f64>,
-    /// The iteration.
-    pub stop_at: Option<i64>,
-}
-
-impl Watch {
-    /// The callback.
-    pub unsafe extern "C" fn told(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
-        // SAFETY: whoever sets this monitor passes a Watch that outlives the calls.
-        let watch = unsafe { &mut *user.cast::<Watch>() };
-        watch.seen.push(residual);
-        i32::from(watch.stop_at.is_some_and(|at| iteration >= at))
+        record.count(name, solver.h.int(key).unwrap_or_else(i64::from));
     }
 }

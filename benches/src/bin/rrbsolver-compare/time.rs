@@ -1,11 +1,15 @@
 //! Factorizations and solves of two builds in turns.
 
-use crate::library::{Arrays, Build, Solver, arrays};
+use crate::blocks::Sweeps;
+use crate::library::{Build, Solver};
+use crate::matrix::{Matrix, Rows};
 use crate::{Backend, TimeArgs};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rrbsolver_benches::device::{Device, DeviceArray};
 use rrbsolver_benches::timing::{Samples, digits};
-use rrbsolver_problems::{Stencil, by_name, variable_depth, variable_depth_rows, waves};
+use rrbsolver_problems::blocks::{Level, stencil};
+use rrbsolver_problems::two_phase::TwoPhase;
+use rrbsolver_problems::{Stencil, by_name, hard_suite, sparse, variable_depth, variable_depth_rows, waves};
 use std::time::Instant;
 
 /// A call that takes less is repeated until so many seconds have passed; its sample is the mean.
@@ -13,21 +17,39 @@ const SHORTEST: f64 = 0.1;
 /// What is chosen, and the papers' method.
 const METHODS: [(&str, &str); 2] = [("f64 v", "precision=f64 cycle=v"), ("default", "")];
 
-/// A system and its options.
+/// What is measured.
 struct Problem {
     name: String,
-    a: Stencil,
-    b: Vec<f64>,
     options: String,
+    work: Work,
 }
 
-/// Where the arrays of a problem are.
-enum Place {
-    Host { x: Vec<f64> },
+enum Work {
+    System { a: Matrix, b: Vec<f64> },
+    Smoother(Box<Sweeps>),
+}
+
+impl Work {
+    fn plane((a, b): (Stencil, Vec<f64>)) -> Self {
+        Self::System { a: Matrix::Plane(a), b }
+    }
+
+    /// What its two times are of.
+    fn parts(&self) -> [&'static str; 2] {
+        match self {
+            Self::System { .. } => ["factorize", "solve"],
+            Self::Smoother(_) => ["set_patches", "apply"],
+        }
+    }
+}
+
+/// Where the arrays of a system are.
+enum Place<'p> {
+    Host { a: &'p Matrix, b: &'p [f64], x: Vec<f64> },
     Device { a: Vec<DeviceArray>, b: DeviceArray, x: DeviceArray },
 }
 
-/// Seconds of a factorization and of a solve.
+/// Seconds of the two parts of a problem.
 type Sample = [f64; 2];
 
 /// A line of the table: times of OLD, NEW, and the copy of OLD, pair by pair.
@@ -84,25 +106,55 @@ fn problems(args: &TimeArgs) -> Vec<Make> {
         [] => &[2047][..],
         sizes => sizes,
     };
+    let options = format!("backend={} threads={}", args.backend.name(), args.threads);
     let mut all: Vec<Make> = Vec::new();
-    for &n in sizes {
-        for (method, text) in METHODS {
-            let options = format!("backend={} threads={} {text}", args.backend.name(), args.threads);
-            let poisson = options.clone();
-            all.push(Box::new(move || {
-                let (a, b) = by_name("poisson_f", n, n);
-                Problem { name: format!("Poisson {n} x {n}, {method}"), a, b, options: poisson.clone() }
-            }));
-            // One size of rivers is enough.
-            if on_device && n != *sizes.iter().filter(|&&n| n <= 2047).max().unwrap_or(&n) {
-                continue;
-            }
-            all.push(Box::new(move || {
-                let (water, (a, b)) = if on_device { ("river", river(n)) } else { ("coast", variable_depth(n)) };
-                let name = format!("{water} {} x {}, {method}", a.nx, a.ny);
-                Problem { name, a, b, options: options.clone() }
-            }));
+    let mut add = |name: String, more: &str, work: Box<dyn Fn() -> Work>| {
+        let options = format!("{options} {more}");
+        all.push(Box::new(move || Problem { name: name.clone(), options: options.clone(), work: work() }));
+    };
+    for (method, text) in METHODS {
+        for &n in sizes {
+            add(
+                format!("Poisson {n} x {n}, {method}"),
+                text,
+                Box::new(move || Work::plane(by_name("poisson_f", n, n))),
+            );
         }
+        add(format!("coast 1201 x 1001, {method}"), text, Box::new(|| Work::plane(variable_depth(1201))));
+        if on_device {
+            add(format!("river 2047, {method}"), text, Box::new(|| Work::plane(river(2047))));
+        }
+    }
+    for system in hard_suite::systems(1, 512, 512) {
+        let name = format!("hard suite, {}", system.name);
+        add(name, "", Box::new(move || Work::plane((system.a.clone(), system.b.clone()))));
+    }
+    add(
+        "two-phase P3, 128 x 128 x 128".to_owned(),
+        "",
+        Box::new(|| {
+            let a = TwoPhase::new("P3", [128; 3], 1e-3);
+            Work::System { b: a.rhs("csf"), a: Matrix::Box(a) }
+        }),
+    );
+    let own = options.clone();
+    add(
+        "block smoother, 8 x 8 x 8".to_owned(),
+        "",
+        Box::new(move || {
+            let (stencil, level, options) = (stencil("poisson7"), Level::golden(128, 4), own.clone());
+            Work::Smoother(Box::new(Sweeps { stencil, block: [8; 3], options, level, calls: vec![3] }))
+        }),
+    );
+    if !on_device {
+        add(
+            "sparse Poisson, 100 x 100 x 100".to_owned(),
+            "",
+            Box::new(|| {
+                let system = sparse::system("poisson3d_100").expect("a name that exists");
+                Work::System { a: Matrix::Rows(Rows::new(&system)), b: vec![1.0; system.n] }
+            }),
+        );
     }
     all
 }
@@ -125,33 +177,30 @@ fn river(nx: usize) -> (Stencil, Vec<f64>) {
     waves(&at(&depth), &at(&potential), nx, ny, CELL, 2.5)
 }
 
-impl Place {
-    fn of(problem: &Problem, device: Option<&Device>) -> Result<Self> {
-        let Some(device) = device else { return Ok(Self::Host { x: vec![0.0; problem.b.len()] }) };
+impl<'p> Place<'p> {
+    fn of(a: &'p Matrix, b: &'p [f64], device: Option<&Device>) -> Result<Self> {
+        let Some(device) = device else { return Ok(Self::Host { a, b, x: vec![0.0; b.len()] }) };
         let put = |values: &[f64]| {
             let mut array = device.zeros(values.len())?;
             array.set(values)?;
             Ok::<_, anyhow::Error>(array)
         };
-        let Stencil { center, east, north, corners, .. } = &problem.a;
-        let corners = corners.iter().flat_map(|(ne, nw)| [ne, nw]);
-        let a = [center, east, north].into_iter().chain(corners).map(|v| put(v)).collect::<Result<_, _>>()?;
-        Ok(Self::Device { a, b: put(&problem.b)?, x: device.zeros(problem.b.len())? })
+        let arrays = a.arrays().into_iter().map(put).collect::<Result<_, _>>()?;
+        Ok(Self::Device { a: arrays, b: put(b)?, x: device.zeros(b.len())? })
     }
 
-    fn stencil(&mut self, problem: &Problem) -> Arrays {
-        let mut pointers = arrays(&problem.a);
-        if let Self::Device { a, .. } = self {
-            pointers.iter_mut().zip(a).for_each(|(pointer, array)| *pointer = array.pointer().cast_const());
-        }
-        pointers
-    }
-
-    fn b_and_x(&mut self, problem: &Problem) -> Result<(*const f64, *mut f64)> {
+    fn matrix(&mut self) -> Vec<*const f64> {
         match self {
-            Self::Host { x } => {
+            Self::Host { a, .. } => a.arrays().into_iter().map(<[f64]>::as_ptr).collect(),
+            Self::Device { a, .. } => a.iter_mut().map(|array| array.pointer().cast_const()).collect(),
+        }
+    }
+
+    fn b_and_x(&mut self) -> Result<(*const f64, *mut f64)> {
+        match self {
+            Self::Host { b, x, .. } => {
                 x.fill(0.0);
-                Ok((problem.b.as_ptr(), x.as_mut_ptr()))
+                Ok((b.as_ptr(), x.as_mut_ptr()))
             }
             Self::Device { b, x, .. } => {
                 x.clear()?;
@@ -161,27 +210,47 @@ impl Place {
     }
 }
 
+fn checked(build: &Build, status: i32) -> Result<()> {
+    if status < 0 { Err(anyhow!(build.last_error())) } else { Ok(()) }
+}
+
 /// A new handle each time: where its memory happens to lie belongs to the noise.
-fn sample(build: &Build, problem: &Problem, place: &mut Place) -> Result<Sample> {
-    let checked = |status: i32| if status < 0 { Err(anyhow!(build.last_error())) } else { Ok(()) };
-    let (mut solver, status) = Solver::new(build, problem.a.nx, problem.a.ny, problem.a.nx);
-    checked(status)?;
-    checked(solver.options(&problem.options))?;
-    let a = place.stencil(problem);
+fn sample_system(build: &Build, options: &str, a: &Matrix, place: &mut Place) -> Result<Sample> {
+    let (mut solver, status) = Solver::new(build, a, a.row());
+    checked(build, status)?;
+    checked(build, solver.options(options))?;
+    let matrix = place.matrix();
     let factorization = mean(|| {
         let start = Instant::now();
-        // SAFETY: `Place` has made arrays of the problem's size, which is the solver's.
-        checked(unsafe { solver.factorize(a) })?;
+        // SAFETY: `Place` has made arrays of the matrix's size, which is the solver's.
+        checked(build, unsafe { solver.factorize_at(&matrix) })?;
         Ok(start.elapsed().as_secs_f64())
     })?;
     let solve = mean(|| {
-        let (b, x) = place.b_and_x(problem)?;
+        let (b, x) = place.b_and_x()?;
         let start = Instant::now();
         // SAFETY: as above.
-        checked(unsafe { solver.solve_at(b, x) })?;
+        checked(build, unsafe { solver.solve_at(b, x) })?;
         Ok(start.elapsed().as_secs_f64())
     })?;
     Ok([factorization, solve])
+}
+
+/// The same of a block smoother, whose arrays are on the host.
+fn sample_smoother(build: &Build, sweeps: &Sweeps, level: &mut Level) -> Result<Sample> {
+    let (mut smoother, status) = sweeps.create(build);
+    checked(build, status)?;
+    let patches = mean(|| {
+        let start = Instant::now();
+        checked(build, smoother.set_patches(level))?;
+        Ok(start.elapsed().as_secs_f64())
+    })?;
+    let apply = mean(|| {
+        let start = Instant::now();
+        checked(build, smoother.apply(level, sweeps.calls[0]).0)?;
+        Ok(start.elapsed().as_secs_f64())
+    })?;
+    Ok([patches, apply])
 }
 
 /// After one call to warm up.
@@ -196,13 +265,22 @@ fn mean(mut call: impl FnMut() -> Result<f64>) -> Result<f64> {
 
 /// OLD NEW copy, copy NEW OLD, ...: what drifts falls on all alike. The first round is the warm-up.
 fn measure(problem: &Problem, builds: [&Build; 3], device: Option<&Device>, pairs: u32) -> Result<[Row; 2]> {
-    let mut place = Place::of(problem, device)?;
-    let mut rows = ["factorize", "solve"]
-        .map(|what| Row { name: format!("{}: {what}", problem.name), seconds: [vec![], vec![], vec![]] });
+    let Problem { name, options, work } = problem;
+    let mut sample: Box<dyn FnMut(&Build) -> Result<Sample>> = match work {
+        Work::System { a, b } => {
+            let mut place = Place::of(a, b, device)?;
+            Box::new(move |build| sample_system(build, options, a, &mut place))
+        }
+        Work::Smoother(sweeps) => {
+            let mut level = sweeps.level.clone();
+            Box::new(move |build| sample_smoother(build, sweeps, &mut level))
+        }
+    };
+    let mut rows = work.parts().map(|part| Row { name: format!("{name}: {part}"), seconds: [vec![], vec![], vec![]] });
     for round in 0..=pairs {
         let order = if round % 2 == 0 { [0, 1, 2] } else { [2, 1, 0] };
         for k in order {
-            let sample = sample(builds[k], problem, &mut place).with_context(|| problem.name.clone())?;
+            let sample = sample(builds[k]).with_context(|| name.clone())?;
             if round > 0 {
                 rows.iter_mut().zip(sample).for_each(|(row, seconds)| row.seconds[k].push(seconds));
             }
