@@ -5,8 +5,9 @@ use crate::error::{
     Error, Place, RRB_ERR_MATRIX, RRB_ERR_MEMORY, RRB_ERR_NOT_FINITE, Result, collected, extend, push, reserve, reset,
     written,
 };
-use crate::grid::components::{Components, Runs};
+use crate::grid::components::Components;
 use crate::grid::levels::Grid;
+use crate::grid::runs::Runs;
 use crate::grid::stencil::StencilView;
 use crate::isa::for_each_isa;
 use std::ops::Range;
@@ -231,7 +232,7 @@ impl Inspection {
         let mine = Found { kind, all_negative: all_negative.is_some(), findings: self.findings, runs, joins };
         let mut all = gather(&mine)?;
         if let Some((rank, first)) = all.iter().enumerate().filter(|(_, f)| f.kind > 0).min_by_key(|(_, f)| f.kind) {
-            let nowhere_else = |found: &Found| found.all_negative || found.kind == 0 && found.runs.rows_are_none();
+            let nowhere_else = |found: &Found| found.all_negative || found.kind == 0 && found.runs.rows() == 0;
             let hint = all_negative.filter(|_| first.kind == 2 && all.iter().all(nowhere_else));
             let told = hint.or(error).filter(|_| rank == this);
             let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first.kind as usize - 1];
@@ -239,7 +240,7 @@ impl Inspection {
         }
         self.findings = Findings::default();
         let mut runs: Option<Runs> = None;
-        for Found { findings, runs: other, joins, .. } in all.drain(..).filter(|found| !found.runs.rows_are_none()) {
+        for Found { findings, runs: other, joins, .. } in all.drain(..).filter(|found| found.runs.rows() > 0) {
             self.findings.merge(&findings);
             match &mut runs {
                 None => runs = Some(other),
@@ -266,7 +267,7 @@ impl Inspection {
             match &mut runs {
                 None => runs = Some(std::mem::take(&mut part.runs)),
                 Some(runs) => {
-                    if let Err(error) = runs.append(&part.runs, a, part.rows.start) {
+                    if let Err(error) = runs.append_rows(&part.runs, a, part.rows.start) {
                         return (3, Err(error));
                     }
                 }
@@ -279,7 +280,7 @@ impl Inspection {
     pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
         self.findings = findings;
         let mut runs = self.components.take_runs();
-        runs.make_whole(grid, regular)?;
+        runs.make_whole(grid.nx, grid.ny, regular)?;
         self.components.set(runs, project)
     }
 
@@ -337,7 +338,7 @@ impl Part {
             self.note_couplings(*found, couplings);
         }
         // Nothing but negative numbers: no coupling is missing.
-        self.runs.push_row(a, j, finite && found[1].max < 0.0)?;
+        self.runs.push_plane_row(a, j, finite && found[1].max < 0.0)?;
         if j > self.rows.start {
             self.runs.unite_last_rows(a, j);
         }

@@ -1,22 +1,16 @@
-//! Groups of cells that couplings of some kind join: union-find on runs, the pieces of a row of cells in x that such
-//! couplings hold together. Cells that no such coupling reaches belong to no group; neighbours of this kind in a row
-//! make one run. [`crate::grid::components`] is the same for nodes of a plane.
+//! Groups of cells that couplings of some kind join: unions of runs. Cells that no such coupling reaches belong to no
+//! group; neighbours of this kind in a row make one run.
 //!
 //! The matrix is read once, for a bit a coupling, by rows that may be shared; what follows is a word at a time.
 
-use crate::error::{Result, collected, push, reserve, zeroed};
+use crate::error::{Result, push, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::runs::{COUPLED, Runs, WORD};
 use crate::isa::for_each_isa;
 use std::ops::Range;
 
 /// For errors.
-const RUNS: &str = "the runs of joined cells";
-
-/// In no group.
-const NO_GROUP: u32 = u32::MAX;
-
-/// Cells of a row that are looked at together.
-const WORD: usize = u64::BITS as usize;
+const GROUPS: &str = "groups of joined cells";
 
 for_each_isa! {
     /// Bit i of the words: |values_i| > limit.
@@ -54,7 +48,7 @@ impl Bits {
     /// Zeros.
     pub fn new(nx: usize, rows: Range<usize>) -> Result<Self> {
         let words = nx.div_ceil(WORD);
-        Ok(Self { bits: zeroed(words * rows.len(), RUNS)?, rows, words })
+        Ok(Self { bits: zeroed(words * rows.len(), GROUPS)?, rows, words })
     }
 
     /// Sets those of a row to |values_i| > limit.
@@ -116,26 +110,16 @@ impl Joins {
 pub struct Joined {
     /// Cells of each group.
     pub size: Vec<usize>,
-    nx: usize,
-    /// First column of a run, which ends where the next one of its row begins.
-    start: Vec<u32>,
-    /// Group of a run.
-    group: Vec<u32>,
-    /// Runs of row j + ny k: row_start[row] .. row_start[row + 1]; empty: the one run that there is, in each row.
-    row_start: Vec<u32>,
+    /// Runs of rows j + ny k. Label 0: cells that nothing joins; q: group q - 1.
+    runs: Runs,
 }
 
 impl Joined {
     /// All cells in one group.
     pub fn whole(cells: Cells) -> Result<Self> {
-        let one = || collected([0], RUNS);
-        Ok(Self {
-            size: collected([cells.count()], RUNS)?,
-            nx: cells.nx,
-            start: one()?,
-            group: one()?,
-            row_start: Vec::new(),
-        })
+        let mut runs = Runs::default();
+        runs.make_whole(cells.nx, cells.rows(), false)?;
+        Self::number(runs)
     }
 
     /// The groups that couplings larger than a limit in their direction hold together.
@@ -146,7 +130,8 @@ impl Joined {
 
     /// The same of parts that have all rows, in order.
     pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
-        let mut runs = Runs::new(cells)?;
+        let mut runs = Runs::default();
+        runs.clear(cells.nx)?;
         let bits = |d: usize, row: usize| -> &[u64] {
             let mut all = parts.iter().map(|part| &part.0[d]);
             all.find(|bits| bits.rows.contains(&row)).map_or(&[], |bits| bits.row(row))
@@ -154,11 +139,32 @@ impl Joined {
         for row in 0..cells.rows() {
             let south = if row % cells.ny > 0 { bits(1, row - 1) } else { &[] };
             let bottom = if row >= cells.ny { bits(2, row - cells.ny) } else { &[] };
-            runs.push_row(bits(0, row), [bits(1, row), south, bits(2, row), bottom])?;
-            runs.unite(row, 1, south);
-            runs.unite(row, cells.ny, bottom);
+            let (east, across) = (bits(0, row), [bits(1, row), south, bits(2, row), bottom]);
+            let unreached = |w: usize| !across.iter().fold(0, |all, bits| all | bits.get(w).unwrap_or(&0));
+            runs.push_row(east.len(), |w| !east[w], unreached)?;
+            for (couplings, back) in [(south, 1), (bottom, cells.ny)] {
+                if couplings.iter().any(|&bits| bits != 0) {
+                    let any = |cells: Range<usize>| any_of(couplings, cells);
+                    runs.along([row - back, row], (0, 0, cells.nx), any, Runs::unite);
+                }
+            }
         }
-        runs.number()
+        Self::number(runs)
+    }
+
+    fn number(mut runs: Runs) -> Result<Self> {
+        let mut size = Vec::new();
+        runs.number(
+            |flags| flags & COUPLED != 0,
+            |label, _, columns| {
+                if label > size.len() {
+                    push(&mut size, 0, GROUPS)?;
+                }
+                size[label - 1] += columns.len();
+                Ok(())
+            },
+        )?;
+        Ok(Self { size, runs })
     }
 
     /// How many groups there are.
@@ -168,122 +174,7 @@ impl Joined {
 
     /// Columns and group of the runs of row j + ny k, from west to east; `None`: cells that nothing joins.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
-        let runs = match self.row_start.get(row..row + 2) {
-            Some(of_row) => of_row[0] as usize..of_row[1] as usize,
-            None => 0..1,
-        };
-        runs.clone().map(move |k| {
-            let end = if k + 1 < runs.end { self.start[k + 1] as usize } else { self.nx };
-            (self.start[k] as usize..end, (self.group[k] != NO_GROUP).then_some(self.group[k] as usize))
-        })
-    }
-}
-
-/// Runs while they are found: their groups are trees of parents yet.
-struct Runs {
-    nx: usize,
-    start: Vec<u32>,
-    /// A run before this one in the tree of its group; a root is its own, and the first run of its group.
-    parent: Vec<u32>,
-    /// Cells of the run, zero where nothing joins them.
-    cells: Vec<u32>,
-    row_start: Vec<u32>,
-}
-
-impl Runs {
-    fn new(cells: Cells) -> Result<Self> {
-        let mut row_start = Vec::new();
-        reserve(&mut row_start, cells.rows() + 1, RUNS)?;
-        row_start.push(0);
-        Ok(Self { nx: cells.nx, start: Vec::new(), parent: Vec::new(), cells: Vec::new(), row_start })
-    }
-
-    /// Adds the runs of the next row, with the bits of its couplings to the east and to the rows around it, which are
-    /// none where there is no row.
-    fn push_row(&mut self, east: &[u64], across: [&[u64]; 4]) -> Result<()> {
-        // Of the run to come: its start, and whether nothing joins its cells. Of the cell before: it has no coupling
-        // to the east, nothing joins it.
-        let (mut start, mut alone) = (0, false);
-        let (mut apart_before, mut alone_before) = (1, 0);
-        for (w, &east) in east.iter().enumerate() {
-            let reached = across.iter().fold(0, |all, bits| all | bits.get(w).unwrap_or(&0));
-            let apart = !east << 1 | apart_before;
-            let alones = !(reached | east) & apart;
-            let mut starts = apart & !(alones & (alones << 1 | alone_before));
-            (apart_before, alone_before) = (!east >> (WORD - 1), alones >> (WORD - 1));
-            while starts != 0 {
-                let bit = starts.trailing_zeros() as usize;
-                let next = w * WORD + bit;
-                if next >= self.nx {
-                    break;
-                }
-                if next > 0 {
-                    self.push(start..next, alone)?;
-                }
-                (start, alone) = (next, alones >> bit & 1 == 1);
-                starts &= starts - 1;
-            }
-        }
-        self.push(start..self.nx, alone)?;
-        push(&mut self.row_start, self.start.len() as u32, RUNS)
-    }
-
-    fn push(&mut self, columns: Range<usize>, alone: bool) -> Result<()> {
-        push(&mut self.parent, self.start.len() as u32, RUNS)?;
-        push(&mut self.cells, if alone { 0 } else { columns.len() as u32 }, RUNS)?;
-        push(&mut self.start, columns.start as u32, RUNS)
-    }
-
-    /// Unites the runs of a row with those of the row `back` rows before, with the bits of the couplings between both.
-    fn unite(&mut self, row: usize, back: usize, couplings: &[u64]) {
-        if couplings.iter().all(|&bits| bits == 0) {
-            return;
-        }
-        let runs = |row: usize| self.row_start[row] as usize..self.row_start[row + 1] as usize;
-        let (low, high) = (runs(row - back), runs(row));
-        let (mut k, mut l, mut i) = (low.start, high.start, 0);
-        while i < self.nx {
-            let end = |k: usize, row: &Range<usize>| if k + 1 < row.end { self.start[k + 1] as usize } else { self.nx };
-            let ends = (end(k, &low), end(l, &high));
-            let next = ends.0.min(ends.1);
-            if any_of(couplings, i..next) {
-                // The smaller root wins: parents come before their children.
-                let (root, other) = (self.root(k), self.root(l));
-                self.parent[root.max(other)] = root.min(other) as u32;
-            }
-            k += usize::from(next == ends.0);
-            l += usize::from(next == ends.1);
-            i = next;
-        }
-    }
-
-    fn root(&mut self, mut k: usize) -> usize {
-        while self.parent[k] as usize != k {
-            let up = self.parent[self.parent[k] as usize];
-            self.parent[k] = up;
-            k = up as usize;
-        }
-        k
-    }
-
-    /// Turns roots into numbers of groups, in the order of their first runs.
-    fn number(mut self) -> Result<Joined> {
-        let groups = (0..self.start.len()).filter(|&k| self.parent[k] as usize == k && self.cells[k] > 0).count();
-        let mut size: Vec<usize> = zeroed(groups, RUNS)?;
-        let mut next = 0;
-        for k in 0..self.start.len() {
-            let up = self.parent[k] as usize;
-            self.parent[k] = match () {
-                () if self.cells[k] == 0 => NO_GROUP,
-                () if up == k => next,
-                () => self.parent[up],
-            };
-            next += u32::from(self.cells[k] > 0 && up == k);
-            if self.cells[k] > 0 {
-                size[self.parent[k] as usize] += self.cells[k] as usize;
-            }
-        }
-        Ok(Joined { size, nx: self.nx, start: self.start, group: self.parent, row_start: self.row_start })
+        self.runs.labels(row).map(|(columns, label)| (columns, label.checked_sub(1)))
     }
 }
 

@@ -15,5 +15,6 @@ pub mod levels;
 pub mod outward;
 pub mod patches;
 pub mod regions;
+mod runs;
 pub mod stencil;
 pub mod strips;

@@ -1,0 +1,263 @@
+//! Runs: the pieces of a row of nodes that couplings to the east hold together, and which of them couplings between
+//! rows join (union-find, the smaller number being the root). A row of open water, or of one phase, is one run.
+//!
+//! The rows are those of a plane, or of a box of cells row by row; who adds a row says what it is joined to. Couplings
+//! are looked at by words of bits, so that long runs cost no branches.
+
+use crate::error::{Result, collected, extend, push, reserve};
+use std::ops::Range;
+
+/// The component has two nodes or more.
+pub(super) const COUPLED: u8 = 1;
+/// A row of the component has a sum beyond the tolerance. Lone nodes have it, too: nobody asks for their sums.
+pub(super) const REGULAR: u8 = 2;
+
+/// Nodes of a row that are looked at together.
+pub(super) const WORD: usize = u64::BITS as usize;
+
+/// For errors.
+const RUNS: &str = "the runs of coupled nodes";
+
+/// Consecutive coupled nodes of rows, and which of them hang together; consecutive lone nodes, which hang together with
+/// nothing, make a run as well. Every node lies in one run. Numbers fit 32 bits as those of nodes do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    nx: usize,
+    /// First column of a run, which ends where the next one of its row starts.
+    start: Vec<u32>,
+    /// A run before this one in the tree of its component; a root is its own, and the first run of its component. After
+    /// `number`: the label of the component, or 0.
+    parent: Vec<u32>,
+    /// What is known of the component, at its root.
+    flags: Vec<u8>,
+    /// Runs of a row: row_start[row] .. row_start[row + 1].
+    row_start: Vec<u32>,
+}
+
+impl Runs {
+    /// One component of `rows` rows of `nx` nodes; `regular`: a row of it has a sum that counts.
+    pub fn make_whole(&mut self, nx: usize, rows: usize, regular: bool) -> Result<()> {
+        self.clear(nx)?;
+        for numbers in [&mut self.start, &mut self.parent, &mut self.row_start] {
+            reserve(numbers, rows + 1, RUNS)?;
+        }
+        reserve(&mut self.flags, rows, RUNS)?;
+        self.row_start.clear();
+        self.row_start.extend(0..=rows as u32);
+        self.start.resize(rows, 0);
+        self.parent.resize(rows, 0);
+        self.flags.resize(rows, 0);
+        let coupled = if nx * rows > 1 { COUPLED } else { 0 };
+        self.flags[0] = coupled | if regular { REGULAR } else { 0 };
+        Ok(())
+    }
+
+    /// No rows, of nx nodes each.
+    pub fn clear(&mut self, nx: usize) -> Result<()> {
+        self.nx = nx;
+        self.start.clear();
+        self.parent.clear();
+        self.flags.clear();
+        self.row_start.clear();
+        push(&mut self.row_start, 0, RUNS)
+    }
+
+    pub fn bytes(&self) -> usize {
+        4 * (self.start.capacity() + self.parent.capacity() + self.row_start.capacity()) + self.flags.capacity()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.row_start.len().saturating_sub(1)
+    }
+
+    /// Runs of a row.
+    pub fn row(&self, row: usize) -> Range<usize> {
+        self.row_start[row] as usize..self.row_start[row + 1] as usize
+    }
+
+    /// Nodes of run k, which is one of `row`.
+    fn columns(&self, row: &Range<usize>, k: usize) -> Range<usize> {
+        let end = if k + 1 < row.end { self.start[k + 1] as usize } else { self.nx };
+        self.start[k] as usize..end
+    }
+
+    /// Adds the runs of the next row, which has so many words (none: one run). Bit i of `apart`: node i has no coupling
+    /// to the east, or is not there. Bit i of `unreached`: no coupling to another row reaches it; asked where it counts.
+    pub fn push_row(
+        &mut self,
+        words: usize,
+        apart: impl Fn(usize) -> u64,
+        unreached: impl Fn(usize) -> u64,
+    ) -> Result<()> {
+        // Of the run to come: its start, and whether it is of lone nodes.
+        let (mut start, mut lone) = (0, false);
+        // Of the node before: it has no coupling to the east, it is lone.
+        let (mut apart_before, mut lone_before) = (1, 0);
+        for word in 0..words {
+            let apart = apart(word);
+            let beside = apart << 1 | apart_before;
+            let mut lones = apart & beside;
+            if lones != 0 {
+                lones &= unreached(word);
+            }
+            let mut starts = beside & !(lones & (lones << 1 | lone_before));
+            (apart_before, lone_before) = (apart >> (WORD - 1), lones >> (WORD - 1));
+            while starts != 0 {
+                let bit = starts.trailing_zeros() as usize;
+                let next = word * WORD + bit;
+                if next >= self.nx {
+                    break;
+                }
+                if next > 0 {
+                    self.push(start, next, lone)?;
+                }
+                (start, lone) = (next, lones >> bit & 1 == 1);
+                starts &= starts - 1;
+            }
+        }
+        self.push(start, self.nx, lone)?;
+        push(&mut self.row_start, self.start.len() as u32, RUNS)
+    }
+
+    fn push(&mut self, start: usize, end: usize, lone: bool) -> Result<()> {
+        push(&mut self.parent, self.start.len() as u32, RUNS)?;
+        push(&mut self.flags, if lone { REGULAR } else { u8::from(end - start > 1) * COUPLED }, RUNS)?;
+        push(&mut self.start, start as u32, RUNS)
+    }
+
+    /// Hands runs of the rows `low` and `high` to `join` that a coupling joins, unless they hang together already.
+    /// Coupling t of `count` is that between node `from` + t of the one and node `to` + t of the other; `any`: one of a
+    /// range is not zero.
+    pub fn along(
+        &mut self,
+        [low, high]: [usize; 2],
+        (from, to, count): (usize, usize, usize),
+        any: impl Fn(Range<usize>) -> bool,
+        mut join: impl FnMut(&mut Self, usize, usize),
+    ) {
+        let (low, high) = (self.row(low), self.row(high));
+        let (mut k, mut l, mut t) = (low.start, high.start, 0);
+        while t < count {
+            let ends = (self.columns(&low, k).end - from, self.columns(&high, l).end - to);
+            let end = ends.0.min(ends.1).min(count);
+            if self.root(k) != self.root(l) && any(t..end) {
+                join(self, k, l);
+            }
+            k += usize::from(end == ends.0);
+            l += usize::from(end == ends.1);
+            t = end;
+        }
+    }
+
+    /// Runs k and l hang together.
+    pub fn unite(&mut self, k: usize, l: usize) {
+        let (a, b) = (self.root(k), self.root(l));
+        if a != b {
+            // The smaller root wins: parents come before their children.
+            self.parent[a.max(b)] = a.min(b) as u32;
+            self.flags[a.min(b)] |= self.flags[a.max(b)];
+        }
+    }
+
+    fn root(&mut self, mut k: usize) -> usize {
+        while self.parent[k] as usize != k {
+            let up = self.parent[self.parent[k] as usize];
+            self.parent[k] = up;
+            k = up as usize;
+        }
+        k
+    }
+
+    /// Hands every run of the last row, but those of components that are known to be regular, to `is_regular`
+    /// as its columns.
+    pub fn mark_last_row(&mut self, mut is_regular: impl FnMut(Range<usize>) -> bool) {
+        let row = self.row(self.rows() - 1);
+        for k in row.clone() {
+            let root = self.root(k);
+            if self.flags[root] & REGULAR == 0 && is_regular(self.columns(&row, k)) {
+                self.flags[root] |= REGULAR;
+            }
+        }
+    }
+
+    /// Adds the rows of `next`, whose runs hang together with none of those that are here.
+    pub fn append(&mut self, next: &Self) -> Result<()> {
+        let runs = self.start.len() as u32;
+        extend(&mut self.start, next.start.iter().copied(), RUNS)?;
+        extend(&mut self.parent, next.parent.iter().map(|k| k + runs), RUNS)?;
+        extend(&mut self.flags, next.flags.iter().copied(), RUNS)?;
+        extend(&mut self.row_start, next.row_start[1..].iter().map(|k| k + runs), RUNS)
+    }
+
+    /// Labels 1, 2, ... for the components with flags that are `wanted`, in the order of their first runs; 0 for all
+    /// others. Calls `found(label, row, columns)` for each run that has a label, and returns how many components have
+    /// two nodes or more, and how many have labels.
+    pub fn number(
+        &mut self,
+        wanted: impl Fn(u8) -> bool,
+        mut found: impl FnMut(usize, usize, Range<usize>) -> Result<()>,
+    ) -> Result<(usize, usize)> {
+        // Parents come before their children, so that one sweep leads all to their roots.
+        for k in 0..self.parent.len() {
+            let root = self.parent[self.parent[k] as usize] as usize;
+            self.parent[k] = root as u32;
+            if root != k {
+                self.flags[root] |= COUPLED;
+            }
+        }
+        let (mut coupled, mut labels) = (0, 0);
+        for j in 0..self.rows() {
+            let row = self.row(j);
+            for k in row.clone() {
+                // A root turns into the label of its component before any run asks for it.
+                let up = self.parent[k] as usize;
+                let label = match () {
+                    () if up != k => self.parent[up],
+                    () if wanted(self.flags[k]) => {
+                        labels += 1;
+                        labels
+                    }
+                    () => 0,
+                };
+                coupled += usize::from(up == k && self.flags[k] & COUPLED != 0);
+                self.parent[k] = label;
+                if label > 0 {
+                    found(label as usize, j, self.columns(&row, k))?;
+                }
+            }
+        }
+        Ok((coupled, labels as usize))
+    }
+
+    /// Columns and label of the runs of a row, from west to east, after `number`.
+    pub fn labels(&self, row: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+        let row = self.row(row);
+        row.clone().map(move |k| (self.columns(&row, k), self.parent[k] as usize))
+    }
+
+    /// Label of node i of a row, after `number`. Cost: a search among the runs of the row.
+    pub fn label(&self, row: usize, i: usize) -> usize {
+        let row = self.row(row);
+        let later = self.start[row.clone()].partition_point(|&start| start as usize <= i);
+        self.parent[row.start + later - 1] as usize
+    }
+
+    /// All numbers, for another rank.
+    pub fn to_words(&self, words: &mut Vec<f64>) -> Result<()> {
+        let lengths = [self.nx, self.start.len(), self.row_start.len()].map(|n| n as f64);
+        extend(words, lengths, RUNS)?;
+        extend(words, self.start.iter().map(|&v| f64::from(v)), RUNS)?;
+        extend(words, self.parent.iter().map(|&v| f64::from(v)), RUNS)?;
+        extend(words, self.flags.iter().map(|&v| f64::from(v)), RUNS)?;
+        extend(words, self.row_start.iter().map(|&v| f64::from(v)), RUNS)
+    }
+
+    /// The same back; what follows stays.
+    pub fn from_words(words: &mut impl Iterator<Item = f64>) -> Result<Self> {
+        let mut length = || words.next().unwrap_or(0.0) as usize;
+        let (nx, runs, rows) = (length(), length(), length());
+        let mut numbers = |count: usize| collected(words.by_ref().take(count).map(|v| v as u32), RUNS);
+        let (start, parent, flags, row_start) = (numbers(runs)?, numbers(runs)?, numbers(runs)?, numbers(rows)?);
+        Ok(Self { nx, start, parent, flags: collected(flags.iter().map(|&v| v as u8), RUNS)?, row_start })
+    }
+}
