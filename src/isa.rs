@@ -73,38 +73,38 @@ fn best() -> Isa {
 macro_rules! for_each_isa {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident $(<$f:ident: $bound:ident>)?
+        fn $name:ident $(<$($f:ident: $bound:ident),+>)?
         ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
-        pub fn $name $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? {
+        pub fn $name $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn text $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? $body
+            fn text $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? $body
 
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx512 $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? { text $(::<$f>)? ($($argument),*) }
+                fn avx512 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? { text $(::<$($f),+>)? ($($argument),*) }
                 #[target_feature(enable = "avx2")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx2 $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? { text $(::<$f>)? ($($argument),*) }
+                fn avx2 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? { text $(::<$($f),+>)? ($($argument),*) }
                 // Not a part of those that call it, where tests/machine_code.rs would not find it.
                 #[inline(never)]
                 #[allow(clippy::too_many_arguments)]
-                fn portable $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? { text $(::<$f>)? ($($argument),*) }
+                fn portable $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? { text $(::<$($f),+>)? ($($argument),*) }
                 match $crate::isa::isa() {
                     // SAFETY: `isa` names only instruction sets that this machine was seen to have.
-                    $crate::isa::Isa::Avx512 => unsafe { avx512 $(::<$f>)? ($($argument),*) },
+                    $crate::isa::Isa::Avx512 => unsafe { avx512 $(::<$($f),+>)? ($($argument),*) },
                     // SAFETY: as above.
-                    $crate::isa::Isa::Avx2 => unsafe { avx2 $(::<$f>)? ($($argument),*) },
-                    $crate::isa::Isa::Portable => portable $(::<$f>)? ($($argument),*),
+                    $crate::isa::Isa::Avx2 => unsafe { avx2 $(::<$($f),+>)? ($($argument),*) },
+                    $crate::isa::Isa::Portable => portable $(::<$($f),+>)? ($($argument),*),
                 }
             }
             #[cfg(not(target_arch = "x86_64"))]
             {
-                text $(::<$f>)? ($($argument),*)
+                text $(::<$($f),+>)? ($($argument),*)
             }
         }
     )*};

@@ -23,6 +23,7 @@ mod spectrum;
 pub mod layers {
     pub use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};
     pub use crate::backend::steps::solve::{Arrays, Begun, Inputs, SolveSteps};
+    pub use crate::backend::steps::vectors::{VectorId, VectorSteps};
     pub use crate::comm::threads;
     pub use crate::grid::levels::Grid;
     pub use crate::grid::stencil::{StencilView, View};

@@ -13,7 +13,7 @@ use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
     Arrays, Begun, Centered, Core, Course, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, SolveSteps,
-    StencilView, View, machine,
+    StencilView, VectorId, VectorSteps, View, machine,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -108,17 +108,57 @@ macro_rules! noted {
     };
 }
 
-impl PcgSteps for Clock<'_> {
+/// What a step on a vector is called in PCG.
+fn name_of(step: &'static str, v: VectorId) -> &'static str {
+    match (step, v) {
+        ("inner", VectorId::R) => "residual_norm2",
+        ("inner", VectorId::B) => "rhs_norm2",
+        ("add", VectorId::X) => "advance_solution",
+        ("add", VectorId::R) => "advance_residual",
+        ("renew", VectorId::P) => "next_direction",
+        ("renew", VectorId::X) => "take_z",
+        ("clear", VectorId::X) => "clear_solution",
+        ("largest", VectorId::X) => "solution_max",
+        _ => step,
+    }
+}
+
+impl VectorSteps for Clock<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        self.note(name_of("inner", a), |s| s.inner(a, b))
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        self.note(name_of("add", to), |s| s.add(to, factor, from));
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        let first = (to, scale) == (VectorId::P, 0.0);
+        self.note(if first { "first_direction" } else { name_of("renew", to) }, |s| s.renew(to, scale, from));
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        self.note(name_of("clear", v), |s| s.clear(v));
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        self.note(name_of("largest", v), |s| s.largest(v))
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.steps.observe(iteration, relative_residual)
+    }
+
     noted! {
         residual() -> f64;
+    }
+}
+
+impl PcgSteps for Clock<'_> {
+    noted! {
         residual_from_rhs() -> f64;
-        residual_norm2() -> f64;
         precondition() -> f64;
-        first_direction();
-        next_direction(beta: f64);
         multiply() -> f64;
-        advance_solution(alpha: f64);
-        advance_residual(alpha: f64);
         direction_norm2(factor: f64) -> f64;
     }
 
@@ -183,10 +223,6 @@ impl PcgSteps for Clock<'_> {
         Some(end)
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.steps.observe(iteration, relative_residual)
-    }
-
     fn record(&mut self, alpha: f64, beta: f64) {
         self.steps.record(alpha, beta);
     }
@@ -216,18 +252,14 @@ impl SolveSteps for Clock<'_> {
         worst_incompatibility() -> (usize, f64, f64);
         project_rhs();
         keep_means();
-        rhs_norm2() -> f64;
         whole_residual_norm2() -> f64;
         returned_residual_norm2(scale: f64) -> f64;
         load_rhs(scale: f64);
         rhs_to_residual() -> f64;
         reduce();
         reduce_again();
-        take_z();
         back_substitute() -> f64;
         shift_means(restore: bool);
-        clear_solution();
-        solution_max() -> f64;
         store(scale: f64);
         multiply_rhs();
         store_zero();

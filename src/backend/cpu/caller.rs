@@ -36,21 +36,41 @@ pub struct Caller<'a> {
     output: Output<'a>,
     ld: usize,
     plane: usize,
+    /// Rows of a plane.
+    ny: usize,
+    /// The row that both begin with.
+    first: usize,
 }
 
 impl<'a> Caller<'a> {
-    pub fn new(arrays: Arrays<'a>) -> Self {
-        let Arrays { input_name, input, ld, plane, output, .. } = arrays;
-        Self { input_name, input, output: Output::new(output), ld, plane }
+    /// `ny`: rows of a plane, where there is more than one.
+    pub fn new(arrays: Arrays<'a>, ny: usize) -> Self {
+        let Arrays { input_name, input, ld, plane, output, first_row: first, .. } = arrays;
+        Self { input_name, input, output: Output::new(output), ld, plane, ny, first }
     }
 
-    /// Where a row of a box begins whose planes have `ny` rows.
-    pub fn start(&self, row: usize, ny: usize) -> usize {
-        row / ny * self.plane + row % ny * self.ld
+    /// Where a row begins.
+    fn start(&self, row: usize) -> usize {
+        let row = row - self.first;
+        row / self.ny * self.plane + row % self.ny * self.ld
+    }
+
+    /// The first `len` values of a row of the input.
+    pub fn input(&self, row: usize, len: usize) -> &'a [f64] {
+        self.input_at(self.start(row), len)
+    }
+
+    /// The same of the output.
+    ///
+    /// # Safety
+    /// Nobody else may use them while the slice is used.
+    pub unsafe fn output(&self, row: usize, len: usize) -> &'a mut [f64] {
+        // SAFETY: as the caller promised.
+        unsafe { self.output_at(self.start(row), len) }
     }
 
     /// Values of the input.
-    pub fn input(&self, start: usize, len: usize) -> &'a [f64] {
+    pub fn input_at(&self, start: usize, len: usize) -> &'a [f64] {
         &self.input[start..][..len]
     }
 
@@ -58,7 +78,7 @@ impl<'a> Caller<'a> {
     ///
     /// # Safety
     /// Nobody else may use them while the slice is used.
-    pub unsafe fn output(&self, start: usize, len: usize) -> &'a mut [f64] {
+    pub unsafe fn output_at(&self, start: usize, len: usize) -> &'a mut [f64] {
         // SAFETY: as the caller promised.
         unsafe { self.output.slice(start, len) }
     }

@@ -2,4 +2,5 @@
 
 pub mod dpcg;
 pub mod rrb;
+mod singular;
 pub mod smoother;

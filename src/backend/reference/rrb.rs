@@ -1,5 +1,6 @@
 //! RRB-PCG over natural storage.
 
+use super::singular::Singular;
 use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::cycle::{Cycle, Recursion};
@@ -7,7 +8,8 @@ use crate::backend::steps::engine::Engine;
 use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::rrb::{PivotContext, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
-use crate::error::{Error, Result, reset, zeroed};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
@@ -40,65 +42,6 @@ struct State {
     r: Vec<f64>,
     p: Vec<f64>,
     q: Vec<f64>,
-}
-
-/// Singular components: per place the component + 1, or 0; empty where there are none.
-#[derive(Default)]
-struct Singular {
-    label: Vec<u32>,
-    sum: Vec<f64>,
-    magnitude: Vec<f64>,
-    count: Vec<f64>,
-    kept_mean: Vec<f64>,
-}
-
-impl Singular {
-    fn set(&mut self, grid: Grid, components: &Components) -> Result<()> {
-        let m = components.singular();
-        for v in [&mut self.sum, &mut self.magnitude, &mut self.count, &mut self.kept_mean] {
-            reset(v, m, "sums over components")?;
-        }
-        self.label.clear();
-        if m > 0 {
-            reset(&mut self.label, ring_len(grid), "component labels")?;
-            for j in 0..grid.ny {
-                for i in 0..grid.nx {
-                    if let Some(component) = components.singular_of(grid.nx, i, j) {
-                        self.label[ring_index(grid.nx, i, j)] = component as u32 + 1;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Sums of v, of |v|, and nodes, per component.
-    fn sums(&mut self, places: &[usize], v: &[f64]) {
-        for s in [&mut self.sum, &mut self.magnitude, &mut self.count] {
-            s.fill(0.0);
-        }
-        for &c in places {
-            if let Some(k) = (self.label[c] as usize).checked_sub(1) {
-                self.sum[k] += v[c];
-                self.magnitude[k] += v[c].abs();
-                self.count[k] += 1.0;
-            }
-        }
-    }
-
-    /// v = v - mean(v) + kept mean (`restore`) or + 0.
-    fn shift(&mut self, places: &[usize], v: &mut [f64], restore: bool) {
-        if self.label.is_empty() {
-            return;
-        }
-        self.sums(places, v);
-        for &c in places {
-            if let Some(k) = (self.label[c] as usize).checked_sub(1) {
-                let target = if restore { self.kept_mean[k] } else { 0.0 };
-                v[c] += target - self.sum[k] / self.count[k];
-            }
-        }
-    }
 }
 
 /// Places of nodes in ringed arrays.
@@ -195,10 +138,6 @@ impl State {
         }
     }
 
-    fn dot(&self, a: &[f64], b: &[f64]) -> f64 {
-        self.system.iter().map(|&c| a[c] * b[c]).sum()
-    }
-
     /// Row c of A times v.
     fn row_of_a(&self, v: &[f64], c: usize) -> f64 {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
@@ -255,7 +194,12 @@ impl RrbBackend for Reference {
             _ => State::new(a.grid, shape)?,
         };
         state.copy_matrix(a);
-        state.singular.set(a.grid, components)?;
+        let labels = state.singular.reset(components.singular(), ring_len(a.grid))?;
+        for j in 0..if components.singular() > 0 { a.grid.ny } else { 0 } {
+            for (columns, component) in components.singular_runs(j) {
+                labels[ring_index(a.grid.nx, columns.start, j)..][..columns.len()].fill(component as u32 + 1);
+            }
+        }
         state.start_levels(setup);
         let context = PivotContext::new(a, components);
         let schur = state.schur();
@@ -293,7 +237,7 @@ impl Engine for Reference {
     fn bytes(&self) -> [usize; 2] {
         let of_state = |s: &State| {
             8 * (15 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
-                + 4 * s.singular.label.len()
+                + s.singular.bytes()
                 + s.levels.bytes()
         };
         [self.state.as_ref().map_or(0, of_state), 0]
@@ -318,7 +262,50 @@ impl Run<'_, '_> {
     }
 }
 
-impl PcgSteps for Run<'_, '_> {
+impl State {
+    fn vector(&self, v: VectorId) -> &[f64] {
+        [&self.x, &self.b, &self.r, &self.p, &self.q, &self.levels.grids[0].z][v.0]
+    }
+
+    /// `f` of the values of two vectors at each place where both have some: x and b on the whole grid, the others where
+    /// CG works.
+    fn update(&mut self, to: VectorId, from: VectorId, f: impl Fn(f64, f64) -> f64) {
+        for k in 0..self.places_of(to, from).len() {
+            let c = self.places_of(to, from)[k];
+            let value = f(self.vector(to)[c], self.vector(from)[c]);
+            let z = &mut self.levels.grids[0].z;
+            [&mut self.x, &mut self.b, &mut self.r, &mut self.p, &mut self.q, z][to.0][c] = value;
+        }
+    }
+
+    fn places_of(&self, a: VectorId, b: VectorId) -> &[usize] {
+        let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
+        if is_whole(a) && is_whole(b) { &self.everywhere } else { &self.system }
+    }
+}
+
+impl VectorSteps for Run<'_, '_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let (places, a, b) = (self.s.places_of(a, b), self.s.vector(a), self.s.vector(b));
+        places.iter().map(|&c| a[c] * b[c]).sum()
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        self.s.update(to, from, |to, from| to + factor * from);
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        self.s.update(to, from, |to, from| if scale == 0.0 { from } else { from + scale * to });
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        self.s.update(v, v, |_, _| 0.0);
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        max_abs(self.s.vector(v))
+    }
+
     fn residual(&mut self) -> f64 {
         for k in 0..self.s.system.len() {
             let c = self.s.system[k];
@@ -328,55 +315,30 @@ impl PcgSteps for Run<'_, '_> {
                 self.s.residual_of_row(c)
             };
         }
-        self.residual_norm2()
+        self.inner(VectorId::R, VectorId::R)
     }
 
-    fn residual_from_rhs(&mut self) -> f64 {
-        for &c in &self.s.system {
-            self.s.r[c] = self.s.b[c];
-        }
-        self.residual_norm2()
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.see(Event::Iteration(iteration, relative_residual))
     }
+}
 
-    fn residual_norm2(&mut self) -> f64 {
-        self.s.dot(&self.s.r, &self.s.r)
-    }
-
+impl PcgSteps for Run<'_, '_> {
     fn precondition(&mut self) -> f64 {
         let s = &mut *self.s;
         for &c in &s.system {
             s.levels.grids[0].z[c] = s.r[c];
         }
-        s.singular.shift(&s.system, &mut s.levels.grids[0].z, false);
+        s.singular.shift(s.system.iter().copied(), &mut s.levels.grids[0].z, false);
         s.levels.apply();
-        s.singular.shift(&s.system, &mut s.levels.grids[0].z, false);
-        s.dot(&s.r, &s.levels.grids[0].z)
+        s.singular.shift(s.system.iter().copied(), &mut s.levels.grids[0].z, false);
+        self.inner(VectorId::R, VectorId::Z)
     }
 
     fn center_residual(&mut self) -> Centered {
         let s = &mut *self.s;
-        if s.singular.label.is_empty() {
-            return Centered::default();
-        }
-        s.singular.sums(&s.system, &s.r);
-        let of = |&c: &usize| {
-            let k = (s.singular.label[c] as usize).checked_sub(1)?;
-            let mean = s.singular.sum[k] / s.singular.count[k];
-            Some(mean * mean / s.matrix.diagonal[c])
-        };
-        Centered { removed: s.system.iter().filter_map(of).sum(), norm2: None }
-    }
-
-    fn first_direction(&mut self) {
-        for &c in &self.s.system {
-            self.s.p[c] = self.s.levels.grids[0].z[c];
-        }
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        for &c in &self.s.system {
-            self.s.p[c] = self.s.levels.grids[0].z[c] + beta * self.s.p[c];
-        }
+        let removed = s.singular.square_of_means(s.system.iter().copied(), &s.r, &s.matrix.diagonal);
+        Centered { removed, norm2: None }
     }
 
     fn multiply(&mut self) -> f64 {
@@ -384,27 +346,7 @@ impl PcgSteps for Run<'_, '_> {
             let c = self.s.system[k];
             self.s.q[c] = self.s.row_of_system(&self.s.p, c);
         }
-        self.s.dot(&self.s.p, &self.s.q)
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        for &c in &self.s.system {
-            self.s.x[c] += alpha * self.s.p[c];
-        }
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        for &c in &self.s.system {
-            self.s.r[c] -= alpha * self.s.q[c];
-        }
-    }
-
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        self.s.system.iter().map(|&c| (factor * self.s.p[c]) * (factor * self.s.p[c])).sum()
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
+        self.inner(VectorId::P, VectorId::Q)
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
@@ -435,7 +377,7 @@ impl SolveSteps for Run<'_, '_> {
             s.b[c] = a.input[k] * scale;
             s.x[c] = if guess { a.output[k] * scale } else { 0.0 };
         });
-        self.rhs_norm2()
+        self.inner(VectorId::B, VectorId::B)
     }
 
     fn eliminates(&self) -> bool {
@@ -449,27 +391,17 @@ impl SolveSteps for Run<'_, '_> {
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
         let s = &mut *self.s;
-        s.singular.sums(&s.everywhere, &s.b);
-        let ratio = |k: usize| s.singular.sum[k].abs() / s.singular.magnitude[k].max(f64::MIN_POSITIVE);
-        let worst = (0..s.singular.sum.len()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
-        (worst, s.singular.sum[worst], s.singular.magnitude[worst])
+        s.singular.worst(s.everywhere.iter().copied(), &s.b)
     }
 
     fn project_rhs(&mut self) {
         let s = &mut *self.s;
-        s.singular.shift(&s.everywhere, &mut s.b, false);
+        s.singular.shift(s.everywhere.iter().copied(), &mut s.b, false);
     }
 
     fn keep_means(&mut self) {
         let s = &mut *self.s;
-        s.singular.sums(&s.everywhere, &s.x);
-        for (kept, (sum, count)) in s.singular.kept_mean.iter_mut().zip(s.singular.sum.iter().zip(&s.singular.count)) {
-            *kept = sum / count;
-        }
-    }
-
-    fn rhs_norm2(&mut self) -> f64 {
-        self.s.everywhere.iter().map(|&c| self.s.b[c] * self.s.b[c]).sum()
+        s.singular.keep_means(s.everywhere.iter().copied(), &s.x);
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
@@ -505,12 +437,6 @@ impl SolveSteps for Run<'_, '_> {
         }
     }
 
-    fn take_z(&mut self) {
-        for &c in &self.s.system {
-            self.s.x[c] = self.s.levels.grids[0].z[c];
-        }
-    }
-
     fn back_substitute(&mut self) -> f64 {
         if self.s.schur() {
             for k in 0..self.s.red.len() {
@@ -518,20 +444,12 @@ impl SolveSteps for Run<'_, '_> {
                 self.s.x[c] = (self.s.b[c] - self.s.straight_sum(&self.s.x, c)) / self.s.matrix.diagonal[c];
             }
         }
-        self.solution_max()
+        self.largest(VectorId::X)
     }
 
     fn shift_means(&mut self, restore: bool) {
         let s = &mut *self.s;
-        s.singular.shift(&s.everywhere, &mut s.x, restore);
-    }
-
-    fn clear_solution(&mut self) {
-        self.s.x.fill(0.0);
-    }
-
-    fn solution_max(&mut self) -> f64 {
-        max_abs(&self.s.x)
+        s.singular.shift(s.everywhere.iter().copied(), &mut s.x, restore);
     }
 
     fn store(&mut self, scale: f64) {
@@ -544,10 +462,5 @@ impl SolveSteps for Run<'_, '_> {
             let c = self.s.everywhere[k];
             self.s.x[c] = self.s.row_of_a(&self.s.b, c);
         }
-    }
-
-    fn store_zero(&mut self) {
-        let a = &mut self.arrays;
-        Self::nodes(self.s.grid, a.ld, |_, k| a.output[k] = 0.0);
     }
 }

@@ -1,18 +1,17 @@
 //! Preconditioned conjugate gradients: the lines of the algorithm (`PcgSteps`), for any family, and the loop as a
 //! device runs it by itself. Provided bodies are the textbook.
 
+use super::vectors::{VectorId, VectorSteps};
 use crate::report::{Event, Observer};
 
 /// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b. A family says what A
-/// is: RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b. Every member of a team calls the
-/// steps in the same order; scalars have the same bits on every member.
-pub trait PcgSteps {
-    /// r = b - A x; returns <r, r>.
-    fn residual(&mut self) -> f64;
+/// is: RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b.
+pub trait PcgSteps: VectorSteps {
     /// r = b, which is the residual of x = 0; returns <r, r>.
-    fn residual_from_rhs(&mut self) -> f64;
-    /// <r, r>.
-    fn residual_norm2(&mut self) -> f64;
+    fn residual_from_rhs(&mut self) -> f64 {
+        self.copy(VectorId::B, VectorId::R);
+        self.inner(VectorId::R, VectorId::R)
+    }
     /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
     /// last pivots would answer that with point sources); returns rho = <r, z>.
     fn precondition(&mut self) -> f64;
@@ -20,16 +19,8 @@ pub trait PcgSteps {
     fn center_residual(&mut self) -> Centered {
         Centered::default()
     }
-    /// p = z.
-    fn first_direction(&mut self);
-    /// p = z + beta p.
-    fn next_direction(&mut self, beta: f64);
     /// q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
-    /// x = x + alpha p.
-    fn advance_solution(&mut self, alpha: f64);
-    /// r = r - alpha q.
-    fn advance_residual(&mut self, alpha: f64);
 
     // The stages of an iteration. Their bodies here are the textbook; a backend that fuses them does the same
     // with fewer passes over memory.
@@ -43,9 +34,9 @@ pub trait PcgSteps {
     /// The body of `descend`.
     fn textbook_descend(&mut self, alpha: Option<f64>) -> f64 {
         if let Some(alpha) = alpha {
-            self.advance_residual(alpha);
+            self.add(VectorId::R, -alpha, VectorId::Q);
         }
-        self.residual_norm2()
+        self.inner(VectorId::R, VectorId::R)
     }
 
     /// rho = <r, M^-1 r> of the r that `descend` made.
@@ -62,17 +53,21 @@ pub trait PcgSteps {
     /// The body of `ascend`, for backends that fuse it only at times.
     fn textbook_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         match step {
-            None => self.first_direction(),
+            None => self.copy(VectorId::Z, VectorId::P),
             Some((alpha, beta)) => {
-                self.advance_solution(alpha);
-                self.next_direction(beta);
+                self.add(VectorId::X, alpha, VectorId::P);
+                self.renew(VectorId::P, beta, VectorId::Z);
             }
         }
         self.multiply()
     }
 
     /// <f p, f p> with a factor f, so that no square vanishes. q is spent.
-    fn direction_norm2(&mut self, factor: f64) -> f64;
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        self.clear(VectorId::Q);
+        self.add(VectorId::Q, factor, VectorId::P);
+        self.inner(VectorId::Q, VectorId::Q)
+    }
 
     /// beta = <r, z> / <r_old, z_old>. The residual r is that of `descend`. A family whose M changes from step to step
     /// takes the flexible <r - r_old, z> / <r_old, z_old> here.
@@ -106,9 +101,9 @@ pub trait PcgSteps {
 
     /// The body of `replace_residual`.
     fn textbook_replace_residual(&mut self, alpha: f64) -> (f64, f64) {
-        self.advance_solution(alpha);
-        self.advance_residual(alpha);
-        let recurred = self.residual_norm2();
+        self.add(VectorId::X, alpha, VectorId::P);
+        self.add(VectorId::R, -alpha, VectorId::Q);
+        let recurred = self.inner(VectorId::R, VectorId::R);
         (recurred, self.residual())
     }
 
@@ -118,8 +113,6 @@ pub trait PcgSteps {
         None
     }
 
-    /// Tells the observer; `true` asks to stop.
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
     /// Tells the observer the CG coefficients of a step.
     fn record(&mut self, alpha: f64, beta: f64);
 }

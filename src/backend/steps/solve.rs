@@ -2,7 +2,7 @@
 //! that CG works on, and back. Provided bodies are the textbook.
 
 use super::pcg::PcgSteps;
-use super::vectors::VectorSteps;
+use super::vectors::{KrylovSteps, VectorId};
 use crate::error::Result;
 use crate::report::Outcome;
 
@@ -139,8 +139,8 @@ pub struct Begun {
 
 /// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
 pub trait SolveSteps: PcgSteps {
-    /// The steps over numbered vectors, of methods beside PCG, in families that have them.
-    fn numbered(&mut self) -> Option<&mut dyn VectorSteps> {
+    /// The steps of methods beside PCG, in families that have them.
+    fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
         None
     }
     /// Goes over to the V-cycle, until the next factorization, where the cycle was chosen and not asked for. Whether
@@ -202,8 +202,6 @@ pub trait SolveSteps: PcgSteps {
     fn load_rhs(&mut self, scale: f64);
     /// Remembers the mean of x over every singular component.
     fn keep_means(&mut self);
-    /// <b, b> on the whole grid, after a projection.
-    fn rhs_norm2(&mut self) -> f64;
     /// |b - A x|^2 on the whole grid: before `reduce`, or after `back_substitute` and `load_rhs`.
     fn whole_residual_norm2(&mut self) -> f64;
     /// |input * scale - A x|^2 on the whole grid after `back_substitute`; b is then as here, or as it was.
@@ -253,22 +251,19 @@ pub trait SolveSteps: PcgSteps {
     fn reduce_again(&mut self) {
         self.reduce();
     }
-    /// x_b = z, as `rrb_apply` wants it.
-    fn take_z(&mut self);
     /// x_r = D_r^-1 (b_r - A_rb x_b), where CG does not run on A. Returns max |x|, NaN if any value is.
     fn back_substitute(&mut self) -> f64;
     /// Shifts x to the remembered means (`restore`), or to mean zero.
     fn shift_means(&mut self, restore: bool);
-    /// x = 0.
-    fn clear_solution(&mut self);
-    /// max |x| after a shift, NaN if any value is.
-    fn solution_max(&mut self) -> f64;
     /// output = x / scale.
     fn store(&mut self, scale: f64);
+    /// output = 0. x is spent.
+    fn store_zero(&mut self) {
+        self.clear(VectorId::X);
+        self.store(1.0);
+    }
     /// x = A b, on the whole grid.
     fn multiply_rhs(&mut self);
-    /// output = 0.
-    fn store_zero(&mut self);
 }
 
 /// One text that all members of a team run.

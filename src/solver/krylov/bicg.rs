@@ -4,7 +4,7 @@
 
 use super::progress::{Progress, divides};
 use super::state::{PcgEnd, Start, Test};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::Result;
 
 const SHADOW: VectorId = VectorId::own(0);
@@ -25,7 +25,7 @@ pub const BICG_VECTORS: usize = 7;
 ///
 /// A product with A and one with A', M^-1 and M^-T, three inner products. Where rho or <p~, A p> vanishes it ends as
 /// stagnated.
-pub fn bicg<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
+pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
     let (mut at, end) = Progress::begin(test, start);
     if let Some(end) = end {
         return Ok(end);

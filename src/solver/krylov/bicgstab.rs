@@ -5,7 +5,7 @@
 
 use super::progress::{Progress, divides};
 use super::state::{PcgEnd, Start, Test};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::Result;
 
 const SHADOW: VectorId = VectorId::own(0);
@@ -25,7 +25,7 @@ pub const BICGSTAB_VECTORS: usize = 5;
 ///
 /// Where s meets the test, the iteration ends with x + alpha M^-1 p and r = s. s has the place of r. Two products, two
 /// M^-1, six inner products. Where rho, <r~, v>, <t, t> or omega vanishes it ends as stagnated.
-pub fn bicgstab<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
+pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
     let (mut at, end) = Progress::begin(test, start);
     if let Some(end) = end {
         return Ok(end);
@@ -71,7 +71,7 @@ pub fn bicgstab<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -
 }
 
 /// M^-1 v, or v itself where M is the identity.
-fn precondition<S: VectorSteps + ?Sized>(s: &mut S, v: VectorId) -> VectorId {
+fn precondition<S: KrylovSteps + ?Sized>(s: &mut S, v: VectorId) -> VectorId {
     if s.is_unpreconditioned() {
         return v;
     }

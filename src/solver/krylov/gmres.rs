@@ -5,7 +5,7 @@
 
 use super::progress::{Progress, divides};
 use super::state::{PcgEnd, Start, Test};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Result, reserve, zeroed};
 use crate::runtime::number::hypot;
 
@@ -106,7 +106,7 @@ fn v(k: usize) -> VectorId {
 ///
 /// At the end of a cycle x = x + M^-1 V y with R y = g, and r = b - A x, a product that is not counted. An iteration
 /// is a product with A, M^-1 and j + 1 inner products in each of two passes. Ends as stagnated where R is singular.
-pub fn gmres<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: &mut GmresRoom) -> Result<PcgEnd> {
+pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: &mut GmresRoom) -> Result<PcgEnd> {
     let (mut at, end) = Progress::begin(test, start);
     if let Some(end) = end {
         return Ok(end);
@@ -115,7 +115,7 @@ pub fn gmres<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room
         let (columns, end) = cycle(s, &mut at, room);
         room.back_substitute(columns);
         advance(s, columns, room);
-        let norm = s.true_residual().sqrt();
+        let norm = s.residual().sqrt();
         if let Some(end) = end {
             return Ok(end);
         }
@@ -128,7 +128,7 @@ pub fn gmres<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room
 }
 
 /// A cycle: the columns of R made, and the end if it ends the run.
-fn cycle<S: VectorSteps + ?Sized>(s: &mut S, at: &mut Progress, room: &mut GmresRoom) -> (usize, Option<PcgEnd>) {
+fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut Progress, room: &mut GmresRoom) -> (usize, Option<PcgEnd>) {
     let z = v(room.restart + 1);
     room.g[0] = at.norm;
     s.combine(v(0), 0.0, &[(1.0 / at.norm, VectorId::R)]);
@@ -155,7 +155,7 @@ fn cycle<S: VectorSteps + ?Sized>(s: &mut S, at: &mut Progress, room: &mut Gmres
 
 /// Classical Gram-Schmidt of v_j+1 against v_0 .. v_j, twice: orthogonal to rounding (Giraud, Langou, Rozloznik 2005).
 /// Column j of H; returns its last entry.
-fn orthogonalize<S: VectorSteps + ?Sized>(s: &mut S, j: usize, room: &mut GmresRoom) -> f64 {
+fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, room: &mut GmresRoom) -> f64 {
     room.column(j).fill(0.0);
     room.ids.clear();
     room.ids.extend((0..=j).map(v));
@@ -175,7 +175,7 @@ fn orthogonalize<S: VectorSteps + ?Sized>(s: &mut S, j: usize, room: &mut GmresR
 }
 
 /// x = x + M^-1 V y; r is spent.
-fn advance<S: VectorSteps + ?Sized>(s: &mut S, columns: usize, room: &GmresRoom) {
+fn advance<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, room: &GmresRoom) {
     if columns == 0 {
         return;
     }

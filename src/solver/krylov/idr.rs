@@ -5,7 +5,7 @@
 
 use super::progress::{Progress, divides};
 use super::state::{PcgEnd, Start, Test};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Result, reserve, zeroed};
 
 /// omega is made larger where t and r are nearly orthogonal, |cos| below this (Sleijpen and van der Vorst 1995).
@@ -106,7 +106,7 @@ impl IdrRoom {
 ///
 /// and at its end v = M^-1 r, t = A v, r = r - omega t, x = x + omega v, omega least or larger (`KAPPA`). An iteration
 /// is a product with A. Ends as stagnated where m_kk, <t, t> or omega vanishes.
-pub fn idr<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: &mut IdrRoom) -> Result<PcgEnd> {
+pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: &mut IdrRoom) -> Result<PcgEnd> {
     let (mut at, end) = Progress::begin(test, start);
     if let Some(end) = end {
         return Ok(end);
@@ -148,7 +148,7 @@ pub fn idr<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: 
 }
 
 /// P orthonormal, G = U = 0, M = I. False where the vectors drawn are not independent.
-fn prepare<S: VectorSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
+fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
     let n = room.shadow;
     room.m.fill(0.0);
     for k in 0..n {
@@ -176,7 +176,7 @@ fn prepare<S: VectorSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
 }
 
 /// u_k and g_k = A u_k, and column k of M.
-fn next_direction<S: VectorSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usize, omega: f64) {
+fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usize, omega: f64) {
     let n = room.shadow;
     let (g, u, v, t) = (room.g(k), room.u(k), room.v(), room.t());
     room.solve(k);
@@ -205,7 +205,7 @@ fn next_direction<S: VectorSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usi
 }
 
 /// r = r - omega A M^-1 r, x with it. Returns omega and <r, r>, where there are such.
-fn reduce_dimension<S: VectorSteps + ?Sized>(s: &mut S, room: &IdrRoom, norm: f64) -> Option<(f64, f64)> {
+fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, room: &IdrRoom, norm: f64) -> Option<(f64, f64)> {
     let (v, t) = (room.v(), room.t());
     let z = if s.is_unpreconditioned() { VectorId::R } else { v };
     if z == v {

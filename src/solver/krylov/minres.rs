@@ -6,7 +6,7 @@
 use super::progress::{Progress, divides};
 use super::state::{PcgEnd, Start, Test};
 use crate::backend::steps::pcg::SQUARE;
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Error, Result};
 use crate::runtime::number::hypot;
 
@@ -43,7 +43,7 @@ struct Rotation {
 ///
 /// # Errors
 /// `Error::Breakdown` where <u, M^-1 u> is negative: M is indefinite.
-pub fn minres<S: VectorSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
+pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
     let (mut at, end) = Progress::begin(test, start);
     if let Some(end) = end {
         return Ok(end);
@@ -95,12 +95,12 @@ fn u(k: usize) -> VectorId {
 }
 
 /// M^-1 u_k.
-fn y<S: VectorSteps + ?Sized>(s: &S, k: usize) -> VectorId {
+fn y<S: KrylovSteps + ?Sized>(s: &S, k: usize) -> VectorId {
     if s.is_unpreconditioned() { u(k) } else { VectorId::own(Y + k % 2) }
 }
 
 /// u_k+1, orthogonal in M^-1 to those before. Returns alpha_k, which is taken after u_k-1 is out.
-fn next_lanczos_vector<S: VectorSteps + ?Sized>(s: &mut S, k: usize, beta: f64, beta_old: f64) -> f64 {
+fn next_lanczos_vector<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, beta: f64, beta_old: f64) -> f64 {
     let (y, next) = (y(s, k), u(k + 1));
     s.product(y, next);
     if k >= 1 {
@@ -114,7 +114,7 @@ fn next_lanczos_vector<S: VectorSteps + ?Sized>(s: &mut S, k: usize, beta: f64, 
 }
 
 /// y_k = M^-1 u_k, and beta_k = <u_k, y_k>^1/2.
-fn lanczos_norm<S: VectorSteps + ?Sized>(s: &mut S, k: usize, iteration: usize) -> Result<f64> {
+fn lanczos_norm<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, iteration: usize) -> Result<f64> {
     let y = y(s, k);
     if !s.is_unpreconditioned() {
         s.precondition_vector(u(k), y);

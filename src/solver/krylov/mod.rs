@@ -2,7 +2,7 @@
 //!
 //! The loop is [`pcg`], where it stands is in `state`, its decisions are those of `decisions`. Beside them stand its
 //! policies, each in a file of its own: residual replacement, restarts, confirmation, the best iterate, and which
-//! squares are rounding. The methods for general matrices are in files of their own names, over `VectorSteps`.
+//! squares are rounding. The methods for general matrices are in files of their own names, over `KrylovSteps`.
 
 mod best;
 mod bicg;
@@ -37,6 +37,7 @@ pub use {
 };
 
 use crate::backend::steps::pcg::{Course, ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
+use crate::backend::steps::vectors::VectorId;
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 use decisions::{Code, is_positive};
@@ -117,17 +118,17 @@ pub fn pcg<S: PcgSteps + ?Sized>(
         next = match policies.check(s, &mut at)? {
             Check::End(ending) => {
                 if !replaces {
-                    s.advance_solution(at.alpha); // which `ascend` would have done
+                    s.add(VectorId::X, at.alpha, VectorId::P); // which `ascend` would have done
                 }
                 policies.confirm(s, &at, ending)
             }
             Check::Diverged => Next::End(at.ended(StopReason::Diverged)),
             Check::Continue(_) if policies.changes_preconditioner(s, &at) => {
-                s.advance_solution(at.alpha);
+                s.add(VectorId::X, at.alpha, VectorId::P);
                 policies.start_anew(s, &mut at)? // r = b - A x, and a start
             }
             Check::Continue(_) if policies.plateau.is_long(&at, s.contracts_quickly(), test.reference) => {
-                s.advance_solution(at.alpha);
+                s.add(VectorId::X, at.alpha, VectorId::P);
                 policies.restart(s, &mut at)?
             }
             // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>

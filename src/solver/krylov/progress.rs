@@ -1,7 +1,7 @@
 //! Where a method in numbered vectors stands: its convergence check, and a list of the vectors that it owns.
 
 use super::state::{PcgEnd, Start, Test};
-use crate::backend::steps::vectors::VectorSteps;
+use crate::backend::steps::vectors::KrylovSteps;
 use crate::report::StopReason;
 
 /// Iterations and the tested norm.
@@ -22,10 +22,10 @@ impl<'t> Progress<'t> {
     }
 
     /// An iteration is done, with this norm of the residual: tells the observer. Returns the end if this is it.
-    pub(super) fn check<S: VectorSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<PcgEnd> {
+    pub(super) fn check<S: KrylovSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<PcgEnd> {
         self.iterations += 1;
         self.norm = norm;
-        let stopped = s.tell(self.iterations, norm / self.test.reference);
+        let stopped = s.observe(self.iterations, norm / self.test.reference);
         self.decide(stopped)
     }
 

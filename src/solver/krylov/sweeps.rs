@@ -19,7 +19,7 @@ pub fn sweeps<S: SweepSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> R
             return Ok(end);
         }
         s.sweep(at.iterations);
-        let norm = s.true_residual().sqrt();
+        let norm = s.residual().sqrt();
         end = at.check(s, norm);
     }
 }

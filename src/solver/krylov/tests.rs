@@ -3,17 +3,21 @@
 
 use super::replacement::{Drift, Turn};
 use super::*;
+use crate::backend::steps::vectors::VectorSteps;
+
+const X: usize = VectorId::X.0;
+const B: usize = VectorId::B.0;
+const R: usize = VectorId::R.0;
+const P: usize = VectorId::P.0;
+const Q: usize = VectorId::Q.0;
+const Z: usize = VectorId::Z.0;
 
 /// Coefficients on a line, a_i,i+1 = -1, and M = diag(A).
 struct Line {
     center: Vec<f64>,
-    b: Vec<f64>,
-    x: Vec<f64>,
-    r: Vec<f64>,
+    /// x, b, r, p, q, z.
+    v: [Vec<f64>; 6],
     r_old: Vec<f64>,
-    z: Vec<f64>,
-    p: Vec<f64>,
-    q: Vec<f64>,
     /// x + (1 + error) alpha p: where the recurred residual vanishes, b - A x is -error times that at the start.
     error: f64,
     /// Replaces its residual, as CG in single precision does.
@@ -46,13 +50,8 @@ impl Line {
         let b: Vec<f64> = (0..n).map(|i| ((7 * i + 3) % 11) as f64 - 4.0).collect();
         Self {
             center: (0..n).map(center).collect(),
-            r: b.clone(),
-            b,
-            x: zero.clone(),
             r_old: zero.clone(),
-            z: zero.clone(),
-            p: zero.clone(),
-            q: zero,
+            v: [&zero, &b, &b, &zero, &zero, &zero].map(Vec::clone),
             error: 0.0,
             single: false,
             replaced: 0,
@@ -89,12 +88,12 @@ impl Line {
 
     /// |b - A x|, of what is there.
     fn true_norm(&self) -> f64 {
-        let ax = self.times(&self.x);
-        self.b.iter().zip(&ax).map(|(b, ax)| (b - ax) * (b - ax)).sum::<f64>().sqrt()
+        let ax = self.times(&self.v[X]);
+        self.v[B].iter().zip(&ax).map(|(b, ax)| (b - ax) * (b - ax)).sum::<f64>().sqrt()
     }
 
     fn test(&self, rel_tol: f64) -> Test {
-        let size = dot(&self.b, &self.b).sqrt();
+        let size = dot(&self.v[B], &self.v[B]).sqrt();
         Test {
             norm: Norm::True2,
             threshold: rel_tol * size,
@@ -118,7 +117,7 @@ impl Line {
         let mut keep = |s: &mut Self, _: f64, norm: f64| {
             offered.push(norm);
             // The caller may spend r.
-            s.r.fill(f64::NAN);
+            s.v[R].fill(f64::NAN);
             Some(norm)
         };
         let mut best = BestIterate::new(f64::INFINITY, &mut keep);
@@ -143,58 +142,69 @@ struct Solved {
     restarts: usize,
 }
 
-impl PcgSteps for Line {
+impl VectorSteps for Line {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        dot(&self.v[a.0], &self.v[b.0])
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        let factor = if to == VectorId::X { (1.0 + self.error) * factor } else { factor };
+        if to == VectorId::R {
+            self.r_old.clone_from(&self.v[R]);
+        }
+        let from = self.v[from.0].clone();
+        self.v[to.0].iter_mut().zip(&from).for_each(|(to, from)| *to += factor * from);
+        if to == VectorId::R {
+            self.v[R][self.history.len() % 3] += self.noise;
+        }
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        let from = self.v[from.0].clone();
+        self.v[to.0]
+            .iter_mut()
+            .zip(&from)
+            .for_each(|(to, from)| *to = from + if scale == 0.0 { 0.0 } else { scale * *to });
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        self.v[v.0].fill(0.0);
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        self.v[v.0].iter().fold(0.0, |largest, v| v.abs().max(largest))
+    }
+
     fn residual(&mut self) -> f64 {
-        let ax = self.times(&self.x);
-        let mut r: Vec<f64> = self.b.iter().zip(&ax).map(|(b, ax)| b - ax).collect();
+        let ax = self.times(&self.v[X]);
+        let mut r: Vec<f64> = self.v[B].iter().zip(&ax).map(|(b, ax)| b - ax).collect();
         self.project(&mut r);
-        self.r = r;
-        self.residual_norm2()
+        self.v[R] = r;
+        self.inner(VectorId::R, VectorId::R)
     }
 
-    fn residual_from_rhs(&mut self) -> f64 {
-        self.r.clone_from(&self.b);
-        self.residual_norm2()
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.history.push(relative_residual);
+        iteration >= self.stop_at
     }
+}
 
-    fn residual_norm2(&mut self) -> f64 {
-        dot(&self.r, &self.r)
-    }
-
+impl PcgSteps for Line {
     fn precondition(&mut self) -> f64 {
         self.steps += 1;
         let other = self.changes && self.steps.is_multiple_of(2);
-        for (i, z) in self.z.iter_mut().enumerate() {
+        for i in 0..self.center.len() {
             let m = if other { self.center[i] * (1 + 2 * (i % 3)) as f64 } else { self.center[i] };
-            *z = self.r[i] / if self.steps > self.definite_for { -m } else { m };
+            self.v[Z][i] = self.v[R][i] / if self.steps > self.definite_for { -m } else { m };
         }
-        dot(&self.r, &self.z)
-    }
-
-    fn first_direction(&mut self) {
-        self.p.clone_from(&self.z);
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        self.p.iter_mut().zip(&self.z).for_each(|(p, z)| *p = z + beta * *p);
+        dot(&self.v[R], &self.v[Z])
     }
 
     fn multiply(&mut self) -> f64 {
-        let mut q = self.times(&self.p);
+        let mut q = self.times(&self.v[P]);
         self.project(&mut q);
-        self.q = q;
-        dot(&self.p, &self.q)
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        let alpha = (1.0 + self.error) * alpha;
-        self.x.iter_mut().zip(&self.p).for_each(|(x, p)| *x += alpha * p);
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        self.r_old.clone_from(&self.r);
-        self.r.iter_mut().zip(&self.q).for_each(|(r, q)| *r -= alpha * q);
-        self.r[self.history.len() % 3] += self.noise;
+        self.v[Q] = q;
+        dot(&self.v[P], &self.v[Q])
     }
 
     fn contracts_quickly(&self) -> bool {
@@ -202,7 +212,7 @@ impl PcgSteps for Line {
     }
 
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        if self.flexible { (rho - dot(&self.r_old, &self.z)) / rho_old } else { rho / rho_old }
+        if self.flexible { (rho - dot(&self.r_old, &self.v[Z])) / rho_old } else { rho / rho_old }
     }
 
     fn replaces_residual(&self) -> bool {
@@ -212,15 +222,6 @@ impl PcgSteps for Line {
     fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
         self.replaced += 1;
         self.textbook_replace_residual(alpha)
-    }
-
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        self.p.iter().map(|p| (factor * p) * (factor * p)).sum()
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.history.push(relative_residual);
-        iteration >= self.stop_at
     }
 
     fn record(&mut self, _alpha: f64, _beta: f64) {}
@@ -383,7 +384,7 @@ fn residual_replacement_looks_at_the_largest() {
     let mut line = Line::easy(0.0);
     line.residual();
     line.precondition();
-    line.first_direction();
+    line.copy(VectorId::Z, VectorId::P);
     line.multiply();
     let mut at = Iteration { alpha: 1e3, ..somewhere() };
     let mut replacement = Replacement::start(&line.test(1e-14), &somewhere());
@@ -434,7 +435,7 @@ fn turns_make_a_new_direction() {
     assert!(!replacement.replace(&mut line, &mut at).led_away, "from the start itself");
     let mut at = Iteration { iterations: 9, ..somewhere() };
     assert!(!replacement.replace(&mut line, &mut at).led_away);
-    line.x.fill(1e3);
+    line.v[X].fill(1e3);
     assert!(replacement.replace(&mut line, &mut at).led_away);
     let away = Replaced { drift: Drift::between(1.0, 1.0, 1.0), led_away: true };
     assert_eq!(away.direction(&somewhere(), 0.1), Direction::Steepest);
@@ -463,7 +464,7 @@ fn squares_that_are_rounding_are_no_breakdown() {
     assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");
 
     // p'Ap of terms that are 1 / eps times as large.
-    line.p.fill(1.0);
+    line.v[P].fill(1.0);
     let terms = 2.0 * test.center_max * 30.0;
     let energy = |part: f64| -part * terms * rounding::ROUNDINGS * f64::EPSILON;
     let large = Iteration { largest_rho: 1e-30, ..somewhere() };
@@ -521,9 +522,9 @@ fn a_family_may_project_its_operator() {
     assert!(end.iterations < without.iterations, "{} {}", end.iterations, without.iterations);
     let ones = vec![1.0; n];
     let energy: f64 = deflated.times(&ones).iter().sum();
-    let ax = deflated.times(&deflated.x);
-    let shift = deflated.b.iter().zip(&ax).map(|(b, ax)| b - ax).sum::<f64>() / energy;
-    deflated.x.iter_mut().for_each(|x| *x += shift);
+    let ax = deflated.times(&deflated.v[X]);
+    let shift = deflated.v[B].iter().zip(&ax).map(|(b, ax)| b - ax).sum::<f64>() / energy;
+    deflated.v[X].iter_mut().for_each(|x| *x += shift);
     // Rounding of A x beside x of 1e9.
     assert!(deflated.true_norm() <= 1e-6 * shift.abs() * 4.0, "{:e} {shift:e}", deflated.true_norm());
 }

@@ -2,6 +2,7 @@
 
 use super::control::{Control, check_inputs, check_overflow, finite};
 use crate::backend::steps::solve::SolveSteps;
+use crate::backend::steps::vectors::VectorId;
 use crate::error::{Error, Result};
 use crate::report::Outcome;
 use crate::runtime::number::power_of_two_below;
@@ -23,11 +24,11 @@ pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     s.residual_from_rhs();
     s.be_linear();
     s.precondition();
-    s.take_z();
+    s.copy(VectorId::Z, VectorId::X);
     let mut largest = s.back_substitute();
     if c.singular() {
         s.shift_means(false);
-        largest = s.solution_max();
+        largest = s.largest(VectorId::X);
     }
     check_overflow(largest, scale)?;
     if largest > 0.0 && largest < f64::MIN_POSITIVE * scale {
@@ -42,7 +43,7 @@ pub fn multiply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     check_inputs(s, c, false)?;
     s.load(1.0, false);
     s.multiply_rhs();
-    check_overflow(s.solution_max(), 1.0)?;
+    check_overflow(s.largest(VectorId::X), 1.0)?;
     s.store(1.0);
     Ok(Outcome::default())
 }

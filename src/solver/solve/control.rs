@@ -1,7 +1,7 @@
 //! What a solve looks up, and the ranges of numbers that it must keep to.
 
 use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
-use crate::backend::steps::vectors::VectorSteps;
+use crate::backend::steps::vectors::KrylovSteps;
 use crate::error::{Error, Place, Result};
 use crate::grid::components::ASSERTED_ZERO_ROW_SUM;
 use crate::options::{Options, Reference, opt};
@@ -60,7 +60,7 @@ pub struct Control<'a> {
 
 /// A method over numbered vectors. It ends on the recurred residual, which the solve confirms.
 pub trait Method: Sync {
-    fn run(&self, s: &mut dyn VectorSteps, test: &Test, start: Start) -> Result<PcgEnd>;
+    fn run(&self, s: &mut dyn KrylovSteps, test: &Test, start: Start) -> Result<PcgEnd>;
 }
 
 impl<'a> Control<'a> {

@@ -3,6 +3,7 @@
 use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite};
 use super::returned::start_again;
 use crate::backend::steps::solve::{Begun, Criterion, Inputs, SolveSteps};
+use crate::backend::steps::vectors::VectorId;
 use crate::error::{Error, RRB_ERR_INCOMPATIBLE, Result};
 use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::{Norm, not_negative};
@@ -62,7 +63,7 @@ impl<'c> Given<'c> {
         }
         s.keep_means();
         s.project_rhs();
-        Ok(s.rhs_norm2().sqrt())
+        Ok(s.inner(VectorId::B, VectorId::B).sqrt())
     }
 
     /// Norms of b, whose 2-norm is `rhs`, and of the residual of the guess. b is reduced after that.
@@ -85,7 +86,7 @@ impl<'c> Given<'c> {
     fn preconditioned_norms(&self, s: &mut dyn SolveSteps, rest: f64) -> Result<Norms> {
         let (c, scale) = (self.c, self.scale);
         s.residual_from_rhs();
-        let mut size = s.residual_norm2().sqrt();
+        let mut size = s.inner(VectorId::R, VectorId::R).sqrt();
         let constant = centered(s, c).sqrt();
         let rhs = preconditioned_norm(s, c)?;
         if rhs < PROJECTED_TO_ZERO * constant {

@@ -12,6 +12,7 @@ pub use control::{Control, Method, Places, Seen, check_all_singular};
 
 use crate::backend::steps::pcg::SQUARE;
 use crate::backend::steps::solve::{Criterion, SolveSteps};
+use crate::backend::steps::vectors::VectorId;
 use crate::error::{Error, Result};
 use crate::report::{Outcome, StopReason};
 use crate::solver::krylov::{BestIterate, Norm, PcgEnd, Restarts, Start, Test, done_before, pcg};
@@ -206,7 +207,7 @@ impl<'c> Solve<'c> {
     fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let given = &self.given;
         if given.far {
-            s.clear_solution();
+            s.clear(VectorId::X);
             if self.c.singular() {
                 s.keep_means();
             }
@@ -289,7 +290,7 @@ impl<'c> Solve<'c> {
         let method = if progress.second { self.c.second } else { self.c.method };
         let mut ended = match method {
             None => pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start),
-            Some(method) => method.run(s.numbered().ok_or_else(no_vectors)?, &inner, progress.start),
+            Some(method) => method.run(s.krylov().ok_or_else(no_vectors)?, &inner, progress.start),
         };
         if let (Err(Error::Breakdown { quantity, value, iteration }), None, Some(second)) =
             (&ended, method, self.c.second)
@@ -297,7 +298,7 @@ impl<'c> Solve<'c> {
         {
             progress.second = true;
             let start = Start { norm2: s.residual(), iterations: done_before(quantity, *iteration) };
-            let s = s.numbered().ok_or_else(no_vectors)?;
+            let s = s.krylov().ok_or_else(no_vectors)?;
             s.take_second();
             ended = second.run(s, &inner, start);
         }
@@ -390,7 +391,7 @@ fn constant_solution(
     given: f64,
 ) -> Result<Outcome> {
     let initial = returned_residual(s, c, scale);
-    s.clear_solution();
+    s.clear(VectorId::X);
     s.shift_means(true);
     let norm = returned_residual(s, c, scale);
     finite("|b - A x|", initial + norm)?;

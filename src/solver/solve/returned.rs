@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use crate::backend::steps::solve::SolveSteps;
+use crate::backend::steps::vectors::VectorId;
 use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::Norm;
 
@@ -12,7 +13,7 @@ pub fn returned(s: &mut dyn SolveSteps, c: &Control) -> f64 {
         return largest;
     }
     s.shift_means(true);
-    s.solution_max()
+    s.largest(VectorId::X)
 }
 
 /// The same, and the tested norm of b - A x on the whole grid.
@@ -62,7 +63,7 @@ pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: boo
     s.one_by_one();
     s.load(scale / unit, guess);
     if !guess {
-        s.clear_solution();
+        s.clear(VectorId::X);
     }
     unit * returned_residual(s, c, scale / unit)
 }
@@ -72,7 +73,7 @@ pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bo
     if guess {
         s.load(scale, true);
     } else {
-        s.clear_solution();
+        s.clear(VectorId::X);
     }
     reduce_again(s, c, scale);
     completed(s, c, scale)

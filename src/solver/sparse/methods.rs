@@ -1,6 +1,6 @@
 //! The methods beside cg as a solve runs them, each with what it needs beside vectors: one room a member.
 
-use crate::backend::steps::vectors::VectorSteps;
+use crate::backend::steps::vectors::KrylovSteps;
 use crate::error::{Error, Result, push};
 use crate::options::{Options, Solver, opt};
 use crate::solver::krylov::{
@@ -88,7 +88,7 @@ fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<PcgEn
 }
 
 impl Method for Numbered {
-    fn run(&self, s: &mut dyn VectorSteps, test: &Test, start: Start) -> Result<PcgEnd> {
+    fn run(&self, s: &mut dyn KrylovSteps, test: &Test, start: Start) -> Result<PcgEnd> {
         match self {
             Self::Sweeps => match s.sweeps() {
                 Some(s) => sweeps(s, test, start),

@@ -3,9 +3,8 @@
 use super::field::Field;
 use super::loops::{largest, scaled};
 use super::member::Member;
-use super::state::Vectors;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
-use std::sync::PoisonError;
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
 
 impl Member<'_> {
     /// v = v - mean(v) over singular components, plus the kept means with `restore`.
@@ -56,10 +55,7 @@ impl SolveSteps for Member<'_> {
             seen.look_at_row(self.caller.input_name, b, largest(b), row, true);
             seen.look_at_row("x", x, largest(x), row, false);
         }
-        let lock = || self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-        lock().merge(&seen, self.caller.input_name);
-        self.me.barrier();
-        *lock()
+        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
@@ -74,7 +70,7 @@ impl SolveSteps for Member<'_> {
             }
         }
         self.load_rhs(scale);
-        self.rhs_norm2()
+        self.inner(VectorId::B, VectorId::B)
     }
 
     fn completes(&self) -> bool {
@@ -119,18 +115,8 @@ impl SolveSteps for Member<'_> {
         self.me.barrier();
     }
 
-    fn rhs_norm2(&mut self) -> f64 {
-        self.dot(&self.vectors().b, &self.vectors().b)
-    }
-
     fn whole_residual_norm2(&mut self) -> f64 {
         self.residual_to(&self.vectors().z)
-    }
-
-    fn take_z(&mut self) {
-        let Vectors { x, z, .. } = self.vectors();
-        // SAFETY: cells of this member, which no other reads in this step.
-        self.each(|cells| unsafe { x.range_mut(&cells).copy_from_slice(z.range(&cells)) });
     }
 
     /// x = x^ + Z E^-1 Z^T (b - A x^).
@@ -140,20 +126,11 @@ impl SolveSteps for Member<'_> {
             self.residual_to(q);
             self.add_deflated_part(q);
         }
-        self.solution_max()
+        self.largest(VectorId::X)
     }
 
     fn shift_means(&mut self, restore: bool) {
         self.shift(&self.vectors().x, restore);
-    }
-
-    fn clear_solution(&mut self) {
-        // SAFETY: cells of this member, which nobody reads in this step.
-        self.each(|cells| unsafe { self.vectors().x.range_mut(&cells) }.fill(0.0));
-    }
-
-    fn solution_max(&mut self) -> f64 {
-        self.largest(&self.vectors().x)
     }
 
     fn store(&mut self, scale: f64) {
@@ -165,12 +142,5 @@ impl SolveSteps for Member<'_> {
 
     fn multiply_rhs(&mut self) {
         self.product(&self.vectors().x, &self.vectors().b);
-    }
-
-    fn store_zero(&mut self) {
-        for (row, _) in self.rows() {
-            // SAFETY: a row of this member.
-            unsafe { self.output(row) }.fill(0.0);
-        }
     }
 }

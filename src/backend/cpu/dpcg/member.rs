@@ -12,6 +12,7 @@ use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::report::{Event, Observer};
 use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::team::Me;
@@ -48,6 +49,11 @@ impl<'a> Member<'a> {
         &self.k.vectors
     }
 
+    fn vector(&self, id: VectorId) -> &'a Field {
+        let Vectors { x, b, r, p, q, z, .. } = self.vectors();
+        [x, b, r, p, q, z][id.0]
+    }
+
     /// Calls `f` with the cells of each piece of this member.
     pub(super) fn each(&self, mut f: impl FnMut(Range<usize>)) {
         self.k.pieces.share(self.me).for_each(|piece| f(self.k.pieces.range(piece)));
@@ -61,16 +67,14 @@ impl<'a> Member<'a> {
     }
 
     pub(super) fn input(&self, row: usize) -> &'a [f64] {
-        let cells = self.k.pieces.cells;
-        self.caller.input(self.caller.start(row, cells.ny), cells.nx)
+        self.caller.input(row, self.k.pieces.cells.nx)
     }
 
     /// # Safety
     /// The row must be of this member's pieces.
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
-        let cells = self.k.pieces.cells;
         // SAFETY: no other member uses this row, as the caller promised.
-        unsafe { self.caller.output(self.caller.start(row, cells.ny), cells.nx) }
+        unsafe { self.caller.output(row, self.k.pieces.cells.nx) }
     }
 
     /// Begins a reduction over the pieces.
@@ -97,13 +101,6 @@ impl<'a> Member<'a> {
     /// Sum of `of` over all pieces.
     pub(super) fn sum(&self, mut of: impl FnMut(Range<usize>) -> f64) -> f64 {
         self.sums(|piece| [of(self.k.pieces.range(piece))])[0]
-    }
-
-    /// max |v|, NaN if any value is.
-    pub(super) fn largest(&self, v: &Field) -> f64 {
-        // SAFETY: cells of this member, which only it writes.
-        let noted = self.note(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
-        max_abs(noted.all(Some(self.me))[0])
     }
 
     pub(super) fn dot(&self, a: &Field, b: &Field) -> f64 {
@@ -192,7 +189,44 @@ impl<'a> Member<'a> {
     }
 }
 
-impl PcgSteps for Member<'_> {
+impl VectorSteps for Member<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let product = self.dot(self.vector(a), self.vector(b));
+        if (a, b) == (VectorId::R, VectorId::R) {
+            // For an M that is applied as a whole.
+            self.norm2 = product;
+        }
+        product
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        let (to, from) = (self.vector(to), self.vector(from));
+        // SAFETY: cells of this member; others read `to` only after a barrier.
+        self.each(|cells| unsafe { add_scaled(to.range_mut(&cells), factor, from.range(&cells)) });
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        let (to, from) = (self.vector(to), self.vector(from));
+        self.each(|cells| {
+            // SAFETY: cells of this member; others read `to` only after a barrier.
+            let (to, from) = unsafe { (to.range_mut(&cells), from.range(&cells)) };
+            if scale == 0.0 { to.copy_from_slice(from) } else { direct(to, from, scale) }
+        });
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        let v = self.vector(v);
+        // SAFETY: cells of this member, which nobody reads in this step.
+        self.each(|cells| unsafe { v.range_mut(&cells) }.fill(0.0));
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        let v = self.vector(v);
+        // SAFETY: cells of this member, which only it writes.
+        let noted = self.note(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        max_abs(noted.all(Some(self.me))[0])
+    }
+
     fn residual(&mut self) -> f64 {
         let r = &self.vectors().r;
         self.norm2 = self.residual_to(r);
@@ -200,20 +234,21 @@ impl PcgSteps for Member<'_> {
             return self.norm2;
         }
         self.project(r);
-        self.residual_norm2()
+        self.inner(VectorId::R, VectorId::R)
     }
 
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), iteration, relative_residual)
+    }
+}
+
+impl PcgSteps for Member<'_> {
     fn residual_from_rhs(&mut self) -> f64 {
         let Vectors { b, r, .. } = self.vectors();
         // SAFETY: cells of this member, which no other reads in this step.
         self.each(|cells| unsafe { r.range_mut(&cells).copy_from_slice(b.range(&cells)) });
         self.project(r);
-        self.residual_norm2()
-    }
-
-    fn residual_norm2(&mut self) -> f64 {
-        self.norm2 = self.dot(&self.vectors().r, &self.vectors().r);
-        self.norm2
+        self.inner(VectorId::R, VectorId::R)
     }
 
     fn precondition(&mut self) -> f64 {
@@ -248,19 +283,7 @@ impl PcgSteps for Member<'_> {
             return Centered { removed, norm2: None };
         }
         self.shift(&self.vectors().r, false);
-        Centered { removed, norm2: Some(self.residual_norm2()) }
-    }
-
-    fn first_direction(&mut self) {
-        let Vectors { p, z, .. } = self.vectors();
-        // SAFETY: cells of this member; others read p only after the barrier of `multiply`.
-        self.each(|cells| unsafe { p.range_mut(&cells).copy_from_slice(z.range(&cells)) });
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        let Vectors { p, z, .. } = self.vectors();
-        // SAFETY: as in `first_direction`.
-        self.each(|cells| unsafe { direct(p.range_mut(&cells), z.range(&cells), beta) });
+        Centered { removed, norm2: Some(self.inner(VectorId::R, VectorId::R)) }
     }
 
     /// q = P A p.
@@ -269,24 +292,6 @@ impl PcgSteps for Member<'_> {
         self.product(q, p);
         self.project(q);
         self.dot(p, q)
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        let Vectors { x, p, .. } = self.vectors();
-        // SAFETY: cells of this member, which no other reads in this step.
-        self.each(|cells| unsafe { add_scaled(x.range_mut(&cells), alpha, p.range(&cells)) });
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        let Vectors { r, q, .. } = self.vectors();
-        // SAFETY: cells of this member, which no other reads in this step.
-        self.each(|cells| unsafe { add_scaled(r.range_mut(&cells), -alpha, q.range(&cells)) });
-    }
-
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        let p = &self.vectors().p;
-        // SAFETY: cells of this member, which only it writes.
-        self.sum(|cells| unsafe { p.range(&cells) }.iter().map(|p| (factor * p) * (factor * p)).sum())
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
@@ -314,20 +319,6 @@ impl PcgSteps for Member<'_> {
         }
         let Vectors { q, z, .. } = self.vectors();
         -self.alpha * self.dot(z, q) / rho_old
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        let k = self.k;
-        if let Some(observer) = self.observer.as_mut() {
-            k.stop.store(observer.see(Event::Iteration(iteration, relative_residual)), Ordering::Release);
-        }
-        if !k.may_stop.load(Ordering::Acquire) {
-            return false;
-        }
-        self.me.barrier();
-        let stop = k.stop.load(Ordering::Acquire);
-        self.me.barrier();
-        stop
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {

@@ -23,9 +23,10 @@ mod whole;
 use crate::backend::cell_setup::{self, coarse_matrix};
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::cpu::caller::Caller;
+use crate::backend::cpu::observed::Observed;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::solve::{Arrays, Inputs, Program};
+use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result};
 use crate::grid::cell_survey::{Found, Survey};
 use crate::grid::cells::{CellView, Cells, Kept};
@@ -39,8 +40,7 @@ use member::Member;
 use pieces::Pieces;
 use regions::Projection;
 use state::{State, Vectors};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use whole::Whole;
 
@@ -124,9 +124,7 @@ impl Cpu {
             kept_means: Shared::zeroed(singular.labels().max(1))?,
             singular,
             deflation,
-            inputs: Mutex::new(Inputs::none()),
-            may_stop: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
+            observed: Observed::default(),
             coarse_nanos: AtomicU64::new(0),
             matrix: Kept::default(),
         };
@@ -188,10 +186,9 @@ impl DpcgBackend for Cpu {
         let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
-        *state.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
-        *state.may_stop.get_mut() = observer.may_stop();
+        state.observed.begin(observer);
         *state.coarse_nanos.get_mut() = 0;
-        let (shared, caller) = (&*state, Caller::new(arrays));
+        let (shared, caller) = (&*state, Caller::new(arrays, state.pieces.cells.ny));
         let result = team.run(
             |member| drop(program(&mut Member::new(shared, member, &caller, None))),
             |member| program(&mut Member::new(shared, member, &caller, Some(observer))),

@@ -5,14 +5,12 @@ use super::labelled::Labelled;
 use super::pieces::Pieces;
 use super::regions::Projection;
 use super::whole::Whole;
+use crate::backend::cpu::observed::Observed;
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::backend::steps::solve::Inputs;
 use crate::error::Result;
 use crate::grid::cells::Kept;
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 
 /// What a solve works on.
 pub struct Vectors {
@@ -72,9 +70,7 @@ pub struct State {
     /// Means of x over these, to come back to.
     pub kept_means: Shared,
     pub deflation: Option<Projection>,
-    pub inputs: Mutex<Inputs>,
-    pub may_stop: AtomicBool,
-    pub stop: AtomicBool,
+    pub observed: Observed,
     /// Of the last run, nanoseconds of coarse solves.
     pub coarse_nanos: std::sync::atomic::AtomicU64,
 }

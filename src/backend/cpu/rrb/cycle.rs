@@ -5,7 +5,7 @@
 
 use super::area::Four;
 use super::levels::{Buffers, PackedGrid, RecursionGrid};
-use super::loops::{add_inner, convert, difference_form, direct_inner, dot, finish_inner, subtract_inner, widen};
+use super::loops::{add_inner, combine, difference_form, direct_inner, dot, finish_inner, subtract_inner};
 use super::number::Format;
 use super::packed::Packed;
 use crate::backend::steps::cycle;
@@ -170,7 +170,7 @@ impl<F: Format> Packed<F> {
         for row in last.layout.rows(Colour::B2) {
             let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
             // SAFETY: nobody writes z in this step.
-            widen(z, unsafe { &last.z.b2.row(row, 0)[..nx] }, self.unit);
+            combine(z, 0.0, self.unit, unsafe { &last.z.b2.row(row, 0)[..nx] });
         }
         natural.apply();
         let mut rho = 0.0;
@@ -179,7 +179,7 @@ impl<F: Format> Packed<F> {
             // SAFETY: only member 0 uses z in this step.
             let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
             rho += reduce::dot(z, target);
-            convert(target, z);
+            combine(target, 0.0, 1.0, z);
         }
         rho
     }

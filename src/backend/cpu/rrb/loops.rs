@@ -50,14 +50,9 @@ pub fn inverse_of(center: f64) -> f64 {
 }
 
 for_each_isa! {
-    /// sum of a b.
-    fn dot<R: Real>(a: &[R], b: &[R]) -> f64 {
+    /// sum of a b, in the type of b.
+    fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
         sums::dot(a, b)
-    }
-
-    /// r' z, in the type of z.
-    fn dot_mixed<F: Format>(r: &[F::Vector], z: &[F::Real]) -> f64 {
-        sums::dot(r, z)
     }
 
     /// out = y / d; returns y' out.
@@ -253,22 +248,20 @@ for_each_isa! {
     }
 
     /// max |v|, NaN if any entry is NaN.
-    fn largest_in(v: &[f64]) -> f64 {
-        sums::max_abs(v)
+    fn largest_in<R: Real>(v: &[R]) -> f64 {
+        sums::largest(v.iter().map(|v| v.wide()))
     }
 
-    /// v = v + alpha w.
-    fn add_scaled<R: Real>(v: &mut [R], alpha: f64, w: &[R]) {
-        let alpha = R::narrow(alpha);
-        for (v, w) in v.iter_mut().zip(w) {
-            *v += alpha * *w;
-        }
-    }
-
-    /// x = x + alpha p.
-    fn add_direction<R: Real>(x: &mut [f64], alpha: f64, p: &[R]) {
-        for (x, p) in x.iter_mut().zip(p) {
-            *x += alpha * p.wide();
+    /// to = factor from + scale to, in the type of `to`; with scale = 0 what `to` held does not count.
+    fn combine<A: Real, B: Real>(to: &mut [A], scale: f64, factor: f64, from: &[B]) {
+        let (scale, factor) = (A::narrow(scale), A::narrow(factor));
+        let pairs = to.iter_mut().zip(from);
+        if scale.wide() == 0.0 {
+            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from));
+        } else if scale.wide() == 1.0 {
+            pairs.for_each(|(to, from)| *to += factor * cast::<B, A>(*from));
+        } else {
+            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from) + scale * *to);
         }
     }
 
@@ -282,29 +275,6 @@ for_each_isa! {
         for i in 0..n {
             x[i] += alpha * p[i].wide();
             p[i] = scale * cast::<F::Real, F::Vector>(z[i]) + beta * p[i];
-        }
-    }
-
-    /// p = scale z + beta p.
-    fn direct<F: Format>(p: &mut [F::Vector], z: &[F::Real], beta: f64, scale: f64) {
-        let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
-        for (p, z) in p.iter_mut().zip(z) {
-            *p = scale * cast::<F::Real, F::Vector>(*z) + beta * *p;
-        }
-    }
-
-    /// p = scale z.
-    fn begin<F: Format>(p: &mut [F::Vector], z: &[F::Real], scale: f64) {
-        let scale = F::Vector::narrow(scale);
-        for (p, z) in p.iter_mut().zip(z) {
-            *p = scale * cast::<F::Real, F::Vector>(*z);
-        }
-    }
-
-    /// z = r.
-    fn narrow<F: Format>(z: &mut [F::Real], r: &[F::Vector]) {
-        for (z, r) in z.iter_mut().zip(r) {
-            *z = cast(*r);
         }
     }
 
@@ -362,20 +332,6 @@ for_each_isa! {
             pairs[2 * k] = even[k];
             pairs[2 * k + 1] = odd[k];
         }
-    }
-}
-
-/// v = scale z.
-pub fn widen<R: Real>(v: &mut [f64], z: &[R], scale: f64) {
-    for (v, z) in v.iter_mut().zip(z) {
-        *v = scale * z.wide();
-    }
-}
-
-/// r = v.
-pub fn convert<R: Real>(r: &mut [R], v: &[f64]) {
-    for (r, v) in r.iter_mut().zip(v) {
-        *r = R::narrow(*v);
     }
 }
 

@@ -26,6 +26,7 @@ mod sweeps;
 mod system;
 mod windows;
 
+use crate::backend::cpu::caller::Caller;
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::{Kind, Recursion};
 use crate::backend::steps::engine::Engine;
@@ -45,7 +46,7 @@ use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
 use aggregated::{Aggregated, COST, check_unprojected};
 use factor::Watch;
-use iteration::member::{Caller, Member};
+use iteration::member::Member;
 use number::{Brain, Double, Format, Mixed, Single};
 use packed::Packed;
 use spread::natural_rows;
@@ -415,8 +416,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         observer: &mut dyn Observer,
         program: Program,
     ) -> Result<Outcome> {
-        self.start_run(observer.may_stop());
-        let (shared, caller) = (&*self, Caller::new(arrays));
+        self.observed.begin(observer);
+        let (shared, caller) = (&*self, Caller::new(arrays, usize::MAX));
         let result = team.run(
             |member| drop(program(&mut Member::new(shared, member, &caller, None))),
             |member| program(&mut Member::new(shared, member, &caller, Some(observer))),

@@ -15,9 +15,9 @@ use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::aggregation::Kept;
 use crate::backend::coarse::levels::NaturalLevels;
+use crate::backend::cpu::observed::Observed;
 use crate::backend::steps::cycle::{Kind, Recursion};
 use crate::backend::steps::rrb::{Aggregation, FivePoints, Setup};
-use crate::backend::steps::solve::Inputs;
 use crate::backend::storage::Storage;
 use crate::comm::domain::Domain;
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
@@ -28,7 +28,6 @@ use crate::runtime::heap::boxed;
 use crate::runtime::number::power_of_two_below;
 use crate::runtime::reduce::{Elsewhere, Noted, max_abs};
 use crate::runtime::team::Me;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Values beside a row of scratch space: a neighbour to the left and right is read.
@@ -124,10 +123,7 @@ pub struct Packed<F: Format> {
     pub scratch: Vec<Mutex<Vec<f64>>>,
     /// Rows that fused stages keep in cache, per member.
     pub buffers: Vec<Mutex<Buffers<F::Real>>>,
-    pub inputs: Mutex<Inputs>,
-    /// The observer's answer, and whether members must wait for it.
-    pub stop: AtomicBool,
-    pub may_stop: AtomicBool,
+    pub observed: Observed,
     pub failure: Mutex<Option<Error>>,
     /// Where other ranks have rows of the first grids.
     pub links: Option<Box<Links>>,
@@ -260,9 +256,7 @@ impl<F: Format> Packed<F> {
             grids,
             scratch: Vec::new(),
             buffers: Vec::new(),
-            inputs: Mutex::new(Inputs::none()),
-            stop: AtomicBool::new(false),
-            may_stop: AtomicBool::new(false),
+            observed: Observed::default(),
             failure: Mutex::new(None),
         })
     }
@@ -445,12 +439,6 @@ impl<F: Format> Packed<F> {
     /// What the matrix before has left for this one.
     pub fn take_kept(&mut self) -> Kept {
         std::mem::take(&mut self.kept)
-    }
-
-    /// Before a run.
-    pub fn start_run(&mut self, may_stop: bool) {
-        *self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
-        *self.may_stop.get_mut() = may_stop;
     }
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.

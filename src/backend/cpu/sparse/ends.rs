@@ -1,30 +1,27 @@
 //! What surrounds a method: the caller's arrays. A general matrix is looked at for no null space.
 
 use super::loops::{largest, set_scaled};
-use super::member::{Member, Z};
-use crate::backend::steps::pcg::PcgSteps;
+use super::member::Member;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
-use crate::runtime::reduce::max_abs;
+use crate::backend::steps::vectors::{KrylovSteps, VectorId, VectorSteps};
 use std::ops::Range;
-use std::sync::PoisonError;
 
 impl<'a> Member<'a> {
     /// These rows of the caller's input.
     fn input(&self, rows: &Range<usize>) -> &'a [f64] {
-        self.caller.input(rows.start, rows.len())
+        self.caller.input_at(rows.start, rows.len())
     }
 
     /// # Safety
     /// The rows must be this member's.
     unsafe fn output(&self, rows: &Range<usize>) -> &'a mut [f64] {
         // SAFETY: no other member uses these rows, as the caller promised.
-        unsafe { self.caller.output(rows.start, rows.len()) }
+        unsafe { self.caller.output_at(rows.start, rows.len()) }
     }
 }
 
 impl SolveSteps for Member<'_> {
-    fn numbered(&mut self) -> Option<&mut dyn VectorSteps> {
+    fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
         Some(self)
     }
 
@@ -42,10 +39,7 @@ impl SolveSteps for Member<'_> {
         }
         let row = |(name, value, i, chunk)| (name, value, chunks.range(chunk).start + i, chunk);
         seen.not_finite = seen.not_finite.map(row);
-        let lock = || self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-        lock().merge(&seen, self.caller.input_name);
-        self.me.barrier();
-        *lock()
+        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
@@ -59,7 +53,7 @@ impl SolveSteps for Member<'_> {
             }
         }
         self.load_rhs(scale);
-        self.rhs_norm2()
+        self.inner(VectorId::B, VectorId::B)
     }
 
     fn load_rhs(&mut self, scale: f64) {
@@ -79,33 +73,13 @@ impl SolveSteps for Member<'_> {
 
     fn shift_means(&mut self, _: bool) {}
 
-    fn rhs_norm2(&mut self) -> f64 {
-        self.inner(VectorId::B, VectorId::B)
-    }
-
     /// r is spent.
     fn whole_residual_norm2(&mut self) -> f64 {
         self.residual()
     }
 
-    fn take_z(&mut self) {
-        self.copy(Z, VectorId::X);
-    }
-
     fn back_substitute(&mut self) -> f64 {
-        self.solution_max()
-    }
-
-    fn clear_solution(&mut self) {
-        self.combine(VectorId::X, 0.0, &[]);
-    }
-
-    fn solution_max(&mut self) -> f64 {
-        let noted = self.note(|s, rows| {
-            // SAFETY: rows of this member, which only it writes.
-            [largest(unsafe { s.rows_of(VectorId::X, &rows) })]
-        });
-        max_abs(noted.all(Some(self.me))[0])
+        self.largest(VectorId::X)
     }
 
     fn store(&mut self, scale: f64) {
@@ -117,12 +91,5 @@ impl SolveSteps for Member<'_> {
 
     fn multiply_rhs(&mut self) {
         self.product(VectorId::B, VectorId::X);
-    }
-
-    fn store_zero(&mut self) {
-        for rows in self.chunks() {
-            // SAFETY: rows of this member.
-            unsafe { self.output(&rows) }.fill(0.0);
-        }
     }
 }

@@ -5,26 +5,21 @@
 //! next that reads others' rows. That is what the unsafe blocks rest on.
 
 use super::chunks::CHUNK;
-use super::loops::{add_scaled, dot, scale_and_add, set_scaled, subtract_from};
+use super::loops::{add_scaled, dot, largest, scale_and_add, set_scaled, subtract_from};
 use super::parts::Parts;
 use super::precondition::Preconditioner;
 use super::state::{GROUP, State};
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::sparse::Operator;
-use crate::backend::steps::vectors::{SweepSteps, VectorId, VectorSteps};
+use crate::backend::steps::vectors::{KrylovSteps, SweepSteps, VectorId, VectorSteps};
 use crate::report::{Event, Observer};
-use crate::runtime::reduce::Reduce;
+use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{By, Stored};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
-/// Vectors of PCG: its direction, A p and M^-1 r.
-const P: VectorId = VectorId::own(0);
-const Q: VectorId = VectorId::own(1);
-pub(super) const Z: VectorId = VectorId::own(2);
 /// Vectors of PCG beside x, b and r.
 pub const PCG_VECTORS: usize = 3;
 
@@ -188,6 +183,44 @@ impl<'a> Member<'a> {
 }
 
 impl VectorSteps for Member<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let mut product = [0.0];
+        self.inners(a, &[b], &mut product);
+        product[0]
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        self.combine(to, 1.0, &[(factor, from)]);
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        self.combine(to, scale, &[(1.0, from)]);
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        self.combine(v, 0.0, &[]);
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        // SAFETY: rows of this member, which only it writes.
+        let noted = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
+        max_abs(noted.all(Some(self.me))[0])
+    }
+
+    fn residual(&mut self) -> f64 {
+        self.product(VectorId::X, VectorId::R);
+        self.sums(|s, rows| {
+            // SAFETY: rows of this member, which no other uses in this step.
+            [unsafe { subtract_from(s.rows_of_mut(VectorId::R, &rows), s.rows_of(VectorId::B, &rows)) }]
+        })[0]
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), iteration, relative_residual)
+    }
+}
+
+impl KrylovSteps for Member<'_> {
     fn rows(&self) -> usize {
         self.k.chunks.rows
     }
@@ -221,14 +254,6 @@ impl VectorSteps for Member<'_> {
 
     fn take_second(&mut self) {
         self.m = self.k.second.as_ref();
-    }
-
-    fn true_residual(&mut self) -> f64 {
-        self.product(VectorId::X, VectorId::R);
-        self.sums(|s, rows| {
-            // SAFETY: rows of this member, which no other uses in this step.
-            [unsafe { subtract_from(s.rows_of_mut(VectorId::R, &rows), s.rows_of(VectorId::B, &rows)) }]
-        })[0]
     }
 
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]) {
@@ -271,20 +296,6 @@ impl VectorSteps for Member<'_> {
             }
         }
     }
-
-    fn tell(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        let k = self.k;
-        if let Some(observer) = self.observer.as_mut() {
-            k.stop.store(observer.see(Event::Iteration(iteration, relative_residual)), Ordering::Release);
-        }
-        if !k.may_stop.load(Ordering::Acquire) {
-            return false;
-        }
-        self.me.barrier();
-        let stop = k.stop.load(Ordering::Acquire);
-        self.me.barrier();
-        stop
-    }
 }
 
 impl SweepSteps for Member<'_> {
@@ -298,30 +309,9 @@ impl SweepSteps for Member<'_> {
 }
 
 impl PcgSteps for Member<'_> {
-    fn residual(&mut self) -> f64 {
-        self.true_residual()
-    }
-
-    fn residual_from_rhs(&mut self) -> f64 {
-        self.copy(VectorId::B, VectorId::R);
-        self.residual_norm2()
-    }
-
-    fn residual_norm2(&mut self) -> f64 {
-        self.inner(VectorId::R, VectorId::R)
-    }
-
     fn precondition(&mut self) -> f64 {
-        self.precondition_vector(VectorId::R, Z);
-        self.inner(VectorId::R, Z)
-    }
-
-    fn first_direction(&mut self) {
-        self.copy(Z, P);
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        self.combine(P, beta, &[(1.0, Z)]);
+        self.precondition_vector(VectorId::R, VectorId::Z);
+        self.inner(VectorId::R, VectorId::Z)
     }
 
     /// Chunk by chunk, where a format may be cut there: what was made of a chunk is in the first cache for the sum.
@@ -329,14 +319,15 @@ impl PcgSteps for Member<'_> {
         let by_rows = match self.operator.a.by(false) {
             By::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,
             _ => {
-                self.product(P, Q);
-                return self.inner(P, Q);
+                self.product(VectorId::P, VectorId::Q);
+                return self.inner(VectorId::P, VectorId::Q);
             }
         };
         self.me.barrier();
         self.sums(|s, rows| {
             // SAFETY: nobody writes p in this step; rows of q are this member's.
-            let (p, q) = unsafe { (s.vector(P).slice(0, s.k.chunks.rows), s.rows_of_mut(Q, &rows)) };
+            let (p, q) =
+                unsafe { (s.vector(VectorId::P).slice(0, s.k.chunks.rows), s.rows_of_mut(VectorId::Q, &rows)) };
             by_rows.multiply_rows(rows.clone(), p, q);
             [dot(&p[rows], q)]
         })[0]
@@ -345,26 +336,18 @@ impl PcgSteps for Member<'_> {
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         self.alpha = alpha.unwrap_or(0.0);
         match alpha {
-            Some(alpha) => self.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]),
-            None => self.residual_norm2(),
+            Some(alpha) => self.combine_norm2(VectorId::R, 1.0, &[(-alpha, VectorId::Q)]),
+            None => self.inner(VectorId::R, VectorId::R),
         }
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         let Some((alpha, beta)) = step else { return self.textbook_ascend(step) };
         for rows in self.chunks() {
-            self.combine_rows(&rows, VectorId::X, 1.0, &[(alpha, P)]);
-            self.combine_rows(&rows, P, beta, &[(1.0, Z)]);
+            self.combine_rows(&rows, VectorId::X, 1.0, &[(alpha, VectorId::P)]);
+            self.combine_rows(&rows, VectorId::P, beta, &[(1.0, VectorId::Z)]);
         }
         self.multiply()
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        self.combine(VectorId::X, 1.0, &[(alpha, P)]);
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        self.combine(VectorId::R, 1.0, &[(-alpha, Q)]);
     }
 
     /// With an M that is not linear <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q: q is still that of the
@@ -373,16 +356,7 @@ impl PcgSteps for Member<'_> {
         if self.m.is_none_or(Preconditioner::is_linear) {
             return rho / rho_old;
         }
-        -self.alpha * self.inner(Z, Q) / rho_old
-    }
-
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        self.combine(Q, 0.0, &[(factor, P)]);
-        self.inner(Q, Q)
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.tell(iteration, relative_residual)
+        -self.alpha * self.inner(VectorId::Z, VectorId::Q) / rho_old
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {

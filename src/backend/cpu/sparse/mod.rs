@@ -19,7 +19,7 @@ mod values;
 use crate::backend::aggregation::Kept;
 use crate::backend::cpu::caller::{Caller, Output};
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::solve::{Arrays, Inputs, Program};
+use crate::backend::steps::solve::{Arrays, Program};
 use crate::backend::steps::sparse::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
 use crate::error::{Error, Result};
 use crate::report::{Observer, Outcome};
@@ -31,7 +31,6 @@ use parts::Parts;
 use precondition::{Preconditioner, Purpose, make};
 use relaxation::Relaxation;
 use state::State;
-use std::sync::PoisonError;
 
 /// Below this many rows a matrix is left to member 0: a barrier costs more than the work.
 const WORTH_A_TEAM: usize = 16_384;
@@ -140,9 +139,8 @@ impl SparseBackend for Cpu {
         let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
-        *state.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
-        *state.may_stop.get_mut() = observer.may_stop();
-        let (shared, a, caller) = (&*state, (a, &self.parts), Caller::new(arrays));
+        state.observed.begin(observer);
+        let (shared, a, caller) = (&*state, (a, &self.parts), Caller::new(arrays, 1));
         let result = team.run(
             |me| drop(program(&mut Member::new(shared, a, me, &caller, None))),
             |me| program(&mut Member::new(shared, a, me, &caller, Some(observer))),

@@ -3,13 +3,11 @@
 use super::chunks::Chunks;
 use super::precondition::Preconditioner;
 use super::relaxation::Relaxation;
-use crate::backend::steps::solve::Inputs;
+use crate::backend::cpu::observed::Observed;
 use crate::backend::steps::vectors::VectorId;
 use crate::error::{Result, reserve};
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 
 /// Inner products of one pass over a vector: as many are noted for a chunk at once.
 pub const GROUP: usize = 4;
@@ -27,9 +25,7 @@ pub struct State {
     pub second: Option<Preconditioner>,
     /// Of a method that sweeps.
     pub relaxation: Option<Relaxation>,
-    pub inputs: Mutex<Inputs>,
-    pub may_stop: AtomicBool,
-    pub stop: AtomicBool,
+    pub observed: Observed,
 }
 
 impl State {
@@ -43,9 +39,7 @@ impl State {
             precondition: None,
             second: None,
             relaxation: None,
-            inputs: Mutex::new(Inputs::none()),
-            may_stop: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
+            observed: Observed::default(),
         };
         state.reserve(0)?;
         Ok(state)

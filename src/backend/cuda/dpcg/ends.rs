@@ -4,12 +4,11 @@ use super::run::{Rhs, Run};
 use super::source::planes_to;
 use super::state::Vectors;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{
-    Address, CellArray, CellInspectArgs, CellLargestArgs, CellTransferArgs, Scalars, Sum,
-};
+use crate::backend::cuda::launch::{Address, CellArray, CellInspectArgs, CellTransferArgs, Scalars, Sum};
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Job;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 use std::mem::offset_of;
@@ -76,7 +75,7 @@ impl Run<'_> {
     }
 
     /// Zeros the largest magnitudes and the place of an entry that is not finite, next to each other.
-    fn forget_seen(&self) -> Result<()> {
+    pub fn forget_seen(&self) -> Result<()> {
         let first = offset_of!(Scalars, largest);
         let bytes = offset_of!(Scalars, not_finite) + size_of::<u64>() - first;
         self.stream.fill(self.k.vectors.scalars_at + first as u64, 0, bytes)
@@ -126,14 +125,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn store_factor(&mut self, vector: Address, factor: f64) {
-        self.step(|s| {
-            launch::cell_store(s.stream, &s.transfer(s.output, vector, factor))?;
-            s.fetch_output()
-        });
-    }
-
-    fn fill(&self, vector: Address) -> Result<()> {
+    pub fn fill(&self, vector: Address) -> Result<()> {
         self.stream.fill(vector, 0, 8 * self.source.of.count())
     }
 
@@ -200,22 +192,12 @@ impl SolveSteps for Run<'_> {
         });
     }
 
-    fn rhs_norm2(&mut self) -> f64 {
-        let b = self.k.vectors.b;
-        self.dot(b, b, 1.0)
-    }
-
     fn whole_residual_norm2(&mut self) -> f64 {
         let z = self.k.vectors.z;
         self.scalar(|s| {
             s.residual_to(z, s.sum())?;
             s.summed()
         })
-    }
-
-    fn take_z(&mut self) {
-        let Vectors { x, z, .. } = self.k.vectors;
-        self.step(|s| s.k.copy(s.stream, z, x));
     }
 
     /// x = x^ + Z E^-1 Z^T (b - A x^).
@@ -230,38 +212,22 @@ impl SolveSteps for Run<'_> {
             });
         }
         // Where singular, x is shifted first.
-        if self.k.singular.is_some() { 0.0 } else { self.solution_max() }
+        if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }
     }
 
     fn shift_means(&mut self, restore: bool) {
         self.shift(self.k.vectors.x, restore);
     }
 
-    fn clear_solution(&mut self) {
-        let x = self.k.vectors.x;
-        self.step(|s| s.fill(x));
-    }
-
-    fn solution_max(&mut self) -> f64 {
-        let (x, count) = (self.k.vectors.x, self.source.of.count() as i64);
-        self.scalar(|s| {
-            s.forget_seen()?;
-            let scalars = s.k.vectors.scalars_at;
-            launch::cell_largest(s.stream, &CellLargestArgs { count, v: x, scalars })?;
-            Ok(f64::from_bits(s.k.vectors.fetch(s.stream)?.largest))
-        })
-    }
-
     fn store(&mut self, scale: f64) {
-        self.store_factor(self.k.vectors.x, scale.recip());
+        self.step(|s| {
+            launch::cell_store(s.stream, &s.transfer(s.output, s.k.vectors.x, scale.recip()))?;
+            s.fetch_output()
+        });
     }
 
     fn multiply_rhs(&mut self) {
         let Vectors { b, x, .. } = self.k.vectors;
         self.step(|s| launch::cell_product(s.stream, &s.k.product_args(s.source, b, x, Default::default())));
-    }
-
-    fn store_zero(&mut self) {
-        self.store_factor(0, 0.0);
     }
 }

@@ -5,13 +5,16 @@ use super::source::Source;
 use super::state::{Looping, State, Vectors};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellArray, CellProductArgs, Scalars, Sum, TriangleArgs, VectorArgs};
+use crate::backend::cuda::launch::{
+    Address, CellArray, CellLargestArgs, CellProductArgs, Scalars, Sum, TriangleArgs, VectorArgs,
+};
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::{Centered, LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
 use crate::backend::steps::solve::{Arrays, SolveSteps};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::{Event, Observer};
 use std::mem::offset_of;
@@ -181,7 +184,37 @@ impl Run<'_> {
     }
 }
 
-impl PcgSteps for Run<'_> {
+impl VectorSteps for Run<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let [a, b] = [a, b].map(|v| self.k.vectors.address(v));
+        self.dot(a, b, 1.0)
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        let [to, from] = [to, from].map(|v| self.k.vectors.address(v));
+        self.step(|s| launch::cell_add_scaled(s.stream, &s.k.vector_args(from, to, factor)));
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        let [to, from] = [to, from].map(|v| self.k.vectors.address(v));
+        self.step(|s| launch::cell_direct(s.stream, &s.k.vector_args(from, to, scale)));
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        let v = self.k.vectors.address(v);
+        self.step(|s| s.fill(v));
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        let (v, count) = (self.k.vectors.address(v), self.source.of.count() as i64);
+        self.scalar(|s| {
+            s.forget_seen()?;
+            let scalars = s.k.vectors.scalars_at;
+            launch::cell_largest(s.stream, &CellLargestArgs { count, v, scalars })?;
+            Ok(f64::from_bits(s.k.vectors.fetch(s.stream)?.largest))
+        })
+    }
+
     fn residual(&mut self) -> f64 {
         let r = self.k.vectors.r;
         self.norm2 = self.scalar(|s| {
@@ -192,24 +225,25 @@ impl PcgSteps for Run<'_> {
         self.norm2
     }
 
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.see(Event::Iteration(iteration, relative_residual))
+    }
+}
+
+impl PcgSteps for Run<'_> {
     fn residual_from_rhs(&mut self) -> f64 {
         let Vectors { b, r, .. } = self.k.vectors;
         self.step(|s| {
             s.k.copy(s.stream, b, r)?;
             s.k.project(s.stream, s.source, r, r, s.sum())
         });
-        self.norm2 = if self.completes() { self.scalar(Self::summed) } else { self.residual_norm2() };
+        self.norm2 = if self.completes() { self.scalar(Self::summed) } else { self.inner(VectorId::R, VectorId::R) };
         self.norm2
     }
 
     /// At a start r is a residual, of which <r, r> is known.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if alpha.is_none() { self.norm2 } else { self.textbook_descend(alpha) }
-    }
-
-    fn residual_norm2(&mut self) -> f64 {
-        let r = self.k.vectors.r;
-        self.dot(r, r, 1.0)
     }
 
     fn precondition(&mut self) -> f64 {
@@ -229,7 +263,7 @@ impl PcgSteps for Run<'_> {
             return Centered { removed, norm2: None };
         }
         self.shift(r, false);
-        Centered { removed, norm2: Some(self.residual_norm2()) }
+        Centered { removed, norm2: Some(self.inner(VectorId::R, VectorId::R)) }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
@@ -255,16 +289,6 @@ impl PcgSteps for Run<'_> {
         })
     }
 
-    fn first_direction(&mut self) {
-        let Vectors { p, z, .. } = self.k.vectors;
-        self.step(|s| s.k.copy(s.stream, z, p));
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        let Vectors { p, z, .. } = self.k.vectors;
-        self.step(|s| launch::cell_direct(s.stream, &s.k.vector_args(z, p, beta)));
-    }
-
     /// q = P A p.
     fn multiply(&mut self) -> f64 {
         self.scalar(|s| {
@@ -272,16 +296,6 @@ impl PcgSteps for Run<'_> {
             s.k.multiply(s.stream, s.source, sum)?;
             s.summed()
         })
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        let Vectors { x, p, .. } = self.k.vectors;
-        self.step(|s| launch::cell_add_scaled(s.stream, &s.k.vector_args(p, x, alpha)));
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        let Vectors { r, q, .. } = self.k.vectors;
-        self.step(|s| launch::cell_add_scaled(s.stream, &s.k.vector_args(q, r, -alpha)));
     }
 
     fn direction_norm2(&mut self, factor: f64) -> f64 {
@@ -295,10 +309,6 @@ impl PcgSteps for Run<'_> {
             return None;
         }
         self.attempt(|s| s.run_loop(test))
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {

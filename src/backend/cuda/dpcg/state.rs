@@ -12,6 +12,7 @@ use super::vertex::Vertex;
 use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
 use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
 use crate::backend::steps::dpcg::{Preconditioner, Setup};
+use crate::backend::steps::vectors::VectorId;
 use crate::error::{Error, Result};
 use crate::grid::cells::Cells;
 use crate::runtime::team::Team;
@@ -85,6 +86,10 @@ pub struct Vectors {
 }
 
 impl Vectors {
+    pub fn address(&self, v: VectorId) -> Address {
+        [self.x, self.b, self.r, self.p, self.q, self.z][v.0]
+    }
+
     /// `series`: for a Neumann series, too; `fused`: for fused passes.
     pub fn new(stream: &Stream, of: Cells, series: bool, fused: bool) -> Result<Self> {
         let count = 6 + usize::from(series) + usize::from(fused);

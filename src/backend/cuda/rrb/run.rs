@@ -14,6 +14,7 @@ use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::solve::{Arrays, Criterion, Inputs, SolveSteps};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::{Event, Observer};
 use std::mem::offset_of;
@@ -231,7 +232,60 @@ impl Attempts for Run<'_> {
     }
 }
 
-impl PcgSteps for Run<'_> {
+impl Run<'_> {
+    fn vector(&self, v: VectorId) -> Address {
+        match v {
+            VectorId::X => self.k.x,
+            VectorId::B => self.k.b,
+            VectorId::R => self.k.r,
+            VectorId::P => self.k.p,
+            VectorId::Q => self.k.q,
+            _ => self.k.z(),
+        }
+    }
+}
+
+impl VectorSteps for Run<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        if let (VectorId::R, VectorId::R, Some(start)) = (a, b, self.started()) {
+            return start.norm2;
+        }
+        self.scalar(|s| {
+            let sum = offset_of!(Scalars, sum);
+            match (a, b) {
+                (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, How::Nothing, sum)?,
+                (VectorId::B, VectorId::B) => s.k.dot_b(s.stream, sum)?,
+                _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.system(), sum))?,
+            }
+            Ok(s.fetch()?.sum)
+        })
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.vector(to), s.vector(from), factor)));
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        // A start leaves p = z, and z spent.
+        let from = if from == VectorId::Z && self.started().is_some() { VectorId::P } else { from };
+        self.step(|s| match from {
+            VectorId::Z => s.k.take_z(s.stream, s.vector(to), scale),
+            _ => launch::direction(s.stream, &s.k.update(s.vector(to), s.vector(from), scale)),
+        });
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        self.step(|s| s.fill(s.vector(v)));
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        self.scalar(|s| {
+            let (g, v, scalars) = (s.source.g, s.vector(v), s.k.scalars_at);
+            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        })
+    }
+
     fn residual(&mut self) -> f64 {
         if let Stage::Ended(ended) = &mut self.stage
             && let Some(norm2) = ended.norm2.take()
@@ -245,6 +299,12 @@ impl PcgSteps for Run<'_> {
         }
     }
 
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.see(Event::Iteration(iteration, relative_residual))
+    }
+}
+
+impl PcgSteps for Run<'_> {
     fn residual_from_rhs(&mut self) -> f64 {
         match self.stage {
             Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
@@ -254,16 +314,6 @@ impl PcgSteps for Run<'_> {
                 s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
             }),
         }
-    }
-
-    fn residual_norm2(&mut self) -> f64 {
-        if let Some(start) = self.started() {
-            return start.norm2;
-        }
-        self.scalar(|s| {
-            s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
-            Ok(s.fetch()?.sum)
-        })
     }
 
     fn precondition(&mut self) -> f64 {
@@ -282,27 +332,11 @@ impl PcgSteps for Run<'_> {
         Centered { removed: squares.unwrap_or(f64::NAN), norm2: None }
     }
 
-    fn first_direction(&mut self) {
-        self.next_direction(0.0);
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        self.step(|s| s.k.take_z(s.stream, s.k.p, beta));
-    }
-
     fn multiply(&mut self) -> f64 {
         self.scalar(|s| {
             s.k.multiply(s.stream, s.source, How::Start, 0)?;
             Ok(s.fetch()?.sigma)
         })
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.x, s.k.p, alpha)));
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
     }
 
     fn direction_norm2(&mut self, factor: f64) -> f64 {
@@ -370,10 +404,6 @@ impl PcgSteps for Run<'_> {
 
     fn tell_change(&mut self, course: &Course) {
         course.tell(self.observer);
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
@@ -466,13 +496,6 @@ impl SolveSteps for Run<'_> {
         self.step(|s| s.k.projection.keep(s.stream, s.k.x));
     }
 
-    fn rhs_norm2(&mut self) -> f64 {
-        self.scalar(|s| {
-            s.k.dot_b(s.stream, offset_of!(Scalars, sum))?;
-            Ok(s.fetch()?.sum)
-        })
-    }
-
     fn whole_residual_norm2(&mut self) -> f64 {
         match self.stage {
             Stage::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
@@ -537,17 +560,6 @@ impl SolveSteps for Run<'_> {
         true
     }
 
-    fn take_z(&mut self) {
-        let z_is_p = self.started().is_some();
-        self.step(|s| {
-            if z_is_p {
-                launch::direction(s.stream, &s.k.update(s.k.x, s.k.p, 0.0))
-            } else {
-                s.k.take_z(s.stream, s.k.x, 0.0)
-            }
-        });
-    }
-
     fn back_substitute(&mut self) -> f64 {
         if let Some(ended) = self.ended() {
             return ended.largest;
@@ -560,18 +572,6 @@ impl SolveSteps for Run<'_> {
 
     fn shift_means(&mut self, restore: bool) {
         self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.x, restore));
-    }
-
-    fn clear_solution(&mut self) {
-        self.step(|s| s.fill(s.k.x));
-    }
-
-    fn solution_max(&mut self) -> f64 {
-        self.scalar(|s| {
-            let (g, v, scalars) = (s.source.g, s.k.x, s.k.scalars_at);
-            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
-            Ok(f64::from_bits(s.fetch()?.largest))
-        })
     }
 
     fn store(&mut self, scale: f64) {
@@ -589,10 +589,5 @@ impl SolveSteps for Run<'_> {
 
     fn multiply_rhs(&mut self) {
         self.step(|s| launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product(s.k.b, s.k.x) }));
-    }
-
-    fn store_zero(&mut self) {
-        self.clear_solution();
-        self.store(1.0);
     }
 }

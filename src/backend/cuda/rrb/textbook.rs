@@ -45,7 +45,7 @@ impl Packed {
     }
 
     /// z of the first grid.
-    fn z(&self) -> Address {
+    pub fn z(&self) -> Address {
         self.grids[0].sweep.z
     }
 

@@ -2,11 +2,13 @@
 
 use super::Applied;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
+use crate::backend::reference::singular::Singular;
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::engine::Engine;
 use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cell_inspection::InspectedRows;
@@ -44,17 +46,6 @@ struct State {
     seconds_of_e: f64,
 }
 
-/// Singular components: per cell the component + 1, or 0; empty where there are none.
-#[derive(Default)]
-struct Singular {
-    label: Vec<u32>,
-    count: Vec<f64>,
-    kept_mean: Vec<f64>,
-    /// Of a step, for itself.
-    sums: Vec<f64>,
-    magnitudes: Vec<f64>,
-}
-
 struct Deflation {
     regions: Vec<u16>,
     /// Row sums, zero in singular components.
@@ -68,65 +59,20 @@ struct Deflation {
 /// For errors.
 const VECTORS: &str = "the solver's vectors";
 
-impl Singular {
-    fn new(components: &CellComponents, cells: Cells) -> Result<Self> {
-        let m = components.list().singular_count();
-        if m == 0 {
-            return Ok(Self::default());
-        }
-        let (mut label, mut count) = (zeroed(cells.count(), VECTORS)?, zeroed(m, VECTORS)?);
-        let number: Vec<usize> = {
-            let mut next = 0;
-            let numbers = components.singular.iter().map(|&singular| {
-                next += usize::from(singular);
-                if singular { next } else { 0 }
-            });
-            collected(numbers, VECTORS)?
-        };
-        for row in 0..cells.rows() {
-            for (columns, component) in components.runs(row) {
-                let Some(n) = component.map(|c| number[c]).filter(|&n| n > 0) else { continue };
-                count[n - 1] += columns.len() as f64;
-                label[row * cells.nx..][columns].fill(n as u32);
-            }
-        }
-        let [kept_mean, sums, magnitudes] = [zeroed(m, VECTORS)?, zeroed(m, VECTORS)?, zeroed(m, VECTORS)?];
-        Ok(Self { label, count, kept_mean, sums, magnitudes })
-    }
-
-    /// `sums` become those of v per component, `magnitudes` those of |v|.
-    fn sum(&mut self, v: &[f64]) {
-        self.sums.fill(0.0);
-        self.magnitudes.fill(0.0);
-        for (&label, &v) in self.label.iter().zip(v) {
-            if let Some(k) = (label as usize).checked_sub(1) {
-                self.sums[k] += v;
-                self.magnitudes[k] += v.abs();
+/// Labels of singular components.
+fn singular(components: &CellComponents, cells: Cells) -> Result<Singular> {
+    let mut singular = Singular::default();
+    let count = components.list().singular_count();
+    let labels = singular.reset(count, cells.count())?;
+    let number = components.list().singular_numbers()?;
+    for row in 0..if count > 0 { cells.rows() } else { 0 } {
+        for (columns, component) in components.runs(row) {
+            if let Some(k) = component.and_then(|component| number[component]) {
+                labels[row * cells.nx..][columns].fill(k as u32 + 1);
             }
         }
     }
-
-    /// `sums` become the means of v per component.
-    fn means(&mut self, v: &[f64]) {
-        self.sum(v);
-        self.sums.iter_mut().zip(&self.count).for_each(|(sum, count)| *sum /= count);
-    }
-
-    /// Remembers the means.
-    fn keep_means(&mut self, v: &[f64]) {
-        self.means(v);
-        self.kept_mean.copy_from_slice(&self.sums);
-    }
-
-    /// v = v - mean(v) + kept mean (`restore`) or + 0.
-    fn shift(&mut self, v: &mut [f64], restore: bool) {
-        self.means(v);
-        for (&label, v) in self.label.iter().zip(v) {
-            if let Some(k) = (label as usize).checked_sub(1) {
-                *v += if restore { self.kept_mean[k] } else { 0.0 } - self.sums[k];
-            }
-        }
-    }
+    Ok(singular)
 }
 
 impl Deflation {
@@ -218,7 +164,7 @@ impl State {
         Ok(Self {
             preconditioner: setup.preconditioner,
             applied: Applied::new(setup.preconditioner, a)?,
-            singular: Singular::new(components, a.cells)?,
+            singular: singular(components, a.cells)?,
             deflation,
             b: vector()?,
             x: vector()?,
@@ -318,7 +264,7 @@ impl DpcgBackend for Reference {
 impl Engine for Reference {
     fn bytes(&self) -> [usize; 2] {
         let of_state = |s: &State| {
-            let vectors = 7 * size_of::<f64>() * s.b.len() + 4 * s.singular.label.len();
+            let vectors = 7 * size_of::<f64>() * s.b.len() + s.singular.bytes();
             vectors + s.applied.as_ref().map_or(0, Applied::bytes)
         };
         [self.matrix.bytes() + self.state.as_ref().map_or(0, of_state), 0]
@@ -344,21 +290,62 @@ impl Run<'_, '_> {
     }
 }
 
-impl PcgSteps for Run<'_, '_> {
+impl State {
+    fn vector(&self, v: VectorId) -> &[f64] {
+        [&self.x, &self.b, &self.r, &self.p, &self.q, &self.z][v.0]
+    }
+
+    /// Sets each value of `to` to `f` of it and of that of `from`, which is another vector.
+    fn update(&mut self, to: VectorId, from: VectorId, f: impl Fn(f64, f64) -> f64) {
+        let place = |s: &mut Self, values: &mut Vec<f64>| {
+            let all = [&mut s.x, &mut s.b, &mut s.r, &mut s.p, &mut s.q, &mut s.z];
+            std::mem::swap(all[to.0], values);
+        };
+        let mut values = Vec::new();
+        place(self, &mut values);
+        values.iter_mut().zip(self.vector(from)).for_each(|(to, from)| *to = f(*to, *from));
+        place(self, &mut values);
+    }
+}
+
+impl VectorSteps for Run<'_, '_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        dot(self.s.vector(a), self.s.vector(b))
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        self.s.update(to, from, |to, from| to + factor * from);
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        self.s.update(to, from, |to, from| if scale == 0.0 { from } else { from + scale * to });
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        let other = if v == VectorId::Z { VectorId::X } else { VectorId::Z };
+        self.s.update(v, other, |_, _| 0.0);
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        max_abs(self.s.vector(v))
+    }
+
     fn residual(&mut self) -> f64 {
         residual(&self.a, &self.s.b, &self.s.x, &mut self.s.r);
         self.s.project(&self.a, |s| &mut s.r);
-        self.residual_norm2()
+        self.inner(VectorId::R, VectorId::R)
     }
 
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.see(Event::Iteration(iteration, relative_residual))
+    }
+}
+
+impl PcgSteps for Run<'_, '_> {
     fn residual_from_rhs(&mut self) -> f64 {
         self.s.r.copy_from_slice(&self.s.b);
         self.s.project(&self.a, |s| &mut s.r);
-        self.residual_norm2()
-    }
-
-    fn residual_norm2(&mut self) -> f64 {
-        dot(&self.s.r, &self.s.r)
+        self.inner(VectorId::R, VectorId::R)
     }
 
     fn precondition(&mut self) -> f64 {
@@ -380,26 +367,13 @@ impl PcgSteps for Run<'_, '_> {
 
     fn center_residual(&mut self) -> Centered {
         let s = &mut *self.s;
-        s.singular.means(&s.r);
-        let Singular { label, sums: means, .. } = &s.singular;
-        let of = |(&label, center): (&u32, &f64)| {
-            (label as usize).checked_sub(1).map_or(0.0, |k| means[k] * means[k] / center)
-        };
-        let removed = label.iter().zip(self.a.center).map(of).sum();
-        if s.singular.label.is_empty() || s.deflation.is_some() {
+        let cells = 0..s.r.len();
+        let removed = s.singular.square_of_means(cells.clone(), &s.r, self.a.center);
+        if s.singular.is_empty() || s.deflation.is_some() {
             return Centered { removed, norm2: None };
         }
-        s.singular.shift(&mut s.r, false);
+        s.singular.shift(cells, &mut s.r, false);
         Centered { removed, norm2: Some(dot(&s.r, &s.r)) }
-    }
-
-    fn first_direction(&mut self) {
-        self.s.p.copy_from_slice(&self.s.z);
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        let s = &mut *self.s;
-        s.p.iter_mut().zip(&s.z).for_each(|(p, z)| *p = z + beta * *p);
     }
 
     /// q = P A p.
@@ -407,22 +381,6 @@ impl PcgSteps for Run<'_, '_> {
         multiply(&self.a, &self.s.p, &mut self.s.q);
         self.s.project(&self.a, |s| &mut s.q);
         dot(&self.s.p, &self.s.q)
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        add_scaled(&mut self.s.x, alpha, &self.s.p);
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        add_scaled(&mut self.s.r, -alpha, &self.s.q);
-    }
-
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        self.s.p.iter().map(|p| (factor * p) * (factor * p)).sum()
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
@@ -451,7 +409,7 @@ impl SolveSteps for Run<'_, '_> {
             self.s.x[c] = if guess { self.arrays.output[k] * scale } else { 0.0 };
         }
         self.load_rhs(scale);
-        self.rhs_norm2()
+        self.inner(VectorId::B, VectorId::B)
     }
 
     fn completes(&self) -> bool {
@@ -465,33 +423,21 @@ impl SolveSteps for Run<'_, '_> {
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        let singular = &mut self.s.singular;
-        singular.sum(&self.s.b);
-        let Singular { sums, magnitudes, .. } = singular;
-        let ratio = |k: usize| sums[k].abs() / magnitudes[k].max(f64::MIN_POSITIVE);
-        let worst = (0..sums.len()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
-        (worst, sums[worst], magnitudes[worst])
+        let s = &mut *self.s;
+        s.singular.worst(0..s.b.len(), &s.b)
     }
 
     fn project_rhs(&mut self) {
-        self.s.singular.shift(&mut self.s.b, false);
+        self.s.singular.shift(0..self.s.b.len(), &mut self.s.b, false);
     }
 
     fn keep_means(&mut self) {
-        self.s.singular.keep_means(&self.s.x);
-    }
-
-    fn rhs_norm2(&mut self) -> f64 {
-        dot(&self.s.b, &self.s.b)
+        self.s.singular.keep_means(0..self.s.x.len(), &self.s.x);
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
         residual(&self.a, &self.s.b, &self.s.x, &mut self.s.z);
         dot(&self.s.z, &self.s.z)
-    }
-
-    fn take_z(&mut self) {
-        self.s.x.copy_from_slice(&self.s.z);
     }
 
     /// x = x^ + Z E^-1 Z^T (b - A x^).
@@ -502,19 +448,11 @@ impl SolveSteps for Run<'_, '_> {
             s.seconds_coarse += deflation.part_of(&s.q, &mut s.z);
             add_scaled(&mut s.x, 1.0, &s.z);
         }
-        self.solution_max()
+        self.largest(VectorId::X)
     }
 
     fn shift_means(&mut self, restore: bool) {
-        self.s.singular.shift(&mut self.s.x, restore);
-    }
-
-    fn clear_solution(&mut self) {
-        self.s.x.fill(0.0);
-    }
-
-    fn solution_max(&mut self) -> f64 {
-        max_abs(&self.s.x)
+        self.s.singular.shift(0..self.s.x.len(), &mut self.s.x, restore);
     }
 
     fn store(&mut self, scale: f64) {
@@ -525,11 +463,5 @@ impl SolveSteps for Run<'_, '_> {
 
     fn multiply_rhs(&mut self) {
         multiply(&self.a, &self.s.b, &mut self.s.x);
-    }
-
-    fn store_zero(&mut self) {
-        for (_, k) in self.cells() {
-            self.arrays.output[k] = 0.0;
-        }
     }
 }

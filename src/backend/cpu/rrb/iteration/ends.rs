@@ -10,10 +10,11 @@
 //! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two
 //! rows.
 
-use super::member::{Caller, LeftOut, Member, ThroughReds};
+use super::member::{LeftOut, Member, ThroughReds};
+use crate::backend::cpu::caller::Caller;
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
-    convert, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract,
+    combine, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract,
 };
 use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::{Double, Format};
@@ -138,7 +139,7 @@ impl<F: Format> Start<'_, '_, F> {
                 Some(wide) => form(wide[colour].row_mut(row, 0)),
                 None => {
                     form(out);
-                    convert(k.r[colour].row_mut(row, 0), out);
+                    combine(k.r[colour].row_mut(row, 0), 0.0, 1.0, out);
                 }
             }
             let r = k.r[colour].row(row, 0);
@@ -268,6 +269,7 @@ mod tests {
     use crate::backend::steps::pcg::PcgSteps;
     use crate::backend::steps::rrb::Setup;
     use crate::backend::steps::solve::Arrays;
+    use crate::backend::steps::vectors::VectorSteps;
     use crate::backend::storage::Storage;
     use crate::grid::levels::Grid;
     use crate::runtime::number::Real;
@@ -349,7 +351,7 @@ mod tests {
             len,
             first_row: 0,
         };
-        let caller = Caller::new(arrays);
+        let caller = Caller::new(arrays, usize::MAX);
         let program = |me: Me| compare(&mut Member::new(k, me, &caller, None), single);
         team.run(program, program).unwrap();
     }

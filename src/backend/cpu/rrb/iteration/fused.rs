@@ -19,9 +19,7 @@
 use super::member::Member;
 use crate::backend::cpu::rrb::cycle::{DOWN, UP};
 use crate::backend::cpu::rrb::levels::Buffers;
-use crate::backend::cpu::rrb::loops::{
-    add_scaled, advance, advance_and_scale, begin, difference, direct, dot, narrow, scale_in_place, solve,
-};
+use crate::backend::cpu::rrb::loops::{advance, advance_and_scale, combine, difference, dot, scale_in_place, solve};
 use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::Format;
 use crate::backend::cpu::rrb::packed::Packed;
@@ -40,8 +38,8 @@ fn step_row<F: Format>(
     scales: (f64, f64),
 ) {
     match step {
-        None => begin::<F>(p, z, scales.0),
-        Some((0.0, beta)) => direct::<F>(p, z, beta, scales.0),
+        None => combine(p, 0.0, scales.0, z),
+        Some((0.0, beta)) => combine(p, beta, scales.0, z),
         Some((alpha, beta)) => advance::<F>(x, p, z, alpha * scales.1, beta, scales.0),
     }
 }
@@ -117,7 +115,7 @@ impl<F: Format> Packed<F> {
             // SAFETY: a row of this member, which no other uses before the barrier.
             unsafe {
                 if let Some(alpha) = alpha {
-                    add_scaled(self.r.b1.row_mut(row, 0), -alpha, self.q.b1.row(row, 0));
+                    combine(self.r.b1.row_mut(row, 0), 1.0, -alpha, self.q.b1.row(row, 0));
                 }
             }
         }
@@ -200,7 +198,7 @@ impl<F: Format> Packed<F> {
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
-                add_scaled(r, -alpha, self.q.b2.row(row, 0));
+                combine(r, 1.0, -alpha, self.q.b2.row(row, 0));
             }
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
             difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
@@ -296,6 +294,6 @@ impl<F: Format> Packed<F> {
 
 /// out = r / d, in the type of sweeps.
 fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[F::Vector]) {
-    narrow::<F>(out, r);
+    combine(out, 0.0, 1.0, r);
     scale_in_place::<F>(out, pivot, a);
 }

@@ -1,6 +1,7 @@
-//! One member of a run, and the caller's arrays.
+//! One member of a run.
 
 use crate::backend::cpu::aggregation::Way;
+use crate::backend::cpu::caller::Caller;
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::cycle::Sections;
 use crate::backend::cpu::rrb::levels::PackedGrid;
@@ -8,7 +9,6 @@ use crate::backend::cpu::rrb::loops::{dot, schur_residual, sum_by_center};
 use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::Format;
 use crate::backend::cpu::rrb::packed::{BORDER, Packed};
-use crate::backend::steps::solve::Arrays;
 use crate::grid::layout::{Colour, Layout};
 use crate::report::Observer;
 use crate::runtime::number::Real;
@@ -16,51 +16,7 @@ use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::shared::Number;
 use crate::runtime::team::Me;
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::{MutexGuard, PoisonError};
-
-/// The caller's arrays, shared by the members of a run: each writes the rows of its share.
-pub struct Caller<'a> {
-    pub(super) input_name: &'static str,
-    input: &'a [f64],
-    output: *mut f64,
-    output_len: usize,
-    ld: usize,
-    /// The row that both begin with.
-    first: usize,
-    borrow: PhantomData<&'a mut [f64]>,
-}
-
-// SAFETY: rows of `output` are used by the owner of the row alone.
-unsafe impl Sync for Caller<'_> {}
-
-impl<'a> Caller<'a> {
-    pub fn new(arrays: Arrays<'a>) -> Self {
-        Self {
-            input_name: arrays.input_name,
-            input: arrays.input,
-            output_len: arrays.output.len(),
-            output: arrays.output.as_mut_ptr(),
-            ld: arrays.ld,
-            first: arrays.first_row,
-            borrow: PhantomData,
-        }
-    }
-
-    pub(super) fn input(&self, j: usize, nx: usize) -> &[f64] {
-        &self.input[(j - self.first) * self.ld..][..nx]
-    }
-
-    /// # Safety
-    /// Row j must be of the caller's share.
-    #[expect(clippy::mut_from_ref, reason = "shared by threads that use disjoint rows")]
-    pub(super) unsafe fn output(&self, j: usize, nx: usize) -> &mut [f64] {
-        let start = (j - self.first) * self.ld;
-        assert!(start + nx <= self.output_len);
-        // SAFETY: inside the array, as just checked; no other member uses this row, as the caller promised.
-        unsafe { std::slice::from_raw_parts_mut(self.output.add(start), nx) }
-    }
-}
 
 /// What of b a fused start has left with the caller, and with which scale it is to be loaded.
 #[derive(Clone, Copy)]
@@ -168,7 +124,7 @@ impl<'a, F: Format> Member<'a, F> {
     }
 
     /// The largest of all rows, which are not negative; NaN if one is.
-    pub(super) fn largest(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+    pub(super) fn largest_of(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
         let noted = self.reduction();
         self.note(noted, |row| [of_row(row)]);
         max_abs(noted.all(Some(self.me))[0])

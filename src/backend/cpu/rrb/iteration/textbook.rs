@@ -9,8 +9,7 @@ use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::rrb::aggregated::COST;
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
-    add_direction, add_scaled, begin, convert, direct, dot, dot_mixed, largest_in, narrow, over_center, scale_row,
-    solve_by_center, subtract, subtract_from, widen,
+    combine, dot, largest_in, over_center, scale_row, solve_by_center, subtract, subtract_from,
 };
 use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::projection::Nodes;
@@ -18,18 +17,121 @@ use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, sp
 use crate::backend::steps::cycle::{Cycle, apply_section};
 use crate::backend::steps::pcg::{Centered, Course, PcgSteps};
 use crate::backend::steps::solve::{Begun, Inputs, SolveSteps};
+use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::grid::layout::Colour;
 use crate::report::Event;
 use crate::runtime::number::Real;
-use crate::runtime::reduce::max_abs;
+use crate::runtime::reduce::{largest, max_abs};
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 
 /// Of the beta of a fixed M. Where r is rounding alone <z, q> may be anything, and so would p be: a closed basin of six
 /// decades to 1e-12 takes 359 iterations without it, 116 with it.
 const MOST_BETA: f64 = 2.0;
 
-impl<F: Format> PcgSteps for Member<'_, F> {
+/// `$body` with the grids of a vector as `$v`, whatever its numbers are.
+macro_rules! with_vector {
+    ($member:expr, $id:expr, |$v:ident| $body:expr) => {
+        match $member.vector($id) {
+            Vector::Double($v) => $body,
+            Vector::OfCg($v) => $body,
+            Vector::OfSweeps($v) => $body,
+        }
+    };
+}
+
+/// The grids of a vector, by what it holds.
+enum Vector<'a, F: Format> {
+    Double(&'a Four),
+    OfCg(&'a Four<F::Vector>),
+    OfSweeps(&'a Four<F::Real>),
+}
+
+impl<'a, F: Format> Member<'a, F> {
+    fn vector(&self, v: VectorId) -> Vector<'a, F> {
+        let k = self.k;
+        match v {
+            VectorId::X => Vector::Double(&k.x),
+            VectorId::B => Vector::Double(&k.b),
+            VectorId::R => Vector::OfCg(&k.r),
+            VectorId::P => Vector::OfCg(&k.p),
+            VectorId::Q => Vector::OfCg(&k.q),
+            _ => Vector::OfSweeps(self.z()),
+        }
+    }
+
+    /// Where both vectors have values: x and b on the whole grid, the others where CG works.
+    fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
+        let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
+        if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
+    }
+
+    /// What a vector is, of what it holds: a power of two (see [`Packed::scales`]).
+    fn unit_of(&self, v: VectorId) -> f64 {
+        match v {
+            VectorId::P => self.k.scales().1,
+            VectorId::Z => self.k.unit.recip(),
+            _ => 1.0,
+        }
+    }
+
+    /// to = factor from + scale to, in the numbers of `to`.
+    fn combine(&mut self, to: VectorId, scale: f64, factor: f64, from: VectorId) {
+        if from == VectorId::B {
+            self.fetch_rhs(false);
+        }
+        let factor = factor * (self.unit_of(from) / self.unit_of(to));
+        let colours = self.colours_of(to, from);
+        with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
+            // SAFETY: rows of this member; others read `to` only after a barrier.
+            unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
+        })));
+    }
+}
+
+impl<F: Format> VectorSteps for Member<'_, F> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let (colours, unit) = (self.colours_of(a, b), self.unit_of(a) * self.unit_of(b));
+        let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum(colours, |c, row| {
+            // SAFETY: rows of this member, which only it writes.
+            unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }
+        })));
+        unit * product
+    }
+
+    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
+        if to == VectorId::R {
+            // The flexible beta asks for the last step.
+            self.alpha = -factor;
+        }
+        self.combine(to, 1.0, factor, from);
+    }
+
+    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
+        self.combine(to, scale, 1.0, from);
+    }
+
+    fn clear(&mut self, v: VectorId) {
+        let colours = self.colours_of(v, v);
+        with_vector!(self, v, |v| {
+            self.each_row(colours, |colour, row| {
+                // SAFETY: a row of this member, which nobody reads in this step.
+                unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
+            });
+            // Others read these rows next.
+            self.refresh(v);
+        });
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        let (colours, unit) = (self.colours_of(v, v), self.unit_of(v));
+        with_vector!(self, v, |v| unit
+            * self.largest_of(|row| {
+                // SAFETY: rows of this member, which only it writes.
+                let of = |&colour: &Colour| unsafe { largest_in(v[colour].row(row, 0)) };
+                largest(colours.iter().map(of))
+            }))
+    }
+
     fn residual(&mut self) -> f64 {
         self.fetch_rhs(false);
         if F::SINGLE {
@@ -54,26 +156,17 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         })
     }
 
-    fn residual_from_rhs(&mut self) -> f64 {
-        self.fetch_rhs(false);
-        let k = self.k;
-        self.sum(k.system(), |colour, row| {
-            // SAFETY: rows of this member, which no other reads in this step.
-            let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
-            convert(r, b);
-            dot(r, r)
-        })
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), iteration, relative_residual)
     }
+}
 
-    fn residual_norm2(&mut self) -> f64 {
-        self.dot(&self.k.r, &self.k.r, self.k.system())
-    }
-
+impl<F: Format> PcgSteps for Member<'_, F> {
     fn precondition(&mut self) -> f64 {
         let (k, me) = (self.k, self.me);
         self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
-            unsafe { narrow::<F>(self.z()[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
+            unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
         let first = self.first();
@@ -84,9 +177,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
         k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
-        let z = self.z();
-        // SAFETY: rows of this member, which only it writes.
-        self.sum(k.system(), |c, row| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }) / k.unit
+        self.inner(VectorId::R, VectorId::Z)
     }
 
     fn center_residual(&mut self) -> Centered {
@@ -95,54 +186,13 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         Centered { removed, norm2: None }
     }
 
-    fn first_direction(&mut self) {
-        let scale = self.k.scales().0;
-        self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
-            unsafe { begin::<F>(self.k.p[colour].row_mut(row, 0), self.z()[colour].row(row, 0), scale) };
-        });
-    }
-
-    fn next_direction(&mut self, beta: f64) {
-        let scale = self.k.scales().0;
-        self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: as in `first_direction`.
-            unsafe { direct::<F>(self.k.p[colour].row_mut(row, 0), self.z()[colour].row(row, 0), beta, scale) };
-        });
-    }
-
     fn multiply(&mut self) -> f64 {
         self.refresh(&self.k.p);
         self.each_row(self.k.system(), |colour, row| {
             // SAFETY: reads p, writes rows of q of this member.
             unsafe { self.row_of_system(colour, row, &self.k.p, &self.k.q) };
         });
-        self.k.scales().1 * self.dot(&self.k.p, &self.k.q, self.k.system())
-    }
-
-    fn advance_solution(&mut self, alpha: f64) {
-        let alpha = alpha * self.k.scales().1;
-        self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: rows of this member, which no other reads in this step.
-            let (x, p) = unsafe { (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
-            add_direction(x, alpha, p);
-        });
-    }
-
-    fn advance_residual(&mut self, alpha: f64) {
-        self.alpha = alpha;
-        self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: rows of this member, which no other reads in this step.
-            let (r, q) = unsafe { (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0)) };
-            add_scaled(r, -alpha, q);
-        });
-    }
-
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        let k = self.k;
-        let square = |p: f64| (factor * p) * (factor * p);
-        // SAFETY: rows of this member, which only it writes.
-        self.sum(k.system(), |c, row| unsafe { k.p[c].row(row, 0).iter().map(|p| square(p.wide())).sum() })
+        self.inner(VectorId::P, VectorId::Q)
     }
 
     fn replaces_residual(&self) -> bool {
@@ -173,10 +223,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if self.k.aggregated.get().is_none() {
             return rho / rho_old;
         }
-        let (q, z) = (&self.k.q, self.z());
-        // SAFETY: rows of this member, which only it writes.
-        let product = self.sum(self.k.system(), |c, row| unsafe { dot_mixed::<F>(q[c].row(row, 0), z[c].row(row, 0)) });
-        let beta = -self.alpha * product / self.k.unit / rho_old;
+        let beta = -self.alpha * self.inner(VectorId::Q, VectorId::Z) / rho_old;
         beta.clamp(0.0, MOST_BETA * (rho / rho_old).abs())
     }
 
@@ -210,21 +257,6 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if let Some(observer) = self.observer.as_mut() {
             course.tell(&mut **observer);
         }
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        let k = self.k;
-        if let Some(observer) = self.observer.as_mut() {
-            let stop = observer.see(Event::Iteration(iteration, relative_residual));
-            k.stop.store(stop, Ordering::Release);
-        }
-        if !k.may_stop.load(Ordering::Acquire) {
-            return false;
-        }
-        self.me.barrier();
-        let stop = k.stop.load(Ordering::Acquire);
-        self.me.barrier();
-        stop
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
@@ -270,16 +302,13 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
             seen.look_at_row("x", x, largest_in(x), j, false);
         }
-        self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner).merge(&seen, self.caller.input_name);
-        self.me.barrier();
-        if let (0, Some(links)) = (self.me.index, &self.k.links) {
-            let mut inputs = self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-            if links.seen.merge(&mut inputs, self.caller.input_name).is_err() {
+        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
+            if let Some(links) = &self.k.links
+                && links.seen.merge(inputs, self.caller.input_name).is_err()
+            {
                 inputs.rhs_max = f64::NAN;
             }
-        }
-        self.me.barrier();
-        *self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
@@ -341,10 +370,6 @@ impl<F: Format> SolveSteps for Member<'_, F> {
 
     fn keep_means(&mut self) {
         self.k.projection.keep(self.me, self.rows(), &self.k.x);
-    }
-
-    fn rhs_norm2(&mut self) -> f64 {
-        self.dot(&self.k.b, &self.k.b, &Colour::ALL)
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
@@ -423,22 +448,14 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         });
     }
 
-    fn take_z(&mut self) {
-        let scale = self.k.unit.recip();
-        self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: rows of this member, which no other reads in this step.
-            unsafe { widen(self.k.x[colour].row_mut(row, 0), self.z()[colour].row(row, 0), scale) };
-        });
-    }
-
     fn back_substitute(&mut self) -> f64 {
         if !self.k.shape.schur {
-            return self.solution_max();
+            return self.largest(VectorId::X);
         }
         self.fetch_rhs(true);
         let k = self.k;
         self.refresh(&self.k.x);
-        self.largest(|row| {
+        self.largest_of(|row| {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black x and red b, writes red rows of this member.
                 unsafe {
@@ -455,22 +472,6 @@ impl<F: Format> SolveSteps for Member<'_, F> {
     fn shift_means(&mut self, restore: bool) {
         self.refresh(&self.k.x);
         self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.x, restore);
-    }
-
-    fn clear_solution(&mut self) {
-        self.each_row(&Colour::ALL, |colour, row| {
-            // SAFETY: a row of this member, which nobody reads in this step.
-            unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
-        });
-        // Others read these rows next.
-        self.refresh(&self.k.x);
-    }
-
-    fn solution_max(&mut self) -> f64 {
-        self.largest(|row| {
-            // SAFETY: rows of this member, which only it writes.
-            max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(self.k.x[colour].row(row, 0)) }))
-        })
     }
 
     fn store(&mut self, scale: f64) {
@@ -494,13 +495,5 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             // SAFETY: reads b and A, writes rows of x of this member.
             unsafe { k.matrix.row(colour, row, &k.b, k.x[colour].row_mut(row, 0)) };
         });
-    }
-
-    fn store_zero(&mut self) {
-        let nx = self.layout().grid.nx;
-        for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j is of this member's share.
-            unsafe { self.caller.output(j, nx) }.fill(0.0);
-        }
     }
 }

@@ -1,0 +1,86 @@
+//! Singular components: sums and means of vectors over each of them.
+
+use crate::error::{Result, reset};
+
+/// Labels of the values of a vector, and room for sums.
+#[derive(Default)]
+pub struct Singular {
+    /// Per value the component + 1, or 0; empty where there are none.
+    label: Vec<u32>,
+    sum: Vec<f64>,
+    magnitude: Vec<f64>,
+    count: Vec<f64>,
+    kept_mean: Vec<f64>,
+}
+
+impl Singular {
+    /// For so many components of vectors with so many values, whose labels are zero yet: all of them are to be set.
+    pub fn reset(&mut self, components: usize, values: usize) -> Result<&mut [u32]> {
+        for v in [&mut self.sum, &mut self.magnitude, &mut self.count, &mut self.kept_mean] {
+            reset(v, components, "sums over components")?;
+        }
+        reset(&mut self.label, if components > 0 { values } else { 0 }, "component labels")?;
+        Ok(&mut self.label)
+    }
+
+    /// No component is singular.
+    pub fn is_empty(&self) -> bool {
+        self.label.is_empty()
+    }
+
+    /// Components that have values at `places`, and those places.
+    fn labelled<'a>(
+        label: &'a [u32],
+        places: impl Iterator<Item = usize> + 'a,
+    ) -> impl Iterator<Item = (usize, usize)> + 'a {
+        places.filter_map(move |c| Some(((*label.get(c)? as usize).checked_sub(1)?, c)))
+    }
+
+    /// Sums of v, of |v|, and of ones, per component.
+    fn sums(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) {
+        for sums in [&mut self.sum, &mut self.magnitude, &mut self.count] {
+            sums.fill(0.0);
+        }
+        for (k, c) in Self::labelled(&self.label, places) {
+            self.sum[k] += v[c];
+            self.magnitude[k] += v[c].abs();
+            self.count[k] += 1.0;
+        }
+    }
+
+    /// v = v - mean(v) + kept mean (`restore`) or + 0.
+    pub fn shift(&mut self, places: impl Iterator<Item = usize> + Clone, v: &mut [f64], restore: bool) {
+        self.sums(places.clone(), v);
+        for (k, c) in Self::labelled(&self.label, places) {
+            let target = if restore { self.kept_mean[k] } else { 0.0 };
+            v[c] += target - self.sum[k] / self.count[k];
+        }
+    }
+
+    /// Remembers the means.
+    pub fn keep_means(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) {
+        self.sums(places, v);
+        for (kept, (sum, count)) in self.kept_mean.iter_mut().zip(self.sum.iter().zip(&self.count)) {
+            *kept = sum / count;
+        }
+    }
+
+    /// The component whose sum is largest against that of magnitudes, and both.
+    pub fn worst(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) -> (usize, f64, f64) {
+        self.sums(places, v);
+        let ratio = |k: usize| self.sum[k].abs() / self.magnitude[k].max(f64::MIN_POSITIVE);
+        let worst = (0..self.sum.len()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
+        (worst, self.sum[worst], self.magnitude[worst])
+    }
+
+    /// Sum of mean(v)^2 / center over all values in components.
+    pub fn square_of_means(&mut self, places: impl Iterator<Item = usize> + Clone, v: &[f64], center: &[f64]) -> f64 {
+        self.sums(places.clone(), v);
+        let mean = |k: usize| self.sum[k] / self.count[k];
+        Self::labelled(&self.label, places).map(|(k, c)| mean(k) * mean(k) / center[c]).sum()
+    }
+
+    pub fn bytes(&self) -> usize {
+        4 * self.label.len()
+    }
+}
