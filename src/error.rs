@@ -49,8 +49,8 @@ statuses! {
     RRB_ERR_OPTION = -4, "a key of an option or result, a name of an option, or a choice is unknown";
     RRB_ERR_STATE = -5, "the order of calls is wrong; call factorize (in smoother_, set_patches) first";
     RRB_ERR_UNSUPPORTED = -6, "the call is not supported by this build, backend or method";
-    RRB_ERR_MATRIX = -20, "a center or pivot is not positive, or a block is singular; in sparse_, also: the matrix is \
-                           not symmetric, or a row is empty";
+    RRB_ERR_MATRIX = -20, "a center or pivot is not positive, or a block is singular; sparse_ also returns this \
+                           status if the matrix is not symmetric or a row is empty";
     RRB_ERR_NOT_FINITE = -21, "an input array contains NaN or infinity, or a result overflows";
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is unchanged";
     RRB_ERR_INCOMPATIBLE = -23, "the system is singular, and its right-hand side has a component in the null space";

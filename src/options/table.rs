@@ -310,16 +310,16 @@ options! {
          singular, the norm of the projection of b onto the range of A); with norm=preconditioned, b is also reduced \
          to the first Schur complement S1; initial selects the norm of the initial residual";
     NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
-        "connected components that are treated as singular; auto selects the components with |row sum| <= 1e-12 * \
-         center in every row; none selects no component; constant selects all components, which must have |row sum| \
-         <= 1e-6 * center";
+        "connected components that are treated as singular; with null_space=auto, these are the components with |row \
+         sum| <= 1e-12 * center in every row; with null_space=none, no component is treated as singular; with \
+         null_space=constant, all components are treated as singular and must have |row sum| <= 1e-6 * center";
     CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
-        "checks of input arrays; 0 selects no checks; with 1, NaN and infinity are errors, and nonzero couplings to \
-         nodes outside the grid are logged once per handle; with 2, these couplings are also errors; in smoother_ and \
-         sparse_, 2 has the effect of 1; sparse_ always checks the matrix entries";
+        "checks of input arrays; with 0, input arrays are not checked; with 1, NaN and infinity are errors, and \
+         nonzero couplings to nodes outside the grid are logged once per handle; with 2, these couplings are also \
+         errors; in smoother_ and sparse_, 2 has the effect of 1; sparse_ always checks the matrix entries";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
-        "check of b on each singular component, before the mean of b is subtracted; 0 selects no check; with 1, |sum \
-         b| > 1e-10 ||b||_1 is an error";
+        "check of b on each singular component, before the mean of b is subtracted; with 0, b is not checked; with 1, \
+         |sum b| > 1e-10 ||b||_1 is an error";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
         "log lines that are written; 0 selects warnings only; 1 adds one line per solve (in smoother_, per apply; in \
          sparse_, also per factorize); 2 adds one line per iteration (in smoother_, per sweep)";
@@ -343,11 +343,11 @@ options! {
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
         "relaxation factor omega, the fraction of each dropped coupling that is added to the diagonal";
     FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
-        "on selects fused stages of the iteration, if the backend has fused stages; off selects the unfused reference \
-         formulation";
+        "fusion of the stages of an iteration; with fusion=on, the stages are fused if the backend supports fusion; \
+         with fusion=off, the solver uses the unfused reference formulation";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
-        "treatment of positive off-diagonal entries in M; with always, these entries are moved to the \
-         diagonal; with never, these entries are unchanged; for auto, see the rules of auto";
+        "treatment of positive off-diagonal entries in M; with compensation=always, these entries are moved to the \
+         diagonal; with compensation=never, these entries are unchanged; for auto, see the rules of auto";
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
         "precision in which the preconditioner is stored; mixed selects bf16 for the preconditioner and single \
          precision for CG, if the system is a regular 5-point system on the CPU; otherwise mixed has the effect of \
@@ -366,8 +366,8 @@ options! {
         "distance, in values, between consecutive rows of the caller's arrays; the distance must be at least nx; 0 \
          means nx";
     DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals such as 0+1+2" };
-        "ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with none, the \
-         solver uses one device, which the option device selects";
+        "ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with devices=none, \
+         the solver uses one device, which the option device selects";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
         "with 1, results are bitwise identical for any number of ranks; with 0, results are bitwise identical only \
          for equal numbers of ranks, but global sums need less communication than with 1";
@@ -379,8 +379,9 @@ options! {
     OMEGA = 301 "omega" Now SMOOTHER real(0.0, 0.0, 2.0, false);
         "relaxation factor; 0 means 0.8 for block_jacobi and 1 for the other methods";
     STAGGER = 302 "stagger" Now SMOOTHER int(0, 0, 2);
-        "sweeps of an apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size; 0 \
-         selects no sweep; 1 selects the second, fourth, ... sweep; 2 selects the first, third, ... sweep";
+        "sweeps of smoother_apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size; \
+         with 0, the blocks are not shifted; with 1, the blocks are shifted in the second, fourth, ... sweep; with 2, \
+         the blocks are shifted in the first, third, ... sweep";
     REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF;
         "with 1, a sweep processes the colours in reverse order, for post-smoothing; with \
          method=chaotic_gauss_seidel, the sweep processes the blocks in reverse order";
@@ -452,9 +453,10 @@ options! {
     FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
         "storage format for products; for auto, see the rules of auto";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
-        "order of the rows in sweeps of gauss_seidel and sor; natural is ascending order; multicolour is the order by \
-         first-fit colours of A + A'; blocks divides the rows into blocks, and each block uses the old values of the \
-         other blocks; symmetric is an ascending sweep followed by a descending sweep";
+        "order of the rows in sweeps of gauss_seidel and sor; with natural, the order is ascending; with multicolour, \
+         the rows are ordered by first-fit colours of A + A'; with blocks, the rows are divided into blocks, and each \
+         block uses the old values of the other blocks; with symmetric, a descending sweep follows each ascending \
+         sweep";
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
         "relaxation factor of jacobi, sor and ssor, which must be below 2; 0 means 1.25 for sor and 1 for jacobi and \
          ssor";
@@ -475,8 +477,8 @@ options! {
          with s = 1e-3, 2e-3, 4e-3, ... until all pivots are positive";
     DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of preconditioner=chebyshev";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
-        "matrix that bicg uses for products with the transpose A'; copy uses a stored copy of A'; none uses A itself; \
-         for auto, see the rules of auto";
+        "matrix that bicg uses for products with the transpose A'; with transpose=copy, bicg uses a stored copy of \
+         A'; with transpose=none, bicg uses A itself; for auto, see the rules of auto";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
         "factor of the divergence test; a solve has diverged when its residual norm exceeds this factor times \
          max(reference, initial residual norm); 0 means 1e100 for jacobi, gauss_seidel and sor, and 1e10 for the \
@@ -487,22 +489,22 @@ options! {
 
 results! {
     ITERATIONS = 1000 "iterations" ALL false &[], "number of iterations of the last solve; in smoother_, number of \
-                                                   sweeps of the last apply";
+                                                   sweeps of the last smoother_apply";
     STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
-        "reason why the last solve stopped; in smoother_, the reason is monitor if a callback stopped the last apply, \
-         otherwise none";
+        "reason why the last solve stopped; in smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped \
+         the last smoother_apply, otherwise RRB_STOP_REASON_NONE";
     INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
         "relative residual of the initial guess, in the norm of the stopping test; in smoother_, the value is 1, and \
-         it is available only after an apply with a monitor or with verbosity=2";
+         this value is available only after a smoother_apply with a monitor or with verbosity=2";
     FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
         "relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; in \
-         smoother_, relative residual after the last sweep, available only after an apply with a monitor or with \
-         verbosity=2";
+         smoother_, relative residual after the last sweep; this value is available only after a smoother_apply with \
+         a monitor or with verbosity=2";
     SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
-        "wall time, in seconds, of the last factorize; in smoother_, wall time of the last set_patches; in sparse_, \
-         also the wall time of a format conversion by a product";
+        "wall time, in seconds, of the last factorize; in smoother_, wall time of the last smoother_set_patches; in \
+         sparse_, also the wall time of a format conversion by a product";
     SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
-                                                        time of the last apply";
+                                                        time of the last smoother_apply";
     SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
         "wall time, in seconds, of copies between host and device in the last solve; this time is part of \
          seconds_solve";
