@@ -102,8 +102,8 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// Sets the deflation regions of `deflation=levelset` and `deflation=levelset_subdomain` by one label per cell.
 ///
 /// Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The call copies
-/// the labels, and the next `dpcg_factorize` uses them. Until then, `dpcg_solve` returns `RRB_ERR_STATE`. Without
-/// labels, `dpcg_factorize` determines the regions from the strong couplings of the matrix.
+/// the labels, and the next `dpcg_factorize` uses the labels. Before this factorization, `dpcg_solve` returns
+/// `RRB_ERR_STATE`. Without labels, `dpcg_factorize` determines the regions from the strong couplings of the matrix.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `dpcg_create`.

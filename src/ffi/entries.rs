@@ -30,8 +30,8 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - (rrb_) The call does not wait for other ranks.
-        /// - In a child process, the call does not free a handle that was created before the fork; it only sets the
-        ///   pointer to NULL.
+        /// - In a child process, the call does not free a handle that was created before the fork; the call only sets
+        ///   the pointer to NULL.
         ///
         /// # Fortran
         /// `call solver%destroy()`
@@ -56,14 +56,14 @@ macro_rules! entries {
 
         /// Sets an integer option or a choice.
         ///
-        /// The [options](options.md) page lists the keys and ranges. The column "acts" of this page states when a new
-        /// value of each option takes effect. (rrb_, dpcg_) After a change of an option that acts at factorize, call
+        /// The [options](options.md) page lists the keys and ranges. The column "acts" on this page states when a new
+        /// value of an option takes effect. (rrb_, dpcg_) After a change of an option that acts at factorize, call
         /// `$family_factorize` before the next solve. (smoother_) After a change of an option that acts at set_patches,
         /// call `smoother_set_patches` before the next `smoother_apply`. (sparse_) After a change of an option that
         /// acts at factorize, call `sparse_factorize` before the next solve.
         ///
         /// # Parameters
-        /// - `h` (in/out): handle of this family.
+        /// - `h` (in/out): handle of the `$family_` functions.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>`.
         /// - `value` (in): the new value. If the option is a choice, the value is one of the constants
         ///   `RRB_<OPTION>_<CHOICE>`.
@@ -121,7 +121,7 @@ macro_rules! entries {
         /// Sets a real option.
         ///
         /// # Parameters
-        /// - `h` (in/out): handle of this family.
+        /// - `h` (in/out): handle of the `$family_` functions.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
         /// - `value` (in): the new value. It must be 0 or a normal double.
         ///
@@ -172,7 +172,7 @@ macro_rules! entries {
         /// Entries are separated by blanks or commas. If one entry is wrong, no option changes.
         ///
         /// # Parameters
-        /// - `h` (in/out): handle of this family.
+        /// - `h` (in/out): handle of the `$family_` functions.
         /// - `text` (in): UTF-8 text that ends with NUL. The [options](options.md) page lists the names, ranges and
         ///   choices.
         ///
@@ -239,7 +239,7 @@ macro_rules! entries {
         /// Reads an integer option, a choice, or an integer result.
         ///
         /// # Parameters
-        /// - `h` (in): handle of this family.
+        /// - `h` (in): handle of the `$family_` functions.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
         ///   [results](results.md).
         /// - `value` (out): value of the option or result; unchanged after an error.
@@ -290,7 +290,7 @@ macro_rules! entries {
         /// Reads an option or a result and converts its value to a real number.
         ///
         /// # Parameters
-        /// - `h` (in): handle of this family.
+        /// - `h` (in): handle of the `$family_` functions.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
         ///   [results](results.md).
         /// - `value` (out): value of the option or result; unchanged after an error.
@@ -337,7 +337,7 @@ macro_rules! entries {
         /// effect because the `sparse_` functions compute on the CPU.
         ///
         /// # Parameters
-        /// - `h` (in/out): handle of this family.
+        /// - `h` (in/out): handle of the `$family_` functions.
         /// - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream,
         ///   which is the default.
         ///
@@ -386,7 +386,7 @@ macro_rules! entries {
         /// sweep. The monitor receives the 2-norm of f - A u, divided by the value of this norm before the first sweep.
         ///
         /// # Parameters
-        /// - `h` (in/out): handle of this family.
+        /// - `h` (in/out): handle of the `$family_` functions.
         /// - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL
         ///   removes the monitor.
         /// - `user` (in): pointer that is passed to the monitor; may be NULL.
@@ -449,12 +449,12 @@ macro_rules! entries {
 
         /// Copies the relative residuals of the last call that performed iterations.
         ///
-        /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve, from
-        /// iteration 0 on. (smoother_) The values are the relative residuals that the monitor received in the last
-        /// `smoother_apply`, from sweep 0 on.
+        /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve. The
+        /// first value belongs to iteration 0. (smoother_) The values are the relative residuals that the monitor
+        /// received in the last `smoother_apply`. The first value belongs to sweep 0.
         ///
         /// # Parameters
-        /// - `h` (in): handle of this family.
+        /// - `h` (in): handle of the `$family_` functions.
         /// - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if
         ///   `capacity` is 0.
         /// - `capacity` (in): length of `residuals`, at least 0.

@@ -50,13 +50,14 @@ use crate::solver::solve::Function;
 /// # Notes
 /// - This call is collective: all ranks must make it. The calls that factorize, solve, apply and multiply with this
 ///   handle are collective, too. All ranks must make these calls in the same order and with the same options.
-/// - Only these options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device,
-///   comm_timeout.
+/// - Only the options `threads`, `verbosity`, `log`, `leading_dimension`, `memory`, `device` and `comm_timeout` may
+///   differ between ranks.
 /// - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that
 ///   rank. A rank whose `comm` is incomplete cannot notify the other ranks.
 /// - After `RRB_ERR_COMMUNICATION`, the only valid call with the handle is `rrb_destroy`.
 /// - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
-///   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
+///   A rank without a box calls these functions with NULL. A rank with several boxes calls the functions that end with
+///   `_boxes`.
 /// - The rank that owns node (i, j) passes `east[i, j]`, even if node (i + 1, j) is in another box. Here i and j are
 ///   indices in the whole domain.
 /// - With `reproducible=1`, results are bitwise identical for any partition into boxes, any number of ranks and any

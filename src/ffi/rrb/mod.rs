@@ -113,8 +113,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 ///   `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report the choices.
 /// - `auto` changes some choices after a failed factorization or a slow solve. The new choices also apply to later
 ///   matrices, until an option that affects these choices changes.
-/// - The call computes about 40 flops per node. With `cycle=amli`, it also applies M 6 to 16 times on coarse grids,
-///   which have at most 1/16 of all nodes.
+/// - The call computes about 40 flops per node. With `cycle=amli`, the call also applies M 6 to 16 times on coarse
+///   grids, which have at most 1/16 of all nodes.
 /// - A second call allocates memory only if this call uses another precision or cycle than the first call, or if the
 ///   matrix has more connected components than before.
 /// - With `cycle=aggregation` on the CPU, the call reuses each aggregate of the previous matrix that passes the quality

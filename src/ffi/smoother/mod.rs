@@ -465,8 +465,9 @@ pub unsafe extern "C" fn smoother_residual(
 ///
 /// # Parameters
 /// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
-/// - `u` (in): table with one pointer per patch to arrays with ghost cells, as for `smoother_apply`. If `u` is NULL,
-///   the call does not change the values of u in the library. These values are initially zero.
+/// - `u` (in): table with one pointer per patch. Each pointer refers to an array with ghost cells, as for
+///   `smoother_apply`. If `u` is NULL, the call does not change the values of u in the library. These values are
+///   initially zero.
 /// - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change the values of f in the
 ///   library. These values are initially zero.
 ///

@@ -53,7 +53,7 @@ use std::ffi::CStr;
 ///
 /// # Notes
 /// - Pass both triangles of a symmetric matrix. If you pass only one triangle, the library solves the system with this
-///   triangular matrix, and a log line warns about this.
+///   triangular matrix, and a log line warns about the missing triangle.
 /// - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, the matrix needs 16
 ///   bytes instead of 12 bytes per entry. If there are unsorted or repeated entries, the matrix needs 8 additional
 ///   bytes per entry.
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn sparse_create_from(
 /// - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. The values may be of the kind real,
 ///   integer or pattern.
 /// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the call reads the file,
-///   and a log line warns about this.
+///   and a log line warns about the wrong number.
 /// - The call reads right-hand sides in a separate Rutherford-Boeing file as a matrix with one column per right-hand
 ///   side.
 /// - A gzip file may consist of several gzip members.
