@@ -80,8 +80,9 @@ const BANNER: &str = "\
  *
  * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle;
  * this thread need not be the thread that created the handle. The option threads sets the number of threads that
- * compute. Callbacks run on the calling thread, between iterations, with no lock held. A callback must not use the
- * handle of the call that invoked it. The log callback may run on any thread that uses the library.
+ * compute. Callbacks run on the calling thread, between iterations; the library holds no lock meanwhile. A callback
+ * must not use the handle of the call that invoked the callback. The log callback may run on any thread that uses the
+ * library.
  *
  * Statuses: every function that can fail returns an rrb_status. The values are listed below. After a positive status,
  * the outputs are written and usable. If the status is not RRB_OK, the call also stores a message for the calling
@@ -92,7 +93,7 @@ const BANNER: &str = "\
  * output array must not overlap any other array of the call.
  *
  * Handles: rrb_create, dpcg_create, smoother_create, sparse_create_csr and similar functions create a handle. The
- * function destroy of the same family frees the handle and sets the pointer to NULL.
+ * functions rrb_destroy, dpcg_destroy, smoother_destroy and sparse_destroy free a handle and set the pointer to NULL.
  *
  * The numbers of statuses, options, results and choices never change their meaning.
  *
