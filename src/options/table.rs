@@ -306,9 +306,10 @@ options! {
          r), with two exceptions: on each singular component, the mean m of r is subtracted from r, and the sum of \
          m^2 / center is added under the root; with deflation, r is the deflated residual, and no mean is subtracted";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
-        "number by which residual norms are divided to obtain relative residuals; rhs selects the norm of b (if A is \
-         singular, the norm of the projection of b onto the range of A); with norm=preconditioned, b is also reduced \
-         to the first Schur complement S1; initial selects the norm of the initial residual";
+        "number by which residual norms are divided to obtain relative residuals; rhs selects the norm of b; in rrb_ \
+         and dpcg_, the means of b over singular components are subtracted from b before the norm is computed; with \
+         norm=preconditioned, b is also reduced to the first Schur complement S1; initial selects the norm of the \
+         initial residual";
     NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
         "connected components that are treated as singular; with null_space=auto, these are the components with |row \
          sum| <= 1e-12 * center in every row; with null_space=none, no component is treated as singular; with \
