@@ -1,20 +1,23 @@
 /* rrbsolver.h: solvers for stencil systems of simulation codes and for general sparse matrices. C99 and C++.
  *
- * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle; it
- * need not be the thread that created it. The option threads sets the number of threads that compute. Callbacks run on
- * the calling thread, between iterations, with no lock held. They must not use the handle of the call.
+ * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle;
+ * this thread need not be the thread that created the handle. The option threads sets the number of threads that
+ * compute. Callbacks run on the calling thread, between iterations; the library holds no lock meanwhile. A callback
+ * must not use the handle of the call that invoked the callback. The log callback may run on any thread that uses the
+ * library.
  *
- * Statuses: every function that can fail returns an rrb_status, listed below. If it is not RRB_OK, the call also stores
- * a message for its thread, which rrbsolver_last_error copies.
+ * Statuses: every function that can fail returns an rrb_status. The values are listed below. After a positive status,
+ * the outputs are written and usable. If the status is not RRB_OK, the call also stores a message for the calling
+ * thread, and rrbsolver_last_error copies this message.
  *
  * Arrays: a[j*ld + i] in 2D and a[k*lp + j*ld + i] in 3D; i = 0..nx-1 is contiguous. ld = nx and lp = ny*ld, unless the
- * options leading_dimension and leading_plane are set. Pointers are used during the call only. An output array must not
- * overlap any other array of the call.
+ * options leading_dimension and leading_plane are set. The library uses pointers to arrays only during the call. An
+ * output array must not overlap any other array of the call.
  *
- * Handles: X_create (sparse_create_csr, ..., sparse_read) creates a handle. X_destroy frees it and sets the pointer to
- * NULL.
+ * Handles: rrb_create, dpcg_create, smoother_create, sparse_create_csr and similar functions create a handle. The
+ * functions rrb_destroy, dpcg_destroy, smoother_destroy and sparse_destroy free a handle and set the pointer to NULL.
  *
- * Numbers of statuses, options, results and choices never change their meaning.
+ * The numbers of statuses, options, results and choices never change their meaning.
  *
  * Generated from the sources of the library; do not edit. */
 
@@ -28,186 +31,232 @@
 #define RRBSOLVER_VERSION_MINOR 1
 #define RRBSOLVER_VERSION_PATCH 0
 
-/* Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure. */
+/* Statuses. 0 means success, positive values mean success with a caveat, and negative values mean failure. */
 #define RRB_OK                    0  /* success */
-#define RRB_NOT_CONVERGED         1  /* the tolerance was not reached; x is the last iterate or a better one (see
-                                        rrbsolver_last_error) */
-#define RRB_STOPPED               2  /* a callback stopped the call; x (smoother_: u) is the current iterate */
+#define RRB_NOT_CONVERGED         1  /* the tolerance was not reached; x is the last iterate or an earlier iterate
+                                        with a smaller residual; rrbsolver_last_error gives the reason */
+#define RRB_STOPPED               2  /* a callback stopped the call; x (in smoother_, u) is the current iterate */
 #define RRB_ERR_NULL           (-1)  /* a required pointer is NULL */
 #define RRB_ERR_ARGUMENT       (-2)  /* an argument is out of range, or arrays overlap */
-#define RRB_ERR_DIMENSION      (-3)  /* a size is too small, sizes are inconsistent, or their product is too large */
-#define RRB_ERR_OPTION         (-4)  /* unknown key of an option or result, unknown option name, or unknown choice */
-#define RRB_ERR_STATE          (-5)  /* wrong order of calls; call factorize (smoother_: set_patches) first */
+#define RRB_ERR_DIMENSION      (-3)  /* a size is too small, sizes are inconsistent, or the product of sizes is too
+                                        large */
+#define RRB_ERR_OPTION         (-4)  /* a key of an option or result, a name of an option, or a choice is unknown */
+#define RRB_ERR_STATE          (-5)  /* the order of calls is wrong; call factorize (in smoother_, set_patches) first */
 #define RRB_ERR_UNSUPPORTED    (-6)  /* the call is not supported by this build, backend or method */
-#define RRB_ERR_MATRIX        (-20)  /* a center or pivot is not positive, or a block is singular; sparse_: also if
-                                        the matrix is not symmetric, or a row is empty */
-#define RRB_ERR_NOT_FINITE    (-21)  /* NaN or infinity in an input array, or overflow of a result */
+#define RRB_ERR_MATRIX        (-20)  /* a center or pivot is not positive, or a block is singular; sparse_ also
+                                        returns this status if the matrix is not symmetric or a row is empty */
+#define RRB_ERR_NOT_FINITE    (-21)  /* an input array contains NaN or infinity, or a result overflows */
 #define RRB_ERR_BREAKDOWN     (-22)  /* the matrix or the preconditioner is indefinite; x is unchanged */
 #define RRB_ERR_INCOMPATIBLE  (-23)  /* the system is singular, and its right-hand side has a component in the null
                                         space */
-#define RRB_ERR_RANGE         (-24)  /* underflow of a result */
-#define RRB_ERR_MEMORY        (-30)  /* out of memory, or a memory limit is exceeded */
-#define RRB_ERR_NO_DEVICE     (-40)  /* no CUDA driver or device */
+#define RRB_ERR_RANGE         (-24)  /* a result underflows */
+#define RRB_ERR_MEMORY        (-30)  /* there is not enough memory, or a memory limit is exceeded */
+#define RRB_ERR_NO_DEVICE     (-40)  /* there is no CUDA driver or no CUDA device */
 #define RRB_ERR_DEVICE        (-41)  /* the CUDA driver reported an error */
 #define RRB_ERR_IO            (-50)  /* a file cannot be read or written */
 #define RRB_ERR_PARSE         (-51)  /* a file or text cannot be parsed */
-#define RRB_ERR_COMMUNICATION (-60)  /* a rank is missing or late; x is unchanged, and only destroy may follow */
-#define RRB_ERR_INTERNAL      (-99)  /* internal error: a bug in this library */
+#define RRB_ERR_COMMUNICATION (-60)  /* another rank is missing or late; x is unchanged, and the only valid call with
+                                        the handle is destroy */
+#define RRB_ERR_INTERNAL      (-99)  /* internal error, which is a bug in this library */
 
 /* Options: keys of set and get. */
-#define RRB_OPT_BACKEND               100  /* where the solver runs; auto: see the rules of auto */
-#define RRB_OPT_DEVICE                101  /* CUDA device ordinal (not sparse_) */
-#define RRB_OPT_THREADS               102  /* number of threads; 0: the value of the first of RRBSOLVER_NUM_THREADS,
-                                              SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that is set (if none is set,
-                                              the number of cores in the affinity mask) */
-#define RRB_OPT_MEMORY                103  /* memory space of the caller's arrays; auto: the CUDA driver is queried
-                                              for each array (not sparse_) */
+#define RRB_OPT_BACKEND               100  /* backend that runs the solver; cpu runs on the CPU; cuda runs on a CUDA
+                                              device; reference is a simple backend for tests that runs on the CPU
+                                              with one thread; for auto, see the rules of auto */
+#define RRB_OPT_DEVICE                101  /* ordinal of the CUDA device that the handle uses (not in sparse_) */
+#define RRB_OPT_THREADS               102  /* number of threads; with 0, the environment variables
+                                              RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS are read
+                                              in this order, and the first variable that is set to a positive number
+                                              determines the number of threads; if there is no such variable, the
+                                              library uses as many threads as there are cores in the affinity mask of
+                                              the process */
+#define RRB_OPT_MEMORY                103  /* memory space of the caller's arrays; with auto, the library queries the
+                                              CUDA driver for the memory space of each array (not in sparse_) */
 #define RRB_OPT_REL_TOL               104  /* relative tolerance; a solve has converged when norm(b - A x) <=
-                                              max(rel_tol * reference, abs_tol) (not smoother_) */
-#define RRB_OPT_ABS_TOL               105  /* absolute tolerance, in the unit of the norm of the stopping test; see
-                                              rel_tol (not smoother_) */
-#define RRB_OPT_MAX_ITER              106  /* limit of iterations per solve; 0: a solve only evaluates the residual
-                                              (not smoother_) */
-#define RRB_OPT_NORM                  107  /* norm of the stopping test; true2: 2-norm of b - A x; preconditioned:
-                                              sqrt(r' M^-1 r); on singular components r is centered, and its means m
-                                              add sum m^2 / center under the root; with deflation r is the deflated
-                                              residual, not centered (not smoother_, sparse_) */
-#define RRB_OPT_REFERENCE             108  /* reference of relative residuals; rhs: norm of b, projected if A is
-                                              singular (with norm=preconditioned, b is also reduced to the first
-                                              Schur complement S1); initial: norm of the initial residual (not
-                                              smoother_) */
-#define RRB_OPT_NULL_SPACE            109  /* connected components that are treated as singular; auto: components
-                                              with |row sum| <= 1e-12 * center in every row; none: no component;
-                                              constant: all components, which must have |row sum| <= 1e-6 * center
-                                              (not smoother_, sparse_) */
-#define RRB_OPT_CHECK_INPUT           110  /* 0: no checks; 1: NaN and infinity in input arrays are errors, and
-                                              nonzero couplings to nodes outside the grid are logged once per handle;
-                                              2: such couplings are errors, too (smoother_, sparse_: same as 1;
-                                              sparse_ always checks matrix entries) */
-#define RRB_OPT_CHECK_COMPATIBILITY   111  /* check of b on singular components, before its mean is subtracted; 0:
-                                              none; 1: |sum b| > 1e-10 ||b||_1 is an error (not smoother_, sparse_) */
-#define RRB_OPT_VERBOSITY             112  /* log lines; 0: warnings; 1: also one line per solve (smoother_: per
-                                              apply; sparse_: also per factorize); 2: also one line per iteration
-                                              (smoother_: per sweep) */
+                                              max(rel_tol * reference, abs_tol) (not in smoother_) */
+#define RRB_OPT_ABS_TOL               105  /* absolute tolerance of the stopping test (see rel_tol); the tolerance
+                                              has the unit of the residual norm (not in smoother_) */
+#define RRB_OPT_MAX_ITER              106  /* largest number of iterations per solve; with 0, a solve only computes
+                                              the residual of the initial guess (not in smoother_) */
+#define RRB_OPT_NORM                  107  /* norm of the stopping test; true2 is the 2-norm of the residual r = b -
+                                              A x; preconditioned is sqrt(r' M^-1 r), with two exceptions: on each
+                                              singular component, the mean m of r is subtracted from r, and the sum
+                                              of m^2 / center is added under the root; with deflation, r is the
+                                              deflated residual, and no mean is subtracted (not in smoother_,
+                                              sparse_) */
+#define RRB_OPT_REFERENCE             108  /* number by which residual norms are divided to obtain relative
+                                              residuals; rhs selects the norm of b; in rrb_ and dpcg_, the means of b
+                                              over singular components are subtracted from b before the norm is
+                                              computed; with norm=preconditioned, b is also reduced to the first
+                                              Schur complement S1; initial selects the norm of the initial residual
+                                              (not in smoother_) */
+#define RRB_OPT_NULL_SPACE            109  /* connected components that are treated as singular; with
+                                              null_space=auto, these are the components with |row sum| <= 1e-12 *
+                                              center in every row; with null_space=none, no component is treated as
+                                              singular; with null_space=constant, all components are treated as
+                                              singular and must have |row sum| <= 1e-6 * center (not in smoother_,
+                                              sparse_) */
+#define RRB_OPT_CHECK_INPUT           110  /* checks of input arrays; with 0, input arrays are not checked; with 1,
+                                              NaN and infinity are errors, and nonzero couplings to nodes outside the
+                                              grid are logged once per handle; with 2, these couplings are also
+                                              errors; in smoother_ and sparse_, 2 has the effect of 1; sparse_ always
+                                              checks the matrix entries */
+#define RRB_OPT_CHECK_COMPATIBILITY   111  /* check of b on each singular component, before the mean of b is
+                                              subtracted; with 0, b is not checked; with 1, |sum b| > 1e-10 ||b||_1
+                                              is an error (not in smoother_, sparse_) */
+#define RRB_OPT_VERBOSITY             112  /* log lines that are written; 0 selects warnings only; 1 adds one line
+                                              per solve (in smoother_, per apply; in sparse_, also per factorize); 2
+                                              adds one line per iteration (in smoother_, per sweep) */
 #define RRB_OPT_LOG                   113  /* destination of log lines: callback (see rrbsolver_set_log), stderr, or
-                                              a file to which lines are appended; the path must not contain blanks or
-                                              commas */
-#define RRB_OPT_LEVELS                200  /* number of elimination levels; 0: depends on the grid size; larger
-                                              values are reduced to the maximum */
+                                              the path of a file to which lines are appended; the path must not
+                                              contain blanks or commas */
+#define RRB_OPT_LEVELS                200  /* number of elimination levels; with 0, the number depends on the grid
+                                              size; values above the maximum are reduced to the maximum */
 #define RRB_OPT_COARSE_MEMORY         201  /* memory limit, in bytes, for the exact factor of the coarsest system */
-#define RRB_OPT_GRIDS                 202  /* number of grids stored by colour as r1, r2, b1 and b2 arrays; 0:
-                                              depends on the grid size; larger values are reduced to the maximum */
-#define RRB_OPT_COMPUTE_BLOCK         203  /* row padding and border width, in values, of the r1, r2, b1 and b2
-                                              arrays */
-#define RRB_OPT_LUMPING               204  /* nodes whose dropped couplings are lumped; m1: red; m2: red and black;
-                                              in text, m1u and m2u also set relaxation=0, and m1m and m2m set
+#define RRB_OPT_GRIDS                 202  /* number of grids that are stored by colour in the arrays r1, r2, b1 and
+                                              b2; with 0, the number depends on the grid size; values above the
+                                              maximum are reduced to the maximum */
+#define RRB_OPT_COMPUTE_BLOCK         203  /* row padding and border width of the arrays r1, r2, b1 and b2, in values */
+#define RRB_OPT_LUMPING               204  /* nodes whose dropped couplings are lumped into the diagonal; m1 selects
+                                              the red nodes; m2 selects the red and black nodes; in an option text,
+                                              m1u and m2u also set relaxation=0, and m1m and m2m also set
                                               relaxation=1 */
-#define RRB_OPT_RELAXATION            205  /* relaxation factor omega: fraction of each dropped coupling that is
+#define RRB_OPT_RELAXATION            205  /* relaxation factor omega, the fraction of each dropped coupling that is
                                               added to the diagonal */
-#define RRB_OPT_FUSION                206  /* on: fused stages, if the backend has them; off: unfused reference
-                                              formulation (also dpcg_) */
-#define RRB_OPT_COMPENSATION          207  /* treatment of positive off-diagonal entries in M; auto: see the rules of
-                                              auto; always: moved to the diagonal; never: unchanged */
-#define RRB_OPT_PRECISION             208  /* precision in which the preconditioner is stored; mixed: bf16 and CG in
-                                              single precision, for regular 5-point systems on the CPU (otherwise
-                                              same as bf16); auto: see the rules of auto (also dpcg_, sparse_) */
-#define RRB_OPT_CYCLE                 209  /* cycle of the preconditioner; v: V-cycle of RRB; amli, k: recursive
-                                              cycles of RRB; aggregation: multigrid by aggregation instead of RRB;
-                                              auto: see the rules of auto */
-#define RRB_OPT_CYCLE_SPACING         210  /* number of levels between recursions of a recursive cycle, must be even;
-                                              0: 4 */
-#define RRB_OPT_CYCLE_STEPS           211  /* number of inner iterations per recursion */
-#define RRB_OPT_SWITCH_MEMORY         213  /* memory limit, in bytes, for aggregation that cycle=auto selects at
-                                              factorize or in a slow solve; -1: no limit; 0: auto never selects
-                                              aggregation */
-#define RRB_OPT_LEADING_DIMENSION     212  /* distance, in values, between rows of the caller's arrays, at least nx;
-                                              0: nx (also dpcg_) */
-#define RRB_OPT_DEVICES               220  /* CUDA ordinals of up to eight devices that share the rows of large
-                                              grids, such as 0+1+2; none: one device, set by option device */
-#define RRB_OPT_REPRODUCIBLE          218  /* 1: results are bitwise identical for any number of ranks; 0: results
-                                              are bitwise identical only for the same number of ranks, and global
-                                              sums need less communication */
-#define RRB_OPT_COMM_TIMEOUT          219  /* time in seconds for which a rank waits for other ranks; 0: no limit */
+#define RRB_OPT_FUSION                206  /* fusion of the stages of an iteration; with fusion=on, the stages are
+                                              fused if the backend supports fusion; with fusion=off, the solver uses
+                                              the unfused reference formulation (also in dpcg_) */
+#define RRB_OPT_COMPENSATION          207  /* treatment of positive off-diagonal entries in M; with
+                                              compensation=always, these entries are moved to the diagonal; with
+                                              compensation=never, these entries are unchanged; for auto, see the
+                                              rules of auto */
+#define RRB_OPT_PRECISION             208  /* precision in which the preconditioner is stored; mixed selects bf16 for
+                                              the preconditioner and single precision for CG, if the system is a
+                                              regular 5-point system on the CPU; otherwise mixed has the effect of
+                                              bf16; for auto, see the rules of auto (also in dpcg_, sparse_) */
+#define RRB_OPT_CYCLE                 209  /* cycle of the preconditioner; v is the V-cycle of RRB; amli and k are
+                                              recursive cycles of RRB; aggregation selects multigrid by aggregation
+                                              instead of RRB; for auto, see the rules of auto */
+#define RRB_OPT_CYCLE_SPACING         210  /* number of levels between the recursions of a recursive cycle; the
+                                              number must be even; 0 means 4 */
+#define RRB_OPT_CYCLE_STEPS           211  /* number of inner iterations per recursion of a recursive cycle */
+#define RRB_OPT_SWITCH_MEMORY         213  /* memory limit, in bytes, for the aggregation cycle; the limit applies if
+                                              cycle=auto selects aggregation at factorize or during a slow solve; -1
+                                              means no limit; with 0, auto never selects aggregation */
+#define RRB_OPT_LEADING_DIMENSION     212  /* distance, in values, between consecutive rows of the caller's arrays;
+                                              the distance must be at least nx; 0 means nx (also in dpcg_) */
+#define RRB_OPT_DEVICES               220  /* ordinals of up to eight CUDA devices that share the rows of large
+                                              grids, such as 0+1+2; with devices=none, the solver uses one device,
+                                              which the option device selects */
+#define RRB_OPT_REPRODUCIBLE          218  /* with 1, results are bitwise identical for any number of ranks; with 0,
+                                              results are bitwise identical only for equal numbers of ranks, but
+                                              global sums need less communication than with 1 */
+#define RRB_OPT_COMM_TIMEOUT          219  /* time in seconds for which a rank waits for other ranks; 0 means no
+                                              limit */
 #define RRB_OPT_METHOD                300  /* relaxation method: coloured block Gauss-Seidel, block Jacobi, or
                                               chaotic block Gauss-Seidel */
-#define RRB_OPT_OMEGA                 301  /* relaxation factor; 0: 0.8 for block_jacobi, else 1 */
-#define RRB_OPT_STAGGER               302  /* sweeps of an apply in which blocks are shifted by floor(b / 2) cells;
-                                              0: none; 1: the second, fourth, ...; 2: the first, third, ... */
-#define RRB_OPT_REVERSE               303  /* 1: a sweep processes colours (chaotic_gauss_seidel: blocks) in reverse
-                                              order, for post-smoothing */
-#define RRB_OPT_BLOCK_SOLVER          304  /* solver of the diagonal blocks; fast_diagonalization: sine transforms,
-                                              an error if they would lose more than four digits; dense: dense
-                                              inverses; auto: see the rules of auto */
-#define RRB_OPT_REMAINDER             305  /* treatment of blocks that extend beyond the edge of a patch; exact: they
-                                              are solved as smaller blocks; overlap: they are moved inwards and
-                                              overlap other blocks */
-#define RRB_OPT_PARALLEL              306  /* work that is distributed among threads; auto: all blocks of all
-                                              patches; patch: whole patches (chaotic_gauss_seidel is then
-                                              lexicographic in each patch); block: the blocks of one patch at a time;
-                                              nested: patches among groups of threads, and the blocks of a patch
-                                              within a group */
-#define RRB_OPT_PATCH_THREADS         307  /* number of groups of threads with parallel=nested; 0: automatic */
-#define RRB_OPT_TRANSFER              308  /* order of copies and kernels if the device processes patches in host
-                                              memory */
-#define RRB_OPT_PRECONDITIONER        400  /* preconditioner; neumann: Neumann series with `order` + 1 terms; ic0:
-                                              incomplete Cholesky without fill (dpcg_: CPU only); ric: the same with
-                                              relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid
-                                              by aggregation (sparse_: for cg); ssor: SSOR with sor_omega; ilu0:
-                                              incomplete LU without fill; chebyshev: polynomial of `degree` in D^-1
-                                              A; auto: see the rules of auto (also sparse_) */
-#define RRB_OPT_ORDER                 401  /* number of terms of the Neumann series after the first; 0: same as
-                                              jacobi (also sparse_) */
-#define RRB_OPT_RIC_OMEGA             402  /* fraction of the dropped fill that ric subtracts from the diagonal; 0:
-                                              same as ic0; 1: modified incomplete Cholesky */
-#define RRB_OPT_DEFLATION             403  /* deflation regions, with one vector per region; subdomain: boxes of
-                                              cells; levelset: the caller's regions (if there are none, components of
-                                              strong couplings); levelset_subdomain: the regions of levelset, split
-                                              by boxes; auto: see the rules of auto */
-#define RRB_OPT_SUBDOMAINS_X          404  /* number of deflation boxes in x, at most nx; 0: automatic */
-#define RRB_OPT_SUBDOMAINS_Y          405  /* number of deflation boxes in y, at most ny; 0: automatic */
-#define RRB_OPT_SUBDOMAINS_Z          406  /* number of deflation boxes in z, at most nz; 0: automatic */
-#define RRB_OPT_KEEP_ALL              407  /* deflation vectors for singular systems; 0: the vector of one region of
-                                              weak couplings is omitted; 1: all vectors are used, and the coarse
-                                              matrix is shifted */
-#define RRB_OPT_COARSE_SOLVER         408  /* solver of systems with the coarse deflation matrix; inverse: explicit
-                                              inverse; cholesky: factorization; cg: inner CG, CPU only; auto: see the
-                                              rules of auto */
-#define RRB_OPT_COARSE_TOL            409  /* relative tolerance of coarse_solver=cg */
-#define RRB_OPT_COARSENING            410  /* coarsening of multigrid; vertex: every second cell, operator-dependent
-                                              interpolation, Galerkin coarse grids; cell: pairs of cells, constant
-                                              interpolation, coarsest grid of at most 64 cells; auto: see the rules
+#define RRB_OPT_OMEGA                 301  /* relaxation factor; 0 means 0.8 for block_jacobi and 1 for the other
+                                              methods */
+#define RRB_OPT_STAGGER               302  /* sweeps of smoother_apply in which the blocks are shifted by floor(b /
+                                              2) cells, where b is the block size; with 0, the blocks are not
+                                              shifted; with 1, the blocks are shifted in the second, fourth, ...
+                                              sweep; with 2, the blocks are shifted in the first, third, ... sweep */
+#define RRB_OPT_REVERSE               303  /* with 1, a sweep processes the colours in reverse order, for
+                                              post-smoothing; with method=chaotic_gauss_seidel, the sweep processes
+                                              the blocks in reverse order */
+#define RRB_OPT_BLOCK_SOLVER          304  /* solver of the diagonal blocks; fast_diagonalization uses sine
+                                              transforms, and set_patches returns an error if the transforms would
+                                              lose more than four digits; dense uses dense inverses; for auto, see
+                                              the rules of auto */
+#define RRB_OPT_REMAINDER             305  /* treatment of blocks that extend beyond the edge of a patch; with exact,
+                                              these blocks are solved as smaller blocks; with overlap, these blocks
+                                              are moved inwards and overlap other blocks */
+#define RRB_OPT_PARALLEL              306  /* work that is distributed among the threads; with auto, all blocks of
+                                              all patches are distributed; with patch, whole patches are distributed,
+                                              and chaotic_gauss_seidel is lexicographic in each patch; with block,
+                                              the blocks of one patch at a time are distributed; with nested, patches
+                                              are distributed among groups of threads, and the blocks of a patch
+                                              among the threads of a group */
+#define RRB_OPT_PATCH_THREADS         307  /* number of groups of threads with parallel=nested; 0 selects the number
+                                              automatically */
+#define RRB_OPT_TRANSFER              308  /* order of copies and kernels if a device processes patches that are in
+                                              host memory; with depth_first, the first sweep of a group of patches
+                                              overlaps the transfer of the next group; with breadth_first, all
+                                              patches are transferred before the first sweep; for auto, see the rules
                                               of auto */
+#define RRB_OPT_PRECONDITIONER        400  /* preconditioner; neumann is a Neumann series with `order` + 1 terms; ic0
+                                              is incomplete Cholesky without fill (in dpcg_, on the CPU only); ric is
+                                              relaxed incomplete Cholesky without fill (on the CPU only); multigrid
+                                              is geometric multigrid; amg is multigrid by aggregation (in sparse_,
+                                              for solver=cg only); ssor is symmetric SOR with the relaxation factor
+                                              sor_omega; ilu0 is incomplete LU without fill; chebyshev is a
+                                              polynomial in D^-1 A whose degree is the option degree; for auto, see
+                                              the rules of auto (also in sparse_) */
+#define RRB_OPT_ORDER                 401  /* number of terms of the Neumann series after the first term; 0 has the
+                                              effect of preconditioner=jacobi (also in sparse_) */
+#define RRB_OPT_RIC_OMEGA             402  /* fraction of the dropped fill that ric subtracts from the diagonal; 0
+                                              has the effect of ic0; 1 selects modified incomplete Cholesky */
+#define RRB_OPT_DEFLATION             403  /* deflation regions; each region has one deflation vector; subdomain
+                                              selects boxes of cells; levelset selects the caller's regions or, if
+                                              there are none, the components of strong couplings; levelset_subdomain
+                                              selects the regions of levelset, split by boxes; for auto, see the
+                                              rules of auto */
+#define RRB_OPT_SUBDOMAINS_X          404  /* number of deflation boxes in x, at most nx; 0 selects the number
+                                              automatically */
+#define RRB_OPT_SUBDOMAINS_Y          405  /* number of deflation boxes in y, at most ny; 0 selects the number
+                                              automatically */
+#define RRB_OPT_SUBDOMAINS_Z          406  /* number of deflation boxes in z, at most nz; 0 selects the number
+                                              automatically */
+#define RRB_OPT_KEEP_ALL              407  /* use of the deflation vectors if the system is singular; with 0, the
+                                              vector of one region of weak couplings is omitted; with 1, all vectors
+                                              are used, and the coarse matrix is shifted */
+#define RRB_OPT_COARSE_SOLVER         408  /* solver of systems with the coarse deflation matrix; inverse uses the
+                                              explicit inverse; cholesky uses a Cholesky factorization; cg uses inner
+                                              CG iterations and runs on the CPU only; for auto, see the rules of auto */
+#define RRB_OPT_COARSE_TOL            409  /* relative tolerance of coarse_solver=cg */
+#define RRB_OPT_COARSENING            410  /* coarsening of multigrid; vertex keeps every second cell and uses
+                                              operator-dependent interpolation and Galerkin coarse grids; cell joins
+                                              pairs of cells and uses constant interpolation and a coarsest grid of
+                                              at most 64 cells; for auto, see the rules of auto */
 #define RRB_OPT_SWEEPS                411  /* number of multigrid sweeps before and after each coarse-grid
-                                              correction; 0: automatic */
-#define RRB_OPT_DILATION              412  /* number of layers of cells by which levelset regions grow; -1: 1 for the
-                                              caller's regions, 0 for components of strong couplings */
-#define RRB_OPT_LEADING_PLANE         413  /* distance, in values, between planes of the caller's arrays, at least
-                                              ny * leading_dimension; 0: ny * leading_dimension */
-#define RRB_OPT_SOLVER                500  /* iterative method; auto: see the rules of auto; in text, jcbi, gs and
-                                              gssor mean jacobi, gauss_seidel and sor */
-#define RRB_OPT_FORMAT                502  /* storage format for products; auto: see the rules of auto */
-#define RRB_OPT_ORDERING              503  /* order of rows in sweeps of gauss_seidel and sor; natural: ascending;
-                                              multicolour: by first-fit colours of A + A'; blocks: blocks of rows,
-                                              each with old values of the other blocks; symmetric: ascending, then
-                                              descending */
-#define RRB_OPT_SOR_OMEGA             504  /* relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor,
-                                              else 1 */
-#define RRB_OPT_BLOCKS                505  /* number of blocks with ordering=blocks; 0: 16 */
-#define RRB_OPT_BLOCK_SIZE            506  /* rows and columns per block of format=bsr; 0: one of 2 to 6 and 8, the
-                                              one that needs the fewest bytes */
-#define RRB_OPT_SLICE                 507  /* rows per slice of format=sell (C); 0: 8 */
-#define RRB_OPT_SIGMA                 508  /* rows per sorting window of format=sell; 0: 256 if that saves bytes,
-                                              else 1 (unsorted) */
+                                              correction; 0 selects the number automatically */
+#define RRB_OPT_DILATION              412  /* number of layers of cells by which each region of levelset is enlarged;
+                                              -1 means 1 for the caller's regions and 0 for components of strong
+                                              couplings */
+#define RRB_OPT_LEADING_PLANE         413  /* distance, in values, between consecutive planes of the caller's arrays;
+                                              the distance must be at least ny * leading_dimension; 0 means ny *
+                                              leading_dimension */
+#define RRB_OPT_SOLVER                500  /* iterative method; for auto, see the rules of auto; in an option text,
+                                              jcbi, gs and gssor are other names for jacobi, gauss_seidel and sor */
+#define RRB_OPT_FORMAT                502  /* storage format for products; for auto, see the rules of auto */
+#define RRB_OPT_ORDERING              503  /* order of the rows in sweeps of gauss_seidel and sor; with natural, the
+                                              order is ascending; with multicolour, the rows are ordered by first-fit
+                                              colours of A + A'; with blocks, the rows are divided into blocks, and
+                                              each block uses the old values of the other blocks; with symmetric, a
+                                              descending sweep follows each ascending sweep */
+#define RRB_OPT_SOR_OMEGA             504  /* relaxation factor of jacobi, sor and ssor, which must be below 2; 0
+                                              means 1.25 for sor and 1 for jacobi and ssor */
+#define RRB_OPT_BLOCKS                505  /* number of blocks with ordering=blocks; 0 means 16 */
+#define RRB_OPT_BLOCK_SIZE            506  /* number of rows and columns per block of format=bsr; 0 selects, from the
+                                              numbers 2 to 6 and 8, the number with which the format needs the fewest
+                                              bytes */
+#define RRB_OPT_SLICE                 507  /* number of rows per slice of format=sell, often called C in the
+                                              literature; 0 means 8 */
+#define RRB_OPT_SIGMA                 508  /* number of rows per sorting window of format=sell; 0 means 256 if this
+                                              number saves bytes, otherwise 1 (unsorted) */
 #define RRB_OPT_RESTART               509  /* number of iterations of gmres between restarts */
 #define RRB_OPT_SHADOW                510  /* dimension s of the shadow space of idr */
-#define RRB_OPT_SHIFT                 511  /* shift s of ic0, which factorizes A + s diag(A); below 0: s = 0, and
-                                              then 1e-3, 2e-3, 4e-3, ... while a pivot is not positive */
-#define RRB_OPT_DEGREE                513  /* degree of the polynomial of chebyshev */
-#define RRB_OPT_TRANSPOSE             514  /* product with A' in bicg; copy: a stored transpose is used; none: A is
-                                              used; auto: see the rules of auto */
-#define RRB_OPT_DIVERGENCE_LIMIT      515  /* a solve has diverged when its residual exceeds this multiple of
-                                              max(reference, initial residual); 0: 1e100 for jacobi, gauss_seidel and
-                                              sor, else 1e10 */
+#define RRB_OPT_SHIFT                 511  /* shift s of ic0, which factorizes A + s diag(A); with a negative value,
+                                              ic0 starts with s = 0 and continues with s = 1e-3, 2e-3, 4e-3, ...
+                                              until all pivots are positive */
+#define RRB_OPT_DEGREE                513  /* degree of the polynomial of preconditioner=chebyshev */
+#define RRB_OPT_TRANSPOSE             514  /* matrix that bicg uses for products with the transpose A'; with
+                                              transpose=copy, bicg uses a stored copy of A'; with transpose=none,
+                                              bicg uses A itself; for auto, see the rules of auto */
+#define RRB_OPT_DIVERGENCE_LIMIT      515  /* factor of the divergence test; a solve has diverged when its residual
+                                              norm exceeds this factor times max(reference, initial residual norm); 0
+                                              means 1e100 for jacobi, gauss_seidel and sor, and 1e10 for the other
+                                              methods */
 #define RRB_OPT_FORMAT_MEMORY         516  /* memory limit, in bytes, for the arrays of a format other than csr */
 
 /* Rules of auto. The first condition that holds decides; docs/reference/auto.md has the notes.
@@ -225,18 +274,19 @@
  *   cpu: otherwise
  *
  * cycle (rrb_):
- *   aggregation: aggregation is possible, nx * ny >= 16,384, no option of the levels is set, and the estimated cost
- *     of a solve is lower with aggregation than with RRB (see the notes)
- *   v: nx * ny < 16,384, or lumping or relaxation is not the default
+ *   aggregation: aggregation is possible (see the notes); nx * ny >= 16,384; no option of the levels is set (see the
+ *     notes); and the estimated cost of a solve is lower with aggregation than with RRB
+ *   v: nx * ny < 16,384, or lumping or relaxation does not have its default value
  *   amli: the estimated condition numbers of the recursions are in the range given in the notes
  *   v: otherwise
  *
  * precision (rrb_):
  *   f32: the cycle is aggregation
- *   f64: nx * ny < 16,384; or lumping or relaxation is not the default; or the ratio of the largest to the smallest
- *     center is above 1e6 (1e4 with a singular component)
- *   mixed: on the CPU: 5 points, no positive coupling, no singular component, grids is not 1, norm=true2,
- *     cycle=auto, and aggregation is possible or the handle is distributed
+ *   f64: nx * ny < 16,384; or lumping or relaxation does not have its default value; or the ratio of the largest to
+ *     the smallest center is above 1e6, or above 1e4 if there is a singular component
+ *   mixed: the solver runs on the CPU; the stencil has 5 points; there is no positive coupling and no singular
+ *     component; grids is not 1; norm is true2; cycle is auto; and aggregation is possible or the handle is
+ *     distributed
  *   bf16: otherwise
  *
  * compensation (rrb_):
@@ -249,9 +299,9 @@
  *   cpu: otherwise
  *
  * preconditioner (dpcg_):
- *   amg: coarse grids do not resolve at least 12 components of strong couplings, and either these are not deflated
- *     or cells are flat (see the notes). In addition, there are no labels, deflation is auto or none, coarsening and
- *     sweeps have their defaults, and backend is not reference
+ *   amg: there are at least 12 components of strong couplings that coarse grids do not resolve; either these
+ *     components are not deflated or cells are flat (see the notes); the caller set no labels; deflation is auto or
+ *     none; coarsening and sweeps have their default values; and backend is not reference
  *   multigrid: otherwise
  *
  * coarsening (dpcg_):
@@ -268,7 +318,7 @@
  *   subdomain: otherwise
  *
  * coarse_solver (dpcg_):
- *   inverse: at most 1024 deflation vectors, on a device at most 4096
+ *   inverse: there are at most 1024 deflation vectors on the CPU, or at most 4096 deflation vectors on a device
  *   cholesky: otherwise
  *
  * precision (dpcg_):
@@ -276,7 +326,7 @@
  *   f64: otherwise
  *
  * backend (smoother_):
- *   cuda: a CUDA device is present, and memory=device
+ *   cuda: a CUDA device is present, and memory=device is set
  *   cpu: otherwise
  *
  * block_solver (smoother_):
@@ -285,7 +335,7 @@
  *   dense: otherwise
  *
  * parallel (smoother_):
- *   all blocks: always: all blocks of all patches form one list, which is distributed among the threads
+ *   all blocks: always (all blocks of all patches form one list, which is distributed among the threads)
  *
  * transfer (smoother_):
  *   depth_first: always
@@ -300,7 +350,7 @@
  *   minres: otherwise
  *
  * preconditioner (sparse_):
- *   none: the solver is jacobi, gauss_seidel or sor; or it is cg or minres, and a diagonal entry is zero
+ *   none: the solver is jacobi, gauss_seidel or sor; or the solver is cg or minres, and a diagonal entry is zero
  *   amg: the solver is cg, all diagonal entries are positive, more than half of the off-diagonal entries are
  *     negative, and the matrix has at least 100,000 rows
  *   ic0: the solver is cg, and all diagonal entries are positive
@@ -313,109 +363,126 @@
  *
  * format (sparse_):
  *   diagonal: all entries are on the diagonal
- *   csr, dia, sell or bsr: this format moves the fewest bytes in a product
+ *   csr, dia, sell or bsr: the selected format moves the fewest bytes in a product
  *
  * transpose (sparse_):
- *   none: the format is dia, diagonal or skyline, or a copy needs more than format_memory
+ *   none: the format is dia, diagonal or skyline, or a copy of the transpose needs more memory than format_memory
+ *     allows
  *   copy: otherwise
  */
 
 /* Results: keys of get. */
-#define RRB_INFO_ITERATIONS             1000  /* number of iterations of the last solve (smoother_: of sweeps of the
-                                                 last apply) */
-#define RRB_INFO_STOP_REASON            1001  /* reason why the last solve stopped; smoother_: monitor if a callback
-                                                 stopped the last apply, else none */
+#define RRB_INFO_ITERATIONS             1000  /* number of iterations of the last solve; in smoother_, number of
+                                                 sweeps of the last smoother_apply */
+#define RRB_INFO_STOP_REASON            1001  /* reason why the last solve stopped; in smoother_, the value is
+                                                 RRB_STOP_REASON_MONITOR if a callback stopped the last
+                                                 smoother_apply, otherwise RRB_STOP_REASON_NONE */
 #define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative residual of the initial guess, in the norm of the stopping
-                                                 test; smoother_: 1, available only after an apply with a monitor */
+                                                 test; in smoother_, the value is 1, and this value is available only
+                                                 after a smoother_apply with a monitor or with verbosity=2 */
 #define RRB_INFO_FINAL_RESIDUAL         1003  /* relative residual of x in the norm of the stopping test, computed
-                                                 from b - A x at the end of the solve; smoother_: last value passed
-                                                 to the monitor, available only after an apply with a monitor */
-#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize, in seconds (smoother_: of
-                                                 set_patches; sparse_: also of a format conversion by a product) */
-#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve, in seconds (smoother_: of the last
-                                                 apply) */
-#define RRB_INFO_SECONDS_TRANSFER       1006  /* part of seconds_solve that was needed for copies between host and
-                                                 device (not sparse_) */
-#define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle, in bytes */
-#define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle, in bytes (not sparse_) */
-#define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A, estimated in the last solve
-                                                 (Lanczos); 0: no estimate, because the method is not cg or fewer
-                                                 than two iterations had positive coefficients (not smoother_) */
-#define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A, estimated in the same way as
-                                                 lambda_min (not smoother_) */
+                                                 from b - A x at the end of the solve; in smoother_, relative
+                                                 residual after the last sweep; this value is available only after a
+                                                 smoother_apply with a monitor or with verbosity=2 */
+#define RRB_INFO_SECONDS_SETUP          1004  /* wall time, in seconds, of the last factorize; in smoother_, wall
+                                                 time of the last smoother_set_patches; in sparse_, also the wall
+                                                 time of a format conversion by a product */
+#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time, in seconds, of the last solve; in smoother_, wall time of
+                                                 the last smoother_apply */
+#define RRB_INFO_SECONDS_TRANSFER       1006  /* wall time, in seconds, of copies between host and device in the last
+                                                 solve; this time is part of seconds_solve (not in sparse_) */
+#define RRB_INFO_BYTES_HOST             1007  /* number of bytes of host memory that the handle uses */
+#define RRB_INFO_BYTES_DEVICE           1008  /* number of bytes of device memory that the handle uses (not in
+                                                 sparse_) */
+#define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A, estimated in the last solve by the
+                                                 Lanczos method; 0 means that there is no estimate, because the
+                                                 method is not cg or because fewer than two CG iterations had
+                                                 positive coefficients (not in smoother_) */
+#define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A, estimated by the same method as
+                                                 lambda_min (not in smoother_) */
 #define RRB_INFO_BACKEND                1011  /* backend in use */
-#define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use; -1: none (not sparse_) */
-#define RRB_INFO_THREADS                1013  /* threads in use */
-#define RRB_INFO_CUDA_KERNELS           1014  /* 1: the library was built with CUDA kernels; 0: it was built with
-                                                 RRBSOLVER_CUDA=off (not sparse_) */
-#define RRB_INFO_LEVELS                 1100  /* number of elimination levels in use (cycle=aggregation: of coarse
-                                                 levels) */
-#define RRB_INFO_PRECISION              1101  /* precision in use (also dpcg_, sparse_) */
-#define RRB_INFO_CYCLE                  1102  /* cycle in use; with k, and with aggregation on the CPU, M depends on
-                                                 r */
-#define RRB_INFO_COMPONENTS             1103  /* number of connected components of at least two nodes (also dpcg_) */
-#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* number of singular components of at least two nodes (also dpcg_) */
+#define RRB_INFO_DEVICE                 1012  /* ordinal of the CUDA device in use; -1 means that no device is in use
+                                                 (not in sparse_) */
+#define RRB_INFO_THREADS                1013  /* number of threads in use */
+#define RRB_INFO_CUDA_KERNELS           1014  /* 1 if the library was built with CUDA kernels; 0 if the library was
+                                                 built with RRBSOLVER_CUDA=off (not in sparse_) */
+#define RRB_INFO_LEVELS                 1100  /* number of elimination levels in use; with cycle=aggregation, number
+                                                 of coarse levels */
+#define RRB_INFO_PRECISION              1101  /* precision in use (also in dpcg_, sparse_) */
+#define RRB_INFO_CYCLE                  1102  /* cycle in use; with k, M depends on the residual r; with aggregation
+                                                 on the CPU, M depends on r in rrb_solve, but not in rrb_apply */
+#define RRB_INFO_COMPONENTS             1103  /* number of connected components of the matrix that have at least two
+                                                 nodes (also in dpcg_) */
+#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* number of singular components of the matrix that have at least two
+                                                 nodes (also in dpcg_) */
 #define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* number of positive couplings that are moved to the diagonal of M */
-#define RRB_INFO_GRIDS                  1106  /* number of grids stored by colour as r1, r2, b1 and b2 arrays */
-#define RRB_INFO_AGGREGATES_KEPT        1108  /* number of aggregates, on all levels, that the last factorize reused
-                                                 (with cycle=aggregation or preconditioner=amg); 0: all aggregates
-                                                 are new (also dpcg_, sparse_) */
+#define RRB_INFO_GRIDS                  1106  /* number of grids that are stored by colour in the arrays r1, r2, b1
+                                                 and b2 */
+#define RRB_INFO_AGGREGATES_KEPT        1108  /* number of aggregates, on all levels, that the last factorize with
+                                                 cycle=aggregation or preconditioner=amg reused; 0 means that all
+                                                 aggregates are new (also in dpcg_, sparse_) */
 #define RRB_INFO_MESSAGES_SENT          1110  /* number of messages that this rank sent in the last call; a
-                                                 collective operation counts once */
+                                                 collective operation counts as one message */
 #define RRB_INFO_BYTES_SENT             1111  /* number of bytes in the messages counted by messages_sent */
 #define RRB_INFO_BLOCK_SOLVER           1200  /* block solver in use */
-#define RRB_INFO_BLOCK_INVERSES         1201  /* number of distinct blocks with stored inverses */
+#define RRB_INFO_BLOCK_INVERSES         1201  /* number of distinct blocks whose inverses are stored */
 #define RRB_INFO_GHOST_COPIES           1202  /* number of boxes of ghost cells that are copied between patches
                                                  before each sweep */
-#define RRB_INFO_CELLS                  1203  /* number of cells of all patches */
-#define RRB_INFO_PRECONDITIONER         1300  /* preconditioner in use (also sparse_) */
-#define RRB_INFO_AUTO_REASON            1301  /* first condition that determined the choice of auto; crowded: there
-                                                 are too many components of strong couplings for multigrid and
-                                                 deflation, or flat cells hide them; anisotropic: couplings in one
-                                                 direction are weak; labels: the caller set regions; contrast:
-                                                 couplings of one direction differ strongly; thin: a component of
-                                                 strong couplings is few cells across; plain: none of these; asked:
-                                                 the caller set preconditioner, coarsening and deflation */
+#define RRB_INFO_CELLS                  1203  /* total number of cells of all patches */
+#define RRB_INFO_PRECONDITIONER         1300  /* preconditioner in use (also in sparse_) */
+#define RRB_INFO_AUTO_REASON            1301  /* condition that determined the choices of auto; crowded: there are
+                                                 too many components of strong couplings for multigrid and deflation,
+                                                 or flat cells hide these components; anisotropic: the couplings in
+                                                 one direction are weak; labels: the caller set regions; contrast:
+                                                 the couplings of one direction differ strongly; thin: a component of
+                                                 strong couplings is only a few cells across; plain: none of these
+                                                 conditions holds; asked: the caller set the options preconditioner,
+                                                 coarsening and deflation */
 #define RRB_INFO_DEFLATION              1302  /* deflation in use */
-#define RRB_INFO_COARSENING             1303  /* coarsening in use; auto: no multigrid */
-#define RRB_INFO_COARSE_SOLVER          1304  /* coarse solver in use; auto: no deflation */
+#define RRB_INFO_COARSENING             1303  /* coarsening in use; auto means that there is no multigrid */
+#define RRB_INFO_COARSE_SOLVER          1304  /* coarse solver in use; auto means that there is no deflation */
 #define RRB_INFO_DEFLATION_VECTORS      1305  /* number of deflation vectors in use */
 #define RRB_INFO_REGIONS                1306  /* number of deflation regions, including regions without a vector */
-#define RRB_INFO_STRONG_COMPONENTS      1307  /* number of components of at least two cells that are joined by strong
-                                                 couplings */
-#define RRB_INFO_NEUMANN_ROW_SUM        1308  /* largest row sum of |L D^-1|, with preconditioner=neumann; below 1:
-                                                 the series converges for any order */
-#define RRB_INFO_SECONDS_DEFLATION      1309  /* part of seconds_setup for deflation regions, the coarse matrix and
-                                                 its factorization */
-#define RRB_INFO_SECONDS_COARSE         1310  /* part of seconds_solve for systems with the coarse matrix */
-#define RRB_INFO_SECONDS_ITERATIONS     1311  /* part of seconds_solve for CG iterations */
+#define RRB_INFO_STRONG_COMPONENTS      1307  /* number of components that consist of at least two cells joined by
+                                                 strong couplings */
+#define RRB_INFO_NEUMANN_ROW_SUM        1308  /* largest row sum of |L D^-1| with preconditioner=neumann; if this sum
+                                                 is below 1, the Neumann series converges for any order */
+#define RRB_INFO_SECONDS_DEFLATION      1309  /* wall time, in seconds, for the deflation regions, the coarse matrix
+                                                 and the factorization of the coarse matrix; this time is part of
+                                                 seconds_setup */
+#define RRB_INFO_SECONDS_COARSE         1310  /* wall time, in seconds, for the solution of systems with the coarse
+                                                 matrix; this time is part of seconds_solve */
+#define RRB_INFO_SECONDS_ITERATIONS     1311  /* wall time, in seconds, of the CG iterations; this time is part of
+                                                 seconds_solve */
 #define RRB_INFO_ROWS                   1400  /* number of rows of the matrix */
 #define RRB_INFO_COLS                   1401  /* number of columns of the matrix */
 #define RRB_INFO_NONZEROS               1402  /* number of entries of the matrix, including explicit zeros */
-#define RRB_INFO_STORED                 1403  /* number of values that the format in use stores, including padding; 0
-                                                 before the first product */
-#define RRB_INFO_FORMAT                 1404  /* format in use; auto before the first product */
-#define RRB_INFO_SOLVER                 1405  /* method in use; after a solve, the method with which it ended; auto
-                                                 before the first factorize */
-#define RRB_INFO_SYMMETRIC              1407  /* 1: the matrix is symmetric, |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|)
-                                                 for all entries (if a_ii a_jj = 0, the limit is 1e-12 times the
-                                                 largest entry of row i); 0: it is not symmetric */
-#define RRB_INFO_DOMINANCE              1408  /* diagonal dominance by rows */
+#define RRB_INFO_STORED                 1403  /* number of values, including padding, that the format in use stores;
+                                                 the number is 0 before the first product */
+#define RRB_INFO_FORMAT                 1404  /* format in use; the value is auto before the first product */
+#define RRB_INFO_SOLVER                 1405  /* method in use; after a solve, the method with which the solve ended;
+                                                 before the first factorize, the value is auto */
+#define RRB_INFO_SYMMETRIC              1407  /* 1 if the matrix is symmetric, that is, if |a_ij - a_ji| <= 1e-12
+                                                 sqrt(|a_ii a_jj|) for all entries (for a_ii a_jj = 0, the limit is
+                                                 1e-12 times the largest entry of row i); 0 if the matrix is not
+                                                 symmetric */
+#define RRB_INFO_DOMINANCE              1408  /* kind of diagonal dominance of the rows of the matrix */
 #define RRB_INFO_ZERO_DIAGONALS         1409  /* number of rows whose diagonal entry is zero or missing */
 #define RRB_INFO_EMPTY_ROWS             1410  /* number of rows without entries */
 #define RRB_INFO_DUPLICATES             1411  /* number of entries that were added to an earlier entry with the same
                                                  row and column */
 #define RRB_INFO_COLOURS                1412  /* number of colours with ordering=multicolour */
-#define RRB_INFO_SWEEP_LEVELS           1413  /* number of levels of independent groups of rows in a sweep or a
-                                                 triangular solve; 1 with one thread */
-#define RRB_INFO_SHIFT                  1414  /* shift of ic0 in use */
-#define RRB_INFO_BYTES_PER_NONZERO      1415  /* bytes that a product moves per entry of the matrix, including x and
-                                                 y; 0 before the first product */
-#define RRB_INFO_LONGEST_ROW            1416  /* number of entries of the longest row */
+#define RRB_INFO_SWEEP_LEVELS           1413  /* number of levels in a sweep or a triangular solve; each level
+                                                 consists of groups of rows that are independent of each other; with
+                                                 one thread, the number is 1 */
+#define RRB_INFO_SHIFT                  1414  /* shift that ic0 uses */
+#define RRB_INFO_BYTES_PER_NONZERO      1415  /* number of bytes that a product moves per entry of the matrix,
+                                                 including x and y; the number is 0 before the first product */
+#define RRB_INFO_LONGEST_ROW            1416  /* number of entries in the longest row of the matrix */
 #define RRB_INFO_FILE_RHS               1417  /* number of right-hand sides in the file of the matrix */
-#define RRB_INFO_TRIANGLE               1418  /* triangles with off-diagonal entries; lower or upper may mean that
-                                                 only half of a symmetric matrix was passed, although both halves are
-                                                 needed */
+#define RRB_INFO_TRIANGLE               1418  /* triangles of the matrix that have off-diagonal entries; lower or
+                                                 upper may mean that only half of a symmetric matrix was passed,
+                                                 although both halves are needed */
 
 /* Choices: values of options and results. */
 #define RRB_BACKEND_AUTO                          0
@@ -541,40 +608,40 @@
 #define RRB_TRIANGLE_UPPER                        2
 
 /* Choices of arguments. */
-#define RRB_VECTOR_RHS          0  /* which of sparse_get_vector */
-#define RRB_VECTOR_GUESS        1  /* which of sparse_get_vector */
-#define RRB_VECTOR_SOLUTION     2  /* which of sparse_get_vector */
-#define RRB_FILE_MTX            0  /* file_format of sparse_write */
-#define RRB_FILE_HB             1  /* file_format of sparse_write */
-#define RRB_FILE_RB             2  /* file_format of sparse_write */
+#define RRB_VECTOR_RHS          0  /* argument which of sparse_get_vector */
+#define RRB_VECTOR_GUESS        1  /* argument which of sparse_get_vector */
+#define RRB_VECTOR_SOLUTION     2  /* argument which of sparse_get_vector */
+#define RRB_FILE_MTX            0  /* argument file_format of sparse_write */
+#define RRB_FILE_HB             1  /* argument file_format of sparse_write */
+#define RRB_FILE_RB             2  /* argument file_format of sparse_write */
 
 /**
- * A solver for 3D systems with a 7-point stencil. It contains the options, the deflation regions, the factorization
- * and the workspace. Only one thread at a time may use a handle.
+ * Handle of a solver for 3D systems with a 7-point stencil. The handle contains the options, the deflation regions,
+ * the factorization and the workspace. Only one thread at a time may use a handle.
  */
 typedef struct dpcg_handle dpcg_handle;
 
 /**
- * A solver for 2D systems with a 5-point or 9-point stencil. It contains the options, the factorization and the
- * workspace. Only one thread at a time may use a handle.
+ * Handle of a solver for 2D systems with a 5-point or 9-point stencil. The handle contains the options, the
+ * factorization and the workspace. Only one thread at a time may use a handle.
  */
 typedef struct rrb_handle rrb_handle;
 
 /**
- * A block smoother. It contains the stencil, the block size, the patches, the block inverses and the options. Only one
- * thread at a time may use a handle.
+ * Handle of a block smoother. The handle contains the stencil, the block size, the patches, the block inverses and the
+ * options. Only one thread at a time may use a handle.
  */
 typedef struct smoother_handle smoother_handle;
 
 /**
- * A sparse matrix. The handle contains the matrix, its storage format, the options, the factorization and the
- * workspace. Only one thread at a time may use a handle.
+ * Handle of a sparse matrix. The handle contains the matrix, its storage format, the options, the factorization and
+ * the workspace. Only one thread at a time may use a handle.
  */
 typedef struct sparse_handle sparse_handle;
 
 /**
- * Status of a call. The value 0 means success, a positive value means success with a caveat, and a negative value
- * means failure.
+ * Status of a call. The value 0 means success. A positive value means that the outputs are usable, but the call did
+ * not do everything that was requested. A negative value means failure.
  */
 typedef int32_t rrb_status;
 
@@ -587,11 +654,12 @@ typedef int32_t rrb_status;
 typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
 
 /**
- * A pair of messages: a message to another rank, and a message from this other rank. Each of them may be empty.
+ * A pair of messages: a message to another rank, and a message from this other rank. Each of the two messages may be
+ * empty.
  */
 typedef struct {
     /**
-     * The other rank.
+     * Number of the other rank.
      */
     int32_t peer;
     /**
@@ -626,9 +694,10 @@ typedef struct {
  *
  * - All functions return 0 after success and another number after failure.
  * - All ranks start the plans of `allreduce` and `allgather` in the same order. Ranks may create a plan at different
- *   times, so creating a plan must not wait for other ranks.
+ *   times. The creation of a plan must therefore not wait for other ranks.
  * - The library calls these functions only on the thread that called the library.
- * - The library copies the table. `context` must remain valid until all handles that use it are destroyed.
+ * - The library copies the table. The pointer `context` must remain valid until all handles that were created with the
+ *   table are destroyed.
  */
 typedef struct {
     /**
@@ -640,7 +709,7 @@ typedef struct {
      */
     void *context;
     /**
-     * Number of this rank, from 0.
+     * Number of this rank, counted from 0.
      */
     int32_t rank;
     /**
@@ -648,8 +717,8 @@ typedef struct {
      */
     int32_t size;
     /**
-     * Must be 0. Later versions may use 1 if the functions accept device pointers, and 2 if `start` enqueues on the
-     * stream.
+     * Must be 0. Later versions of the library may define 1 for functions that accept device pointers, and 2 for a
+     * function `start` that enqueues its work on the stream.
      */
     int32_t flags;
     /**
@@ -657,8 +726,8 @@ typedef struct {
      */
     int32_t reserved;
     /**
-     * Creates a plan for `count` messages. The list `messages` is valid only during this call. The buffers of the
-     * messages are used in each start of the plan.
+     * Creates a plan for `count` messages. The list `messages` is valid only during this call. Each start of the plan
+     * uses the buffers of the messages.
      */
     int32_t (*exchange)(void *context, int64_t count, const rrbsolver_message *messages, void **plan);
     /**
@@ -697,8 +766,9 @@ typedef int32_t (*smoother_ghost_fn)(void *user, int32_t sweep, double *const *u
  * Type of the monitor. The library calls the monitor before the first iteration, with `iteration` equal to 0, and
  * after each iteration.
  *
- * The argument `relative_residual` is the norm of the residual in the stopping test, divided by the reference of the
- * test. In `smoother_apply`, the reference is the norm before the first sweep. A nonzero return value stops the solve.
+ * The argument `relative_residual` is the residual norm of the stopping test, divided by the reference of this test.
+ * In `smoother_apply`, the argument is the residual norm divided by the residual norm before the first sweep. A
+ * nonzero return value stops the solve.
  */
 typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative_residual);
 
@@ -709,11 +779,12 @@ extern "C" {
 /**
  * Creates a solver for symmetric matrices with a 7-point stencil on nx x ny x nz cells.
  *
- * The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `dpcg_factorize`
- * allocates the memory for the matrix. `dpcg_destroy` frees the handle.
+ * The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides these defaults.
+ * `dpcg_factorize` allocates the memory for the matrix. `dpcg_destroy` frees the handle.
  *
  * Parameters:
- * - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z. Each must be at least 1, and nx * ny * nz at most 2^32 - 1.
+ * - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z. Each must be at least 1, and nx * ny * nz must be at most
+ *   2^32 - 1.
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
@@ -721,7 +792,7 @@ extern "C" {
  *
  * Errors:
  * - `RRB_ERR_NULL`: `out` is NULL.
- * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny * nz is above 2^32 - 1.
+ * - `RRB_ERR_DIMENSION`: `nx`, `ny` or `nz` is below 1, or nx * ny * nz is above 2^32 - 1.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * Notes:
@@ -736,11 +807,11 @@ extern "C" {
 rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
 
 /**
- * Sets the deflation regions of `deflation=levelset` and `levelset_subdomain` by one label per cell.
+ * Sets the deflation regions of `deflation=levelset` and `deflation=levelset_subdomain` by one label per cell.
  *
  * Cells with the same label form one region, such as one bubble. Each region has one deflation vector. The call copies
- * the labels, and the next `dpcg_factorize` uses them. Until then, `dpcg_solve` returns `RRB_ERR_STATE`. Without
- * labels, `dpcg_factorize` determines the regions from the strong couplings of the matrix.
+ * the labels, and the next `dpcg_factorize` uses the labels. Before this factorization, `dpcg_solve` returns
+ * `RRB_ERR_STATE`. Without labels, `dpcg_factorize` determines the regions from the strong couplings of the matrix.
  *
  * Parameters:
  * - `h` (in/out): handle from `dpcg_create`.
@@ -756,7 +827,7 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
  * - `RRB_ERR_ARGUMENT`: a label is below -1; or `labels` is not 4-byte aligned; or `labels` is in device memory.
  * - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of the array overflows.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_MEMORY`: allocation of the copy failed.
+ * - `RRB_ERR_MEMORY`: allocation of the copy of the labels failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `labels`.
  *
  * After an error the regions are unchanged.
@@ -769,7 +840,8 @@ rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
  *   `deflation=subdomain`, `dpcg_factorize` ignores the labels.
  *
  * Required:
- * `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
+ * `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size of the arrays of
+ * `dpcg_factorize`.
  */
 rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
 
@@ -783,10 +855,10 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  *
  * Parameters:
  * - `h` (in/out): handle from `dpcg_create`.
- * - `center` (in): diagonal entry of (i, j, k); positive.
- * - `east` (in): matrix entry between (i, j, k) and (i + 1, j, k).
- * - `north` (in): matrix entry between (i, j, k) and (i, j + 1, k).
- * - `top` (in): matrix entry between (i, j, k) and (i, j, k + 1).
+ * - `center` (in): diagonal entry of cell (i, j, k), which must be positive.
+ * - `east` (in): matrix entry that couples the cells (i, j, k) and (i + 1, j, k).
+ * - `north` (in): matrix entry that couples the cells (i, j, k) and (i, j + 1, k).
+ * - `top` (in): matrix entry that couples the cells (i, j, k) and (i, j, k + 1).
  *
  * Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host memory or in the memory of the handle's device.
  * Entry (i, j, k) is `a[k*lp + j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp =
@@ -801,22 +873,23 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  * - `RRB_ERR_NULL`: `h` or an array is NULL.
  * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
  *   specifies.
- * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `subdomains_y` or `subdomains_z` is above the number of cells in this
- *   direction; or there are more than 65,535 deflation regions.
+ * - `RRB_ERR_ARGUMENT`: `subdomains_x`, `subdomains_y` or `subdomains_z` is greater than the number of cells in the
+ *   direction of the option; or there are more than 65,535 deflation regions.
  * - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a cell outside the grid is not zero.
  * - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
- * - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or 2^31 cells in one
- *   direction.
+ * - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or at least 2^31 cells in
+ *   one direction.
  * - `RRB_ERR_MATRIX`: a center is not positive, or is below the smallest positive normal double. If all centers are
  *   negative, the message suggests that the arrays may hold -A and -b.
- * - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0, of ric, of the coarsest grid or of E. With
- *   `ric_omega=1`, every singular matrix has such a pivot.
+ * - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0 or ric, or in the factorization of the
+ *   matrix E or of the coarsest grid. With `ric_omega=1`, every singular matrix has a pivot that is not positive.
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a coefficient is NaN or infinite.
- * - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `preconditioner` is ic0 or ric, or `coarse_solver` is cg.
- * - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, and `backend` is reference, or there are too many cells for
- *   32-bit indices.
- * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but row sums are not zero; or `memory=device` is set, but the
- *   solver runs on the CPU.
+ * - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and either `preconditioner` is ic0 or ric, or `coarse_solver`
+ *   is cg.
+ * - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, and either `backend` is reference, or there are too many cells
+ *   for 32-bit indices.
+ * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but the row sums of the matrix are not zero; or
+ *   `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels; or a child process
  *   uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
@@ -826,13 +899,14 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
  * Notes:
  * - Positive couplings are accepted. If the caller passes couplings with the wrong sign, the library therefore reports
  *   no error, but x is wrong.
- * - Couplings to cells outside the grid are ignored. If such a coupling is neither zero nor NaN, a log line reports
- *   this once per handle.
- * - To exclude a solid cell, pass zero couplings and a positive center for its row.
+ * - Couplings to cells outside the grid are ignored. If a coupling of this kind is neither zero nor NaN, the library
+ *   logs this fact once per handle.
+ * - To exclude a solid cell, pass zero couplings and a positive center for this cell.
  * - The system of a closed box is singular. The option `null_space` determines which components are treated as
  *   singular.
- * - The choices of `auto` depend on the matrix only. `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`,
- *   `RRB_INFO_COARSENING` and `RRB_INFO_COARSE_SOLVER` report the choices. `RRB_INFO_AUTO_REASON` reports the reason.
+ * - The choices of `auto` depend on the matrix, the options and the machine, but not on measured times.
+ *   `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_COARSE_SOLVER` report the
+ *   choices. `RRB_INFO_AUTO_REASON` reports the reason.
  * - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
  *   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
  * - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
@@ -851,8 +925,8 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  * Solves A x = b by deflated preconditioned conjugate gradients.
  *
  * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
- * deflated one. The residual is recomputed from x before convergence is reported. For b = 0 the result is x = 0. If
- * the initial guess satisfies the test, the call returns the guess after 0 iterations.
+ * deflated matrix. The residual is recomputed from x before convergence is reported. For b = 0, the result is x = 0.
+ * If the initial guess satisfies the stopping test, the call returns the guess after 0 iterations.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -870,7 +944,7 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  *
  * After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
  * iterations, the residual, the tolerance and the stop reason. `RRB_INFO_ITERATIONS`, `RRB_INFO_STOP_REASON` and
- * `RRB_INFO_FINAL_RESIDUAL` return these values as numbers, except the tolerance.
+ * `RRB_INFO_FINAL_RESIDUAL` return the number of iterations, the stop reason and the residual as numbers.
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
@@ -898,7 +972,7 @@ rrb_status dpcg_factorize(dpcg_handle *h,
  *   initial guess.
  * - `x` and the stopping test are in double precision, regardless of the option `precision`.
  * - On the CPU, the call allocates no memory and starts no thread. On a device, the first solve with pageable host
- *   arrays allocates page-locked buffers. It also starts threads that fill these buffers.
+ *   arrays allocates page-locked buffers. It also starts threads that copy the arrays to and from these buffers.
  * - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
  *
  * Required:
@@ -908,12 +982,14 @@ rrb_status dpcg_factorize(dpcg_handle *h,
 rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 
 /**
- * Computes z = M^-1 r, or with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
+ * Computes z = M^-1 r or, with deflation, z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
  *
  * The projection is P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding
- * errors in the selected `precision`. With `coarse_solver=cg`, there are also errors of relative size `coarse_tol`.
+ * errors in the selected `precision`. With `coarse_solver=cg`, the operator also has errors of relative size
+ * `coarse_tol`.
  *
- * With `preconditioner=amg` on the CPU, the operator depends on r. Use it in a flexible method, such as flexible CG.
+ * With `preconditioner=amg` on the CPU, the operator depends on r. Use the operator only in a flexible Krylov method,
+ * such as flexible CG.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -940,8 +1016,8 @@ rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
  * After an error `z` is unchanged.
  *
  * Notes:
- * On singular components, the call subtracts the means of r and z. The operator is then positive definite on the
- * complement of the null space.
+ * If the matrix has singular components, the call subtracts the means of r and z on each of these components. In this
+ * case, the operator is positive definite on the complement of the null space.
  *
  * Required:
  * The requirements are those of `dpcg_solve`.
@@ -981,9 +1057,9 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 /**
  * Solves one system A x = b without a handle.
  *
- * The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
- * you solve repeatedly on the same grid, use a handle, because a handle reuses the memory, the threads and the
- * factorization.
+ * The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes, solves
+ * and frees the handle. If you solve repeatedly on the same grid, use a handle, because a handle reuses the memory,
+ * the threads and the factorization.
  *
  * Parameters:
  * - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z, as for `dpcg_create`.
@@ -994,7 +1070,7 @@ rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
  *   array.
  * - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
  * - `max_iter` (in): largest number of iterations, in [0, 2147483647].
- * - `iterations` (out): number of iterations; unchanged after an error. May be NULL.
+ * - `iterations` (out): number of iterations; unchanged after an error. The pointer may be NULL.
  *
  * Returns:
  * `RRB_OK` or `RRB_NOT_CONVERGED`, with the same meaning as for `dpcg_solve`.
@@ -1032,7 +1108,7 @@ rrb_status dpcg_solve_once(int64_t nx,
  * None.
  *
  * Returns:
- * A text that ends with NUL. The pointer is valid until the program ends.
+ * The function returns a text that ends with NUL. The pointer to this text is valid until the program ends.
  *
  * Errors:
  * None.
@@ -1044,13 +1120,13 @@ rrb_status dpcg_solve_once(int64_t nx,
 const char *rrbsolver_version(void);
 
 /**
- * Returns the meaning of a status in a few words.
+ * Returns a short description of the meaning of a status.
  *
  * Parameters:
  * - `status` (in): any number. If the number is not a status, the function returns "unknown status".
  *
  * Returns:
- * A text that ends with NUL. The pointer is valid until the program ends.
+ * The function returns a text that ends with NUL. The pointer to this text is valid until the program ends.
  *
  * Errors:
  * None.
@@ -1061,19 +1137,20 @@ const char *rrbsolver_version(void);
 const char *rrbsolver_status_string(rrb_status status);
 
 /**
- * Copies the message of the last call on this thread that did not return `RRB_OK`.
+ * Copies the message of this thread, which describes the last call that did not return `RRB_OK`.
  *
  * An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
  * `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the number of iterations, the residual, the tolerance and
  * the stop reason.
  *
  * Parameters:
- * - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
- *   `capacity` is 0.
+ * - `buffer` (out): array that receives at most `capacity` bytes of the message, including NUL at the end. NULL is
+ *   allowed if `capacity` is 0.
  * - `capacity` (in): size of `buffer` in bytes.
  *
  * Returns:
- * The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
+ * The function returns the number of bytes of the complete message, including NUL. If there is no message, the
+ * function returns 1.
  *
  * Errors:
  * None.
@@ -1091,18 +1168,19 @@ int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
  *
  * Parameters:
  * - `index_base` (in): index of the first element in each direction: 0 as in C, or 1 as in Fortran.
- * - `buffer` (out): receives at most `capacity` bytes of the message, including NUL at the end. NULL is allowed if
- *   `capacity` is 0.
+ * - `buffer` (out): array that receives at most `capacity` bytes of the message, including NUL at the end. NULL is
+ *   allowed if `capacity` is 0.
  * - `capacity` (in): size of `buffer` in bytes.
  *
  * Returns:
- * The number of bytes of the complete message, including NUL. If there is no message, the function returns 1.
+ * The function returns the number of bytes of the complete message, including NUL. If there is no message, the
+ * function returns 1.
  *
  * Errors:
  * None.
  *
  * Notes:
- * This function is for bindings of languages in which indices start at 1.
+ * This function is intended for bindings to languages in which indices start at 1.
  *
  * Required:
  * `buffer` must have room for `capacity` bytes.
@@ -1113,8 +1191,8 @@ int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t cap
  * Counts the CUDA devices that the library can use.
  *
  * Parameters:
- * - `count` (out): number of devices. It is 0 if there is no CUDA driver, or if the library was built without CUDA
- *   kernels.
+ * - `count` (out): number of devices. The number is 0 if there is no CUDA driver, or if the library was built without
+ *   CUDA kernels.
  *
  * Returns:
  * `RRB_OK`.
@@ -1133,7 +1211,7 @@ rrb_status rrbsolver_cuda_device_count(int32_t *count);
 /**
  * Sets or removes the callback that receives the log lines of all handles with `log=callback`.
  *
- * The call waits until no other thread runs the previous callback. When it returns, the previous callback is not
+ * The call waits until no other thread runs the previous callback. When the call returns, the previous callback is not
  * running and will not be called again. The caller must hold no lock that the previous callback needs.
  *
  * Parameters:
@@ -1147,9 +1225,9 @@ rrb_status rrbsolver_cuda_device_count(int32_t *count);
  * None.
  *
  * Notes:
- * - Any thread that uses the library may call the callback. Several threads may call it at the same time.
+ * - The library may call the callback on any thread that uses the library, and on several threads at the same time.
  * - The callback may call the library with other handles, but not with the handle that writes the line. The library
- *   drops the log lines of these calls, so it never calls the callback recursively on one thread.
+ *   drops the log lines of calls inside the callback. A thread therefore never runs the callback recursively.
  * - The callback must remain valid until it is replaced. If the callback itself calls `rrbsolver_set_log`, this call
  *   does not wait.
  * - The option `verbosity` of a handle selects the log lines of this handle. Without a callback, the library drops the
@@ -1160,11 +1238,11 @@ rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
 /**
  * Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
  *
- * The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides them. `rrb_factorize`
- * allocates the memory for the matrix. `rrb_destroy` frees the handle.
+ * The handle has the default options; the environment variable `RRBSOLVER_OPTIONS` overrides these defaults.
+ * `rrb_factorize` allocates the memory for the matrix. `rrb_destroy` frees the handle.
  *
  * Parameters:
- * - `nx`, `ny` (in): numbers of nodes in x and y. Each must be at least 1, and nx * ny at most 2^32 - 1.
+ * - `nx`, `ny` (in): numbers of nodes in x and y. Each must be at least 1, and nx * ny must be at most 2^32 - 1.
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
@@ -1172,7 +1250,7 @@ rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `out` is NULL.
- * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+ * - `RRB_ERR_DIMENSION`: `nx` or `ny` is below 1, or nx * ny is above 2^32 - 1.
  * - `RRB_ERR_MEMORY`: allocation failed.
  *
  * Required:
@@ -1187,22 +1265,22 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * factorization. With `cycle=aggregation`, M is an aggregation-based multigrid method. The sign convention is that of
  * -div(k grad u): `center` is positive, and couplings are normally negative.
  *
- * After success, the handle holds the new matrix. After an error, it holds no matrix. A second call with a similar
- * matrix reuses the memory of the first call.
+ * After success, the handle holds the new matrix. After an error, the handle holds no matrix. A second call with a
+ * similar matrix reuses the memory of the first call.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
- * - `center` (in): diagonal of A, positive.
- * - `east` (in): entries between (i, j) and (i+1, j).
- * - `north` (in): entries between (i, j) and (i, j+1).
- * - `northeast` (in): entries between (i, j) and (i+1, j+1); NULL for a 5-point stencil.
- * - `northwest` (in): entries between (i, j) and (i-1, j+1); NULL for a 5-point stencil.
+ * - `center` (in): diagonal entries of A, which must be positive.
+ * - `east` (in): entries of A that couple the nodes (i, j) and (i+1, j).
+ * - `north` (in): entries of A that couple the nodes (i, j) and (i, j+1).
+ * - `northeast` (in): entries of A that couple the nodes (i, j) and (i+1, j+1); NULL for a 5-point stencil.
+ * - `northwest` (in): entries of A that couple the nodes (i, j) and (i-1, j+1); NULL for a 5-point stencil.
  *
  * Each array has (ny - 1) * ld + nx values, where ld is the option `leading_dimension` (by default nx). The arrays are
  * in host memory or in the memory of the handle's device. The call does not read the padding.
  *
- * The matrix does not contain couplings to nodes outside the grid. The option `check_input` determines whether nonzero
- * values of these couplings are logged or cause an error.
+ * The call ignores array values that couple a node of the grid to a node outside the grid. The option `check_input`
+ * determines whether nonzero values of this kind are logged or cause an error.
  *
  * Returns:
  * `RRB_OK`.
@@ -1215,13 +1293,15 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a node outside the grid is not zero.
  * - `RRB_ERR_DIMENSION`: `leading_dimension` is so large that the length of an array overflows.
  * - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `cycle=k` is set.
- * - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set, and `precision` is bf16 or mixed, or `backend` is reference.
+ * - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set, and either `precision` is bf16 or mixed, or `backend` is
+ *   reference.
  * - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but a component of the matrix is regular.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver does not run on a device; or `backend=cuda` is set,
  *   but the library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot underflows in the selected `precision`.
  * - `RRB_ERR_NOT_FINITE`: an array contains NaN or infinity, and `check_input` is not 0.
- * - `RRB_ERR_MEMORY`: allocation failed, or the exact factor needs more than `coarse_memory`.
+ * - `RRB_ERR_MEMORY`: allocation failed, or the exact factor of the coarsest system needs more memory than
+ *   `coarse_memory` allows.
  * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
@@ -1232,10 +1312,10 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  *   and `RRB_INFO_CYCLE` report the choices.
  * - `auto` changes some choices after a failed factorization or a slow solve. The new choices also apply to later
  *   matrices, until an option that affects these choices changes.
- * - The call computes about 40 flops per node. With `cycle=amli`, it also applies M 6 to 16 times on coarse grids,
- *   which have at most 1/16 of all nodes.
- * - A second call allocates memory only if it needs another precision or cycle, or if the matrix has more connected
- *   components than before.
+ * - The call computes about 40 flops per node. With `cycle=amli`, the call also applies M 6 to 16 times on coarse
+ *   grids, which have at most 1/16 of all nodes.
+ * - A second call allocates memory only if this call uses another precision or cycle than the first call, or if the
+ *   matrix has more connected components than before.
  * - With `cycle=aggregation` on the CPU, the call reuses each aggregate of the previous matrix that passes the quality
  *   test for the new matrix.
  * - On a distributed handle the call is collective: all ranks must make it. A rank with one box passes the arrays of
@@ -1256,9 +1336,9 @@ rrb_status rrb_factorize(rrb_handle *h,
 /**
  * Solves A x = b by conjugate gradients with the preconditioner M.
  *
- * The iteration stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference`
- * define the norm and the reference. `x` and the stopping test are in double precision, regardless of the option
- * `precision`.
+ * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The option `norm` defines the norm, and the
+ * option `reference` defines the reference. `x` and the stopping test are in double precision, regardless of the
+ * option `precision`.
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
@@ -1320,8 +1400,8 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
 /**
  * Computes z = M^-1 r with the preconditioner M.
  *
- * M is symmetric and positive definite. On singular components, the call subtracts the means of r and z. M^-1 is then
- * positive definite on the complement of the null space.
+ * M is symmetric and positive definite. If the matrix has singular components, the call subtracts the means of r and z
+ * on each of these components. In this case, M^-1 is positive definite on the complement of the null space.
  *
  * Parameters:
  * - `h` (in/out): handle with a factorized matrix.
@@ -1348,7 +1428,7 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
  *
  * Notes:
  * - With `cycle` v, amli or aggregation, M is a fixed matrix up to rounding. With `cycle=k`, z is not a linear
- *   function of r: use a flexible Krylov method.
+ *   function of r, so use M in a flexible Krylov method only.
  * - With `precision=f64`, z has double precision. With any other precision, z has single precision.
  * - On a distributed handle the call is collective: all ranks must make it.
  *
@@ -1394,21 +1474,22 @@ rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
 /**
  * Solves one system A x = b without a handle.
  *
- * The function replaces a call to an ICCG routine. It creates a handle, factorizes, solves and frees the handle. If
- * you solve repeatedly on the same grid, use a handle, because a handle reuses the memory and the factorization.
+ * The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes, solves
+ * and frees the handle. If you solve repeatedly on the same grid, use a handle, because a handle reuses the memory and
+ * the factorization.
  *
  * Parameters:
  * - `nx`, `ny` (in): numbers of nodes in x and y, as for `rrb_create`.
  * - `center`, `east`, `north` (in): coefficients, as for `rrb_factorize`, with ld = nx.
  * - `northeast`, `northwest` (in): additional coefficients of a 9-point stencil; NULL for a 5-point stencil.
- * - `b` (in): right-hand side, nx * ny values.
+ * - `b` (in): right-hand side, an array of nx * ny values.
  * - `x` (in/out): initial guess on entry, solution on return; must not overlap another array.
- * - `rel_tol` (in): tolerance relative to ||b||_2, in (0, 1).
+ * - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when ||b - A x||_2 <= rel_tol * ||b||_2.
  * - `max_iter` (in): iteration limit, at least 0.
  * - `iterations` (out): number of iterations; may be NULL.
  *
  * Returns:
- * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`.
+ * `RRB_OK` or `RRB_NOT_CONVERGED`, with the same meaning as for `rrb_solve`.
  *
  * Errors:
  * - all errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
@@ -1440,7 +1521,8 @@ rrb_status rrb_solve_once(int64_t nx,
  * Creates a solver for one domain of nx x ny nodes that is distributed over several ranks.
  *
  * Each rank owns zero, one or several boxes of nodes. Boxes must not overlap. Nodes outside all boxes are land; the
- * solver ignores couplings to land nodes. With MPI, `rrbsolver_mpi_comm` fills `comm`; see the guide to MPI.
+ * solver ignores couplings to land nodes. With MPI, the function `rrbsolver_mpi_comm` fills the table `comm`; see the
+ * guide to MPI.
  *
  * Parameters:
  * - `nx`, `ny` (in): numbers of nodes of the whole domain in x and y. They must be the same on all ranks; the limits
@@ -1457,7 +1539,7 @@ rrb_status rrb_solve_once(int64_t nx,
  *
  * Errors:
  * - `RRB_ERR_NULL`: `out`, `comm`, a function of `comm`, `lower` or `size` is NULL.
- * - `RRB_ERR_DIMENSION`: an extent is below 1, or nx * ny is above 2^32 - 1.
+ * - `RRB_ERR_DIMENSION`: `nx` or `ny` is below 1, or nx * ny is above 2^32 - 1.
  * - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or `nx` or `ny` differs
  *   between ranks.
  * - `RRB_ERR_ARGUMENT`: a field of `comm` (`struct_size`, `rank`, `size`, `flags` or `reserved`) is not valid, or
@@ -1468,21 +1550,22 @@ rrb_status rrb_solve_once(int64_t nx,
  * Notes:
  * - This call is collective: all ranks must make it. The calls that factorize, solve, apply and multiply with this
  *   handle are collective, too. All ranks must make these calls in the same order and with the same options.
- * - Only these options may differ between ranks: threads, verbosity, log, leading_dimension, memory, device,
- *   comm_timeout.
+ * - Only the options `threads`, `verbosity`, `log`, `leading_dimension`, `memory`, `device` and `comm_timeout` may
+ *   differ between ranks.
  * - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that
  *   rank. A rank whose `comm` is incomplete cannot notify the other ranks.
  * - After `RRB_ERR_COMMUNICATION`, the only valid call with the handle is `rrb_destroy`.
  * - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
- *   A rank without a box calls them with NULL. A rank with several boxes calls the functions that end with `_boxes`.
+ *   A rank without a box calls these functions with NULL. A rank with several boxes calls the functions that end with
+ *   `_boxes`.
  * - The rank that owns node (i, j) passes `east[i, j]`, even if node (i + 1, j) is in another box. Here i and j are
  *   indices in the whole domain.
  * - With `reproducible=1`, results are bitwise identical for any partition into boxes, any number of ranks and any
  *   number of threads.
  * - On a distributed handle, `cycle=auto` selects v or amli, but never aggregation.
- * - With `backend=cuda`, rank 0 solves on the devices of the option `device` or `devices`. The other ranks transfer
- *   their data to rank 0 and receive their results from rank 0.
- * - `context` of `comm` must remain valid until the handle is destroyed.
+ * - With `backend=cuda`, rank 0 solves on the device or devices that its option `device` or `devices` selects. The
+ *   other ranks transfer their data to rank 0 and receive their results from rank 0.
+ * - The pointer `context` in `comm` must remain valid until the handle is destroyed.
  *
  * Required:
  * `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
@@ -1497,15 +1580,16 @@ rrb_status rrb_create_distributed(int64_t nx,
                                   rrb_handle **out);
 
 /**
- * Copies the coefficients and computes M, like `rrb_factorize`, from one array per box of this rank.
+ * Copies the coefficients of A and computes M like `rrb_factorize`, with one array per coefficient and box of this
+ * rank.
  *
  * The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
  * `rrb_create_distributed`.
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
- *   arrays have no padding.
+ * - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+ *   between consecutive rows. NULL means that the arrays have no padding.
  * - `center`, `east`, `north` (in): lists with one array of coefficients per box, as for `rrb_factorize`.
  * - `northeast`, `northwest` (in): lists of the additional arrays of a 9-point stencil. For a 5-point stencil, all
  *   ranks pass NULL.
@@ -1516,8 +1600,9 @@ rrb_status rrb_create_distributed(int64_t nx,
  * Errors:
  * - all errors of `rrb_factorize`.
  * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
- *   between ranks.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+ *   differ between ranks.
+ * - `RRB_ERR_ARGUMENT`: `northeast` and `northwest` are NULL on some ranks only.
  * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
@@ -1545,11 +1630,11 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
- *   arrays have no padding.
- * - `b` (in): list with one array per box that contains the right-hand side.
- * - `x` (in/out): list with one array per box. The arrays contain the initial guess on entry and the solution on
- *   return.
+ * - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+ *   between consecutive rows. NULL means that the arrays have no padding.
+ * - `b` (in): list of the arrays of the right-hand side, one array per box.
+ * - `x` (in/out): list of the arrays of x, one array per box. The arrays contain the initial guess on entry and the
+ *   solution on return.
  *
  * Returns:
  * `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`. All ranks return the same
@@ -1558,8 +1643,8 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
  * Errors:
  * - all errors of `rrb_solve`.
  * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
- *   between ranks.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+ *   differ between ranks.
  * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
@@ -1581,10 +1666,10 @@ rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
- *   arrays have no padding.
- * - `r` (in): list with one array per box.
- * - `z` (out): list with one array per box, for the result.
+ * - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+ *   between consecutive rows. NULL means that the arrays have no padding.
+ * - `r` (in): list of the arrays of r, one array per box.
+ * - `z` (out): list of the arrays for the result, one array per box.
  *
  * Returns:
  * `RRB_OK`.
@@ -1592,8 +1677,8 @@ rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * Errors:
  * - all errors of `rrb_apply`.
  * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
- *   between ranks.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+ *   differ between ranks.
  * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
@@ -1615,10 +1700,10 @@ rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  *
  * Parameters:
  * - `h` (in/out): handle from `rrb_create_distributed`.
- * - `leading_dimensions` (in): for each box, the distance between rows of its arrays, in values. NULL means that the
- *   arrays have no padding.
- * - `x` (in): list with one array per box.
- * - `y` (out): list with one array per box, for the product.
+ * - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
+ *   between consecutive rows. NULL means that the arrays have no padding.
+ * - `x` (in): list of the arrays of x, one array per box.
+ * - `y` (out): list of the arrays for the product, one array per box.
  *
  * Returns:
  * `RRB_OK`.
@@ -1626,8 +1711,8 @@ rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * Errors:
  * - all errors of `rrb_multiply`.
  * - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
- * - `RRB_ERR_ARGUMENT`: a leading dimension is below the number of nodes in a row of the box, or the options differ
- *   between ranks.
+ * - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
+ *   differ between ranks.
  * - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
  * - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
  *
@@ -1653,9 +1738,9 @@ rrb_status rrb_multiply_boxes(rrb_handle *h,
  * Parameters:
  * - `stencil_points` (in): number of points of the stencil, 7 or 27.
  * - `stencil` (in): coefficients of the stencil, `stencil_points` finite values. The order of 7 values is center,
- *   west, east, south, north, bottom, top. 27 values are stored as a 3 x 3 x 3 cube with x fastest; the center has
- *   index 13.
- * - `bx`, `by`, `bz` (in): number of cells of a block in x, y and z, each in [1, 8].
+ *   west, east, south, north, bottom, top. If there are 27 values, they form a 3 x 3 x 3 cube in which the index in x
+ *   varies fastest. The center of the cube has index 13.
+ * - `bx`, `by`, `bz` (in): numbers of cells of a block in x, y and z, each in [1, 8].
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
@@ -1708,8 +1793,9 @@ rrb_status smoother_create(int32_t stencil_points,
  * - `RRB_ERR_NULL`: `h` is NULL; or `lower` or `size` is NULL, and `count` is not 0.
  * - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
  * - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
- *   large. On a device, these numbers must fit 32 bits.
- * - `RRB_ERR_MATRIX`: a block is singular, or its inverse is too large for a double. The message names the cell.
+ *   large. On a device, these numbers must fit into 32-bit integers.
+ * - `RRB_ERR_MATRIX`: a block is singular, or the inverse of a block is too large for a double. The message names the
+ *   size and a cell of the block.
  * - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization` is set, but sine transforms do not apply to the stencil
  *   or would lose more than 4 digits.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or `backend=cuda` is set, but the
@@ -1722,8 +1808,8 @@ rrb_status smoother_create(int32_t stencil_points,
  *
  * Notes:
  * - The call frees the arrays of `smoother_upload`.
- * - With dense inverses, the call computes 2 n^3 flops for each distinct block shape, where n is its number of cells.
- *   With sine transforms, the cost is negligible.
+ * - With dense inverses, the call computes 2 n^3 flops for each distinct block shape, where n is the number of cells
+ *   of the block. With sine transforms, the cost is negligible.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
@@ -1734,19 +1820,20 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * Performs `sweeps` sweeps of block relaxation on all patches. For each block b, a sweep computes u_b = u_b + omega
  * A_b^-1 (f - A u)_b.
  *
- * The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, the call
- * copies the ghost cells that another patch covers from this patch. The ghost function fills the other ghost cells. On
- * return from a call without a monitor, ghost cells hold the values that the last sweep read.
+ * The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, each
+ * ghost cell that another patch covers receives the value of u from this patch. The ghost function fills the other
+ * ghost cells. On return from a call without a monitor, ghost cells hold the values that the last sweep read.
  *
  * Parameters:
- * - `h` (in/out): handle with patches.
- * - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values, x
- *   fastest, which include one layer of ghost cells around the patch.
- * - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values, x fastest.
- * - `sweeps` (in): number of sweeps, at least 0. If it is 0, the call only checks the input and calls the monitor
- *   once.
+ * - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
+ * - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values,
+ *   which include one layer of ghost cells around the patch. The index in x varies fastest.
+ * - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values. The index in x varies
+ *   fastest.
+ * - `sweeps` (in): number of sweeps, at least 0. If `sweeps` is 0, the call only checks the input and calls the
+ *   monitor once.
  *
- * If both tables are NULL, the call works on the arrays of `smoother_upload`.
+ * If both tables are NULL, the call works on the copies of u and f that `smoother_upload` made.
  *
  * Returns:
  * `RRB_OK`, or `RRB_STOPPED` if the ghost function or the monitor stopped the call. After `RRB_STOPPED`, u is the
@@ -1762,8 +1849,8 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  *   set_patches; or both tables are NULL, but `smoother_upload` has not been called.
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite. Values of ghost cells are
  *   not checked.
- * - `RRB_ERR_NOT_FINITE`: a monitor is set, and the norm of the residual is too large for a double. u is then the
- *   current iterate.
+ * - `RRB_ERR_NOT_FINITE`: a monitor is set, and the norm of the residual is too large for a double. After this error,
+ *   u is the current iterate.
  * - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` is set, and a block extends beyond the edge of a patch. Such blocks
  *   require `method=chaotic_gauss_seidel` and `parallel=patch`.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
@@ -1772,10 +1859,10 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check selected by
- *   `check_input` reads u and f once more per call.
- * - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether they are
- *   device pointers.
+ * - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check that the option
+ *   `check_input` selects reads u and f once more per call.
+ * - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether the pointers
+ *   are device pointers.
  * - The call allocates no memory and starts no thread, with one exception. With `backend=cuda`, the first call with
  *   host arrays allocates copies of these arrays in device memory.
  * - For periodic boundaries, the ghost function must fill the ghost cells.
@@ -1789,14 +1876,14 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
 rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
 
 /**
- * Copies the values of u from other patches to the ghost cells that these patches cover.
+ * Copies values of u between patches: each ghost cell that another patch covers receives the value from this patch.
  *
- * The call does not change other values. `smoother_apply` and `smoother_residual` include this exchange.
+ * The call changes no other values of u. `smoother_apply` and `smoother_residual` also perform this exchange.
  *
  * Parameters:
- * - `h` (in/out): handle with patches.
- * - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. NULL selects the arrays of
- *   `smoother_upload`.
+ * - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
+ * - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. If `u` is NULL, the call works on the
+ *   copy of u that `smoother_upload` made.
  *
  * Returns:
  * `RRB_OK`.
@@ -1826,12 +1913,13 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  *
  * Parameters:
  * - `h` (in/out): handle from `smoother_create`.
- * - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes it.
+ * - `callback` (in): the ghost function `int32_t f(void *user, int32_t sweep, double *const *u)`; NULL removes the
+ *   ghost function.
  * - `user` (in): pointer that is passed to `callback`; may be NULL.
  *
  * The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
- * argument `u` contains one pointer per patch to its array. If the call passed NULL, these are the arrays of
- * `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
+ * argument `u` contains one pointer per patch to the array of the patch. If the caller passed NULL tables, these
+ * arrays are the arrays of `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
  *
  * The callback must write ghost cells only. A nonzero return value stops the call with `RRB_STOPPED`.
  *
@@ -1843,9 +1931,9 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - `callback` must not use this handle, and must not throw an exception.
- * - If the callback starts work on a device, this work must be on the stream of `smoother_set_stream`, or be complete
- *   when the callback returns.
+ * - The callback must not use this handle, and must not throw an exception.
+ * - If the callback starts work on a device, this work must run on the stream that `smoother_set_stream` set, or must
+ *   be complete when the callback returns.
  * - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
  *
  * Required:
@@ -1856,18 +1944,19 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callbac
 /**
  * Computes r = f - A u and its 2-norm over all patches.
  *
- * The call first exchanges the ghost cells of u between patches and calls the ghost function. No other value of u
- * changes. The norm is bitwise identical for any number of threads.
+ * The call first updates the ghost cells of u: it performs the exchange of `smoother_exchange` and then calls the
+ * ghost function. The values of the other cells of u do not change. The norm is bitwise identical for any number of
+ * threads.
  *
  * Parameters:
- * - `h` (in/out): handle with patches.
+ * - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
  * - `u` (in/out): table with one pointer per patch, as for `smoother_apply`. The call writes only the ghost cells.
  * - `f` (in): table with one pointer per patch, as for `smoother_apply`.
  * - `r` (out): table with one pointer per patch. Each pointer refers to nx * ny * nz values. Pass NULL if r is not
  *   needed.
  * - `norm2` (out): the 2-norm of r over all patches; unchanged after an error. The pointer may be NULL.
  *
- * If both `u` and `f` are NULL, the call works on the arrays of `smoother_upload`.
+ * If both `u` and `f` are NULL, the call works on the copies of u and f that `smoother_upload` made.
  *
  * Returns:
  * `RRB_OK`, or `RRB_STOPPED` if the ghost function stopped the call. After `RRB_STOPPED`, `r` and `norm2` are not
@@ -1905,14 +1994,16 @@ rrb_status smoother_residual(smoother_handle *h,
  * Copies u and f into arrays that the library owns until the next `smoother_set_patches`.
  *
  * With `backend=cuda`, these arrays are in device memory; otherwise they are in host memory. If the caller passes NULL
- * tables to the other functions, they use these arrays. A second upload replaces the values.
+ * tables to the other functions, these functions use the library's arrays. A second call of `smoother_upload` replaces
+ * the values in these arrays.
  *
  * Parameters:
- * - `h` (in/out): handle with patches.
- * - `u` (in): table with one pointer per patch to arrays with ghost cells, as for `smoother_apply`. If `u` is NULL,
- *   the call does not change u in the library, which is initially zero.
- * - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change f in the library, which is
+ * - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
+ * - `u` (in): table with one pointer per patch. Each pointer refers to an array with ghost cells, as for
+ *   `smoother_apply`. If `u` is NULL, the call does not change the values of u in the library. These values are
  *   initially zero.
+ * - `f` (in): table with one pointer per patch. If `f` is NULL, the call does not change the values of f in the
+ *   library. These values are initially zero.
  *
  * The call only reads the arrays of the caller. Several patches may therefore use the same array.
  *
@@ -1951,7 +2042,7 @@ rrb_status smoother_upload(smoother_handle *h, const double *const *u, const dou
  * - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
  *   at set_patches has changed.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_MEMORY`: allocation of a list of copies failed.
+ * - `RRB_ERR_MEMORY`: allocation of an internal list of array sections failed.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Required:
@@ -1962,13 +2053,14 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
 /**
  * Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
  *
- * With `backend=cuda`, the addresses are device pointers; otherwise they are host pointers. They are valid until the
- * next `smoother_set_patches` or `smoother_destroy`.
+ * With `backend=cuda`, the addresses are device pointers; otherwise they are host pointers. The addresses are valid
+ * until the next `smoother_set_patches` or `smoother_destroy`.
  *
  * Parameters:
  * - `h` (in): handle with arrays from `smoother_upload`.
- * - `u` (out): table that receives one pointer per patch to its array of u, with ghost cells; may be NULL.
- * - `f` (out): table that receives one pointer per patch to its array of f; may be NULL.
+ * - `u` (out): table that receives one pointer per patch to the array of u of this patch, which includes ghost cells.
+ *   The table may be NULL.
+ * - `f` (out): table that receives one pointer per patch to the array of f of this patch. The table may be NULL.
  *
  * Returns:
  * `RRB_OK`.
@@ -1980,8 +2072,8 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * Kernels that write to these arrays must run on the stream of `smoother_set_stream`, or be complete before the next
- * call with this handle.
+ * Kernels that write to these arrays must run on the stream that `smoother_set_stream` set, or must be complete before
+ * the next call with this handle.
  *
  * Required:
  * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
@@ -1992,8 +2084,10 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  * Creates a handle with a matrix in compressed sparse row (CSR) form.
  *
  * Row i has the entries k = row_ptr[i] .. row_ptr[i + 1] - 1, with the columns `col[k]` and the values `values[k]`.
- * The columns of a row may have any order. The call adds values with the same row and column, in their order in the
- * arrays. Explicit zeros are entries of the sparsity pattern. The call copies all arrays.
+ * The columns of a row may have any order. The call adds up values with the same row and column, in the order in which
+ * the arrays contain them.
+ *
+ * Explicit zeros are entries of the sparsity pattern. The call copies all arrays.
  *
  * Parameters:
  * - `rows`, `cols` (in): number of rows and columns, at least 0. `sparse_factorize` needs a square matrix.
@@ -2024,11 +2118,12 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  *
  * Notes:
  * - Pass both triangles of a symmetric matrix. If you pass only one triangle, the library solves the system with this
- *   triangular matrix, and a log line warns about it.
- * - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, it needs 16 bytes per
- *   entry. If there are unsorted or repeated entries, the matrix needs another 8 bytes per entry.
+ *   triangular matrix, and a log line warns about the missing triangle.
+ * - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, the matrix needs 16
+ *   bytes instead of 12 bytes per entry. If there are unsorted or repeated entries, the matrix needs 8 additional
+ *   bytes per entry.
  * - The call sorts large matrices in parallel with the default number of threads.
- * - `sparse_` runs on the CPU in one process. It does not distribute a matrix over MPI ranks.
+ * - The `sparse_` functions run on the CPU in one process. They do not distribute a matrix over MPI ranks.
  *
  * Required:
  * `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
@@ -2047,8 +2142,9 @@ rrb_status sparse_create_csr(int64_t rows,
 /**
  * Creates a handle with a matrix in compressed sparse column (CSC) form.
  *
- * Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`.
- * The order of entries, repeated entries and zeros are treated as in `sparse_create_csr`.
+ * Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`. As
+ * in `sparse_create_csr`, entries may have any order, values with the same row and column are added up, and explicit
+ * zeros are entries of the sparsity pattern.
  *
  * Parameters:
  * - `rows`, `cols` (in): number of rows and columns, at least 0.
@@ -2082,7 +2178,8 @@ rrb_status sparse_create_csr(int64_t rows,
  * stores the original order of the entries for `sparse_set_values`. This order needs 8 bytes per entry.
  *
  * Required:
- * The requirements are those of `sparse_create_csr`, with cols + 1 pointers.
+ * `col_ptr` must be NULL or hold cols + 1 integers, `row` nnz integers, `values` nnz values; `out` must be NULL or
+ * point to a pointer.
  */
 rrb_status sparse_create_csc(int64_t rows,
                              int64_t cols,
@@ -2097,8 +2194,9 @@ rrb_status sparse_create_csc(int64_t rows,
 /**
  * Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
  *
- * Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. Repeated entries and zeros are treated
- * as in `sparse_create_csr`. The arrays can therefore contain the entries of element matrices one after the other.
+ * Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. As in `sparse_create_csr`, values with
+ * the same row and column are added up, and explicit zeros are entries of the sparsity pattern. The arrays can
+ * therefore contain the entries of element matrices one after the other.
  *
  * Parameters:
  * - `rows`, `cols` (in): number of rows and columns, at least 0.
@@ -2131,7 +2229,7 @@ rrb_status sparse_create_csc(int64_t rows,
  * entries.
  *
  * Required:
- * The requirements are those of `sparse_create_csr`, with nnz rows and nnz columns.
+ * `row`, `col` and `values` must each be NULL or hold nnz elements; `out` must be NULL or point to a pointer.
  */
 rrb_status sparse_create_coo(int64_t rows,
                              int64_t cols,
@@ -2146,14 +2244,15 @@ rrb_status sparse_create_coo(int64_t rows,
 /**
  * Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
  *
- * Arrays from `sparse_arrays` create a bitwise identical matrix, with one exception. In the formats bsr, dia, ell,
- * sell, skyline and diagonal, the call treats all zeros as padding and drops them.
+ * If the arrays come from `sparse_arrays`, the new matrix is bitwise identical to the original matrix, with one
+ * exception. In the formats bsr, dia, ell, sell, skyline and diagonal, the call treats all zeros as padding and does
+ * not store them.
  *
  * Parameters:
  * - `format` (in): storage format of the arrays, one of the constants `RRB_FORMAT_COO` to `RRB_FORMAT_DIAGONAL`.
  * - `rows`, `cols` (in): number of rows and columns, at least 0.
  * - `sizes` (in): array of four integers, the lengths of `i0`, `i1`, `i2` and `values`.
- * - `i0`, `i1`, `i2` (in): index arrays of the format, which the table below lists. Indices count from 0.
+ * - `i0`, `i1`, `i2` (in): index arrays of the format; the table below states their contents. Indices count from 0.
  * - `values` (in): array of the values, which must be finite.
  * - `out` (out): the new handle; unchanged after an error.
  *
@@ -2180,8 +2279,8 @@ rrb_status sparse_create_coo(int64_t rows,
  * | csr | row pointers | columns | |
  * | csc | column pointers | rows | |
  * | bsr | pointers of block rows | block columns | |
- * | dia | offsets column - row | | |
- * | ell | columns, slot by slot | | |
+ * | dia | offsets (column minus row) of the diagonals | | |
+ * | ell | columns of the first entry of all rows, then of the second entry, and so on | | |
  * | sell | permutation of rows | starts of slices | columns |
  * | jds | permutation of rows | starts of jagged diagonals | columns |
  * | tjds | permutation of columns | starts of jagged diagonals | rows |
@@ -2213,7 +2312,7 @@ rrb_status sparse_create_from(int32_t format,
  * sides, initial guesses and solutions of a Harwell-Boeing file.
  *
  * Parameters:
- * - `path` (in): name of the file, ending with NUL.
+ * - `path` (in): name of the file, a text that ends with NUL.
  * - `out` (out): the new handle; unchanged after an error.
  *
  * Returns:
@@ -2222,30 +2321,31 @@ rrb_status sparse_create_from(int32_t format,
  * Errors:
  * - `RRB_ERR_NULL`: `path` or `out` is NULL.
  * - `RRB_ERR_IO`: the file cannot be opened or read.
- * - `RRB_ERR_PARSE`: the file has none of these formats, or its content is not valid. The message contains the path,
- *   the line and the reason.
+ * - `RRB_ERR_PARSE`: the file is neither a MatrixMarket, a Harwell-Boeing nor a Rutherford-Boeing file, or the content
+ *   of the file is not valid. The message contains the path, the line and the reason.
  * - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN, infinite or too
  *   large for a double.
  * - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental; or the values of the matrix are in another
  *   file; or the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
  * - `RRB_ERR_DIMENSION`: the number of rows, columns or entries of the matrix is out of range.
- * - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The call has freed all its
- *   memory.
+ * - `RRB_ERR_MEMORY`: an allocation failed, possibly the allocation for the message of another error. After this
+ *   error, the call has freed all memory that it allocated.
  *
  * Notes:
- * - The format of a MatrixMarket file may be coordinate or array. Its values may be real, integer or pattern; with
- *   pattern, all values are 1. Its symmetry may be general, symmetric or skew-symmetric.
- * - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. Its values may be real, integer or
- *   pattern.
+ * - The format of a MatrixMarket file may be coordinate or array. The values may be of the kind real, integer or
+ *   pattern; with pattern, all values are 1. The symmetry may be general, symmetric or skew-symmetric.
+ * - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. The values may be of the kind real,
+ *   integer or pattern.
  * - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the call reads the file,
- *   and a log line warns about it.
+ *   and a log line warns about the wrong number.
  * - The call reads right-hand sides in a separate Rutherford-Boeing file as a matrix with one column per right-hand
  *   side.
  * - A gzip file may consist of several gzip members.
- * - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, it
- *   starts no threads. If there is no memory to start a thread, or for a warning about an `RRBSOLVER_` variable, the
- *   process terminates.
- * - The call needs at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per row.
+ * - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, the
+ *   call starts no threads. If there is not enough memory to start a thread or to log a warning about an `RRBSOLVER_`
+ *   variable, the process terminates.
+ * - The memory that the call needs is at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per
+ *   row.
  *
  * Required:
  * `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
@@ -2253,7 +2353,7 @@ rrb_status sparse_create_from(int32_t format,
 rrb_status sparse_read(const char *path, sparse_handle **out);
 
 /**
- * Writes the matrix to a file, compressed with gzip if the name ends with .gz.
+ * Writes the matrix to a file, and compresses this file with gzip if its name ends with .gz.
  *
  * The call writes each value with the fewest digits that reproduce the double exactly. If the matrix is exactly
  * symmetric, the call writes only its lower triangle. The call replaces an existing file when the new file is
@@ -2261,7 +2361,7 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
- * - `path` (in): name of the file, ending with NUL.
+ * - `path` (in): name of the file, a text that ends with NUL.
  * - `file_format` (in): `RRB_FILE_MTX` (MatrixMarket), `RRB_FILE_HB` (Harwell-Boeing) or `RRB_FILE_RB`
  *   (Rutherford-Boeing).
  *
@@ -2272,16 +2372,17 @@ rrb_status sparse_read(const char *path, sparse_handle **out);
  * - `RRB_ERR_NULL`: `h` or `path` is NULL.
  * - `RRB_ERR_ARGUMENT`: `file_format` is not one of these constants.
  * - `RRB_ERR_IO`: the file cannot be created or written.
- * - `RRB_ERR_MEMORY`: an allocation failed, possibly the one for another error message. The handle is unchanged, and
- *   no incomplete file remains.
+ * - `RRB_ERR_MEMORY`: an allocation failed, possibly the allocation for the message of another error. The handle is
+ *   unchanged, and no incomplete file remains.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The call writes the data to a new file in the same folder and then renames this file. If it replaces a file, the
- *   permissions remain the same. If the path is a symbolic link, the call replaces the target of the link. It writes
- *   directly to pipes and devices.
- * - The call needs 0.1 MB of memory for buffers, and another 0.5 MB for gzip. If the matrix is not symmetric,
- *   `RRB_FILE_HB` and `RRB_FILE_RB` also need a copy of the matrix by columns.
+ * - The call writes the data to a new file in the same folder and then renames this file. If the new file replaces an
+ *   existing file, the new file has the permissions of the existing file.
+ * - If the path is a symbolic link, the call replaces the target of the link. If the path is a pipe or a device, the
+ *   call writes directly to this path.
+ * - The call needs 0.1 MB of memory for buffers, and 0.5 MB more if it compresses the file. If the matrix is not
+ *   symmetric, the formats `RRB_FILE_HB` and `RRB_FILE_RB` also need a copy of the matrix that is stored by columns.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
@@ -2302,8 +2403,8 @@ rrb_status sparse_write(const sparse_handle *h, const char *path, int32_t file_f
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `v` is NULL.
- * - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector `k` of this kind; or `v` is not
- *   8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector of this kind with the number
+ *   `k`; or `v` is not 8-byte aligned, or is in device memory.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
  *
@@ -2320,14 +2421,14 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
 /**
  * Replaces the values of all entries and keeps the sparsity pattern.
  *
- * The next product or `sparse_factorize` updates the storage format. `sparse_solve` and `sparse_apply` return
- * `RRB_ERR_STATE` until `sparse_factorize` is called again.
+ * The next product or the next `sparse_factorize` updates the arrays of the storage format. `sparse_solve` and
+ * `sparse_apply` return `RRB_ERR_STATE` until `sparse_factorize` is called again.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `values` (in): the new values, in host memory. Their number and order are those of the `values` in
- *   `sparse_create_csr`, `sparse_create_csc` or `sparse_create_coo`. For a matrix from a file or from a format with
- *   padding, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has no entries.
+ * - `values` (in): the new values, in host memory. Their number and order are those of the array `values` that created
+ *   the matrix in `sparse_create_csr`, `sparse_create_csc` or `sparse_create_coo`. For a matrix from a file or from a
+ *   format with padding, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has no entries.
  *
  * Returns:
  * `RRB_OK`.
@@ -2337,7 +2438,8 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
  * - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
  *   infinite.
- * - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only for unsorted or repeated entries.
+ * - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
+ *   repeated entries.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
  *
@@ -2352,7 +2454,7 @@ rrb_status sparse_set_values(sparse_handle *h, const double *values);
  * Computes the lengths of the arrays that store this matrix in a given storage format.
  *
  * `sparse_arrays` writes these arrays. The lengths depend on the options `block_size`, `slice` and `sigma`. The option
- * `format_memory` limits them.
+ * `format_memory` limits the memory of these arrays.
  *
  * Parameters:
  * - `h` (in): handle from a `sparse_create_` function or from `sparse_read`.
@@ -2416,8 +2518,8 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
  *
  * `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected. With `verbosity=1`,
- * a log line also reports it. A second call, for example after `sparse_set_values`, reuses the memory of the first
- * call. After an error, the handle has the matrix but no factorization.
+ * a log line also reports these choices. A second call, for example after `sparse_set_values`, reuses the memory of
+ * the first call. After an error, the handle has the matrix but no factorization.
  *
  * Parameters:
  * - `h` (in/out): handle with a square matrix of at least one row.
@@ -2430,14 +2532,16 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
  * - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
  * - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
- *   message names an entry that differs from its mirror entry.
+ *   message names an entry a_ij that differs from a_ji.
  * - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
- *   The methods jacobi, gauss_seidel and sor do so, and the preconditioners jacobi, ssor, ic0, neumann, chebyshev and
- *   amg. With ilu0, the diagonal entry must exist but may be zero.
+ *   The methods jacobi, gauss_seidel and sor divide by diagonal entries. The preconditioners jacobi, ssor, ic0,
+ *   neumann, chebyshev and amg also divide by diagonal entries. With ilu0, each diagonal entry must exist but may be
+ *   zero.
  * - `RRB_ERR_MATRIX`: with ic0, a diagonal entry or a pivot is not positive; or with ilu0, a pivot is zero; or with
  *   `precision=f32`, an entry of M is outside the range of single precision.
- * - `RRB_ERR_UNSUPPORTED`: the method `solver` does not accept the preconditioner. The methods jacobi, gauss_seidel
- *   and sor accept only none. The method minres accepts only none and jacobi. The preconditioner amg requires cg.
+ * - `RRB_ERR_UNSUPPORTED`: the method does not accept the preconditioner. The methods jacobi, gauss_seidel and sor
+ *   accept only `preconditioner=none`. The method minres accepts only the preconditioners `none` and `jacobi`. The
+ *   preconditioner amg requires the method cg.
  * - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, and the matrix has 2^32 - 1 rows or more; or a child process
  *   uses a handle that was created before the fork.
  * - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set; or `format=diagonal` is set, but the matrix has an off-diagonal entry.
@@ -2445,11 +2549,11 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  *   option `format_memory` allows; or allocation failed.
  *
  * Notes:
- * - If `auto` selects ic0 or ilu0 but a pivot is not usable, the call uses jacobi instead. If a diagonal entry is also
- *   zero or missing, the call uses no preconditioner.
- * - A log line warns if the matrix has only one triangle. A log line also warns if `solver` is jacobi, gauss_seidel or
- *   sor, and the matrix is not diagonally dominant.
- * - The cost is that of a few matrix-vector products plus the setup of the preconditioner.
+ * - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot, the call uses the preconditioner jacobi
+ *   instead. If a diagonal entry is also zero or missing, the call uses no preconditioner.
+ * - A log line warns if the matrix has off-diagonal entries in one triangle only. A log line also warns if `solver` is
+ *   jacobi, gauss_seidel or sor, and the matrix is not diagonally dominant.
+ * - The call costs as much as a few matrix-vector products and the setup of the preconditioner.
  * - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
  *   Sci. Comput. 34 (2012), A1079-A1109 (amg).
  *
@@ -2461,9 +2565,9 @@ rrb_status sparse_factorize(sparse_handle *h);
 /**
  * Solves A x = b with the method of `sparse_factorize`.
  *
- * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol) in the 2-norm. The residual is recomputed
- * from x before convergence is reported. For b = 0 the result is x = 0. If the initial guess satisfies the test, the
- * call returns the guess after 0 iterations.
+ * The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where norm is the 2-norm. The residual is
+ * recomputed from x before convergence is reported. For b = 0, the result is x = 0. If the initial guess satisfies the
+ * stopping test, the call returns the guess after 0 iterations.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -2475,8 +2579,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * Returns:
  * - `RRB_OK`: the solve has converged.
  * - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. If the reason is
- *   max_iter, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is stagnated, `x`
- *   is the best known iterate. If the reason is diverged, `x` is the best known iterate or the initial guess.
+ *   `max_iter`, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is `stagnated`,
+ *   `x` is the best known iterate. If the reason is `diverged`, `x` is the best known iterate or the initial guess.
  * - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
  *
  * After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
@@ -2492,8 +2596,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
  *   large for a double.
  * - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
- * - `RRB_ERR_BREAKDOWN`: the method is cg, and A or M is indefinite (use `solver=minres`); or the iteration
- *   overflowed.
+ * - `RRB_ERR_BREAKDOWN`: the method is cg, and A or M is indefinite (in this case, use `solver=minres`); or the
+ *   iteration overflowed.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
  *
@@ -2514,8 +2618,8 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
 /**
  * Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
  *
- * With `preconditioner=amg`, M depends on r, so use a flexible Krylov method. All other preconditioners do not depend
- * on r.
+ * With `preconditioner=amg`, M depends on r, so use a flexible Krylov method. With all other preconditioners, M does
+ * not depend on r.
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -2549,7 +2653,7 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
  *
  * The call needs no factorization, and the matrix may be rectangular. `sparse_factorize` converts the matrix to the
  * storage format of the option `format`. After a change of the values or of an option of the format, the next product
- * converts it.
+ * converts the matrix.
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
@@ -2634,8 +2738,8 @@ rrb_status sparse_multiply_transposed(sparse_handle *h, const double *x, double 
  *
  * Notes:
  * - The call does not wait for other ranks.
- * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
- *   NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; the call only sets the
+ *   pointer to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2645,12 +2749,13 @@ rrb_status rrb_destroy(rrb_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
+ * The options page lists the keys and ranges. The column "acts" on this page states when a new value of an option
+ * takes effect.
  *
  * After a change of an option that acts at factorize, call `rrb_factorize` before the next solve.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `rrb_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
  * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
@@ -2668,9 +2773,9 @@ rrb_status rrb_destroy(rrb_handle **h);
  * After an error all options are unchanged.
  *
  * Notes:
- * - The call also accepts the key of a real option. It then sets the option to the integer value.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
+ * - The call also accepts the key of a real option. The call then converts the integer value to a real value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2681,7 +2786,7 @@ rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `rrb_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
  * - `value` (in): the new value. It must be 0 or a normal double.
  *
@@ -2700,8 +2805,8 @@ rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2714,7 +2819,7 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `rrb_` functions.
  * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
@@ -2729,9 +2834,9 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
  * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
  *
  * Notes:
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
- * - If the text contains an option more than once, its last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
+ * - If the text contains several entries for one option, the last of these entries applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -2742,7 +2847,7 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `rrb_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -2758,7 +2863,7 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns the value from this variable.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -2766,10 +2871,10 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
 rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads an option or a result as a real number; integers are converted.
+ * Reads an option or a result and converts its value to a real number.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `rrb_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -2795,7 +2900,7 @@ rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
  * The stream has no effect if the solver runs on the CPU.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `rrb_` functions.
  * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
  *   default.
  *
@@ -2824,7 +2929,7 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `rrb_` functions.
  * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
  *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
@@ -2837,9 +2942,10 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
- *   way.
+ * - The library calls the monitor on the calling thread, in the order of the iterations. The library holds no lock
+ *   during this call.
+ * - The monitor must not use this handle. The monitor must not throw a C++ exception and must not unwind the stack in
+ *   another way.
  * - On a distributed handle, a rank may set a monitor even if other ranks set none. If one monitor stops the solve,
  *   the solve stops on all ranks.
  *
@@ -2851,10 +2957,11 @@ rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
 /**
  * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
+ * The values are the relative residuals of the stopping test in the last solve. The first value belongs to iteration
+ * 0.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `rrb_` functions.
  * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
  *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
@@ -2864,7 +2971,7 @@ rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL and `capacity` is positive.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
@@ -2892,8 +2999,8 @@ rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capac
  * None.
  *
  * Notes:
- * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
- *   NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; the call only sets the
+ *   pointer to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -2903,12 +3010,13 @@ rrb_status smoother_destroy(smoother_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
+ * The options page lists the keys and ranges. The column "acts" on this page states when a new value of an option
+ * takes effect.
  *
- * After a change of an option that acts at set_patches, call `smoother_set_patches` before the next apply.
+ * After a change of an option that acts at set_patches, call `smoother_set_patches` before the next `smoother_apply`.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `smoother_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
  * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
@@ -2922,17 +3030,17 @@ rrb_status smoother_destroy(smoother_handle **h);
  * - `RRB_ERR_ARGUMENT`: the value is out of range.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
- * - `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+ * - `RRB_ERR_MATRIX`: `stagger` is not 0, and a block of the shifted partition is singular.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * After an error all options are unchanged.
  *
  * Notes:
- * - The call also accepts the key of a real option. It then sets the option to the integer value.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
- * - The option `stagger` needs additional block inverses, and `method=block_jacobi` needs a second array for u. This
- *   call creates them.
+ * - The call also accepts the key of a real option. The call then converts the integer value to a real value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
+ * - If `stagger` is set, this call creates the additional block inverses that shifted blocks need. If
+ *   `method=block_jacobi` is set, this call creates a second array for u.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2943,7 +3051,7 @@ rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `smoother_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
  * - `value` (in): the new value. It must be 0 or a normal double.
  *
@@ -2962,8 +3070,8 @@ rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -2976,7 +3084,7 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `smoother_` functions.
  * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
@@ -2989,13 +3097,13 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
  * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
- * - `RRB_ERR_MATRIX`: a block of the shifted partition of `stagger` is singular.
+ * - `RRB_ERR_MATRIX`: `stagger` is not 0, and a block of the shifted partition is singular.
  * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  *
  * Notes:
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
- * - If the text contains an option more than once, its last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
+ * - If the text contains several entries for one option, the last of these entries applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -3006,7 +3114,7 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `smoother_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -3022,7 +3130,7 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns the value from this variable.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -3030,10 +3138,10 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
 rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads an option or a result as a real number; integers are converted.
+ * Reads an option or a result and converts its value to a real number.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `smoother_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -3044,8 +3152,8 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
  * - `RRB_ERR_NULL`: `h` or `value` is NULL.
  * - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_STATE`: `key` is a result about residuals, but the last apply computed no residuals, because it had no
- *   monitor and `verbosity` was below 2.
+ * - `RRB_ERR_STATE`: `key` is a result about residuals, but the last `smoother_apply` computed no residuals, because
+ *   no monitor was set and `verbosity` was below 2.
  *
  * Notes:
  * A result is 0 until a call has computed it.
@@ -3061,7 +3169,7 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
  * The stream has no effect if the solver runs on the CPU.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `smoother_` functions.
  * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
  *   default.
  *
@@ -3071,8 +3179,8 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_DEVICE`: the stream belongs to another device or CUDA context. The handle then still uses the previous
- *   stream.
+ * - `RRB_ERR_DEVICE`: the stream belongs to another device or CUDA context. After this error, the handle still uses
+ *   the previous stream.
  *
  * Notes:
  * - If other streams, such as the default stream, write to the arrays of a call, synchronize these streams before the
@@ -3091,7 +3199,7 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
  * receives the 2-norm of f - A u, divided by the value of this norm before the first sweep.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `smoother_` functions.
  * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
  *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
@@ -3105,13 +3213,14 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
  * - `RRB_ERR_MEMORY`: allocation of the residual history failed.
  *
  * Notes:
- * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
- *   way.
- * - With a monitor, each sweep is followed by an update of the ghost cells and one pass over u and f. Ghost cells
- *   therefore hold the values after the last sweep. Without a monitor, ghost cells hold the values that the last sweep
- *   read.
- * - An apply with 0 sweeps calls the monitor once.
+ * - The library calls the monitor on the calling thread, in the order of the iterations. The library holds no lock
+ *   during this call.
+ * - The monitor must not use this handle. The monitor must not throw a C++ exception and must not unwind the stack in
+ *   another way.
+ * - With a monitor, `smoother_apply` updates the ghost cells after each sweep and makes one pass over u and f. On
+ *   return, ghost cells therefore hold the values after the last sweep. Without a monitor, ghost cells hold the values
+ *   that the last sweep read.
+ * - A call of `smoother_apply` with 0 sweeps calls the monitor once.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -3121,10 +3230,11 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
 /**
  * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the relative residuals that the monitor received in the last apply, from sweep 0 on.
+ * The values are the relative residuals that the monitor received in the last `smoother_apply`. The first value
+ * belongs to sweep 0.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `smoother_` functions.
  * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
  *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
@@ -3134,7 +3244,7 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL and `capacity` is positive.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
@@ -3162,8 +3272,8 @@ rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int
  * None.
  *
  * Notes:
- * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
- *   NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; the call only sets the
+ *   pointer to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -3173,12 +3283,13 @@ rrb_status dpcg_destroy(dpcg_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
+ * The options page lists the keys and ranges. The column "acts" on this page states when a new value of an option
+ * takes effect.
  *
  * After a change of an option that acts at factorize, call `dpcg_factorize` before the next solve.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `dpcg_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
  * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
@@ -3196,9 +3307,9 @@ rrb_status dpcg_destroy(dpcg_handle **h);
  * After an error all options are unchanged.
  *
  * Notes:
- * - The call also accepts the key of a real option. It then sets the option to the integer value.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
+ * - The call also accepts the key of a real option. The call then converts the integer value to a real value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3209,7 +3320,7 @@ rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `dpcg_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
  * - `value` (in): the new value. It must be 0 or a normal double.
  *
@@ -3228,8 +3339,8 @@ rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3242,7 +3353,7 @@ rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `dpcg_` functions.
  * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
@@ -3257,9 +3368,9 @@ rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
  * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
  *
  * Notes:
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
- * - If the text contains an option more than once, its last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
+ * - If the text contains several entries for one option, the last of these entries applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -3270,7 +3381,7 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `dpcg_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -3286,7 +3397,7 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
  * Notes:
  * - A result is 0 until a call has computed it.
  * - `RRB_INFO_DEVICE` is -1 while no device is in use.
- * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns the value from this variable.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -3294,10 +3405,10 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
 rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads an option or a result as a real number; integers are converted.
+ * Reads an option or a result and converts its value to a real number.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `dpcg_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -3323,7 +3434,7 @@ rrb_status dpcg_get_real(const dpcg_handle *h, int32_t key, double *value);
  * The stream has no effect if the solver runs on the CPU.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `dpcg_` functions.
  * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
  *   default.
  *
@@ -3352,7 +3463,7 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
  * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `dpcg_` functions.
  * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
  *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
@@ -3365,9 +3476,10 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
- *   way.
+ * - The library calls the monitor on the calling thread, in the order of the iterations. The library holds no lock
+ *   during this call.
+ * - The monitor must not use this handle. The monitor must not throw a C++ exception and must not unwind the stack in
+ *   another way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -3377,10 +3489,11 @@ rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user)
 /**
  * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
+ * The values are the relative residuals of the stopping test in the last solve. The first value belongs to iteration
+ * 0.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `dpcg_` functions.
  * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
  *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
@@ -3390,7 +3503,7 @@ rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user)
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL and `capacity` is positive.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
@@ -3418,8 +3531,8 @@ rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t cap
  * None.
  *
  * Notes:
- * - In a child process, the call does not free a handle that was created before the fork; it only sets the pointer to
- *   NULL.
+ * - In a child process, the call does not free a handle that was created before the fork; the call only sets the
+ *   pointer to NULL.
  *
  * Required:
  * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
@@ -3429,12 +3542,13 @@ rrb_status sparse_destroy(sparse_handle **h);
 /**
  * Sets an integer option or a choice.
  *
- * The options page lists the keys and ranges. It also states when a new value of each option takes effect ("acts").
+ * The options page lists the keys and ranges. The column "acts" on this page states when a new value of an option
+ * takes effect.
  *
  * After a change of an option that acts at factorize, call `sparse_factorize` before the next solve.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `sparse_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>`.
  * - `value` (in): the new value. If the option is a choice, the value is one of the constants `RRB_<OPTION>_<CHOICE>`.
  *
@@ -3452,9 +3566,9 @@ rrb_status sparse_destroy(sparse_handle **h);
  * After an error all options are unchanged.
  *
  * Notes:
- * - The call also accepts the key of a real option. It then sets the option to the integer value.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
+ * - The call also accepts the key of a real option. The call then converts the integer value to a real value.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
  * - After a change of an option of the storage format, the next product converts the matrix again.
  *
  * Required:
@@ -3466,7 +3580,7 @@ rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
  * Sets a real option.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `sparse_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` of a real option.
  * - `value` (in): the new value. It must be 0 or a normal double.
  *
@@ -3485,8 +3599,8 @@ rrb_status sparse_set_int(sparse_handle *h, int32_t key, int64_t value);
  *
  * Notes:
  * - A subnormal value usually means that a 4-byte real was passed instead of an 8-byte real.
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
  *
  * Required:
  * `h` must be NULL or a handle of this family.
@@ -3499,7 +3613,7 @@ rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
  * Entries are separated by blanks or commas. If one entry is wrong, no option changes.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `sparse_` functions.
  * - `text` (in): UTF-8 text that ends with NUL. The options page lists the names, ranges and choices.
  *
  * Returns:
@@ -3514,9 +3628,9 @@ rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
  * - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
  *
  * Notes:
- * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. The variable overrides
- *   the change.
- * - If the text contains an option more than once, its last entry applies.
+ * - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable sets
+ *   the same option, the value in the variable overrides the change.
+ * - If the text contains several entries for one option, the last of these entries applies.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -3527,7 +3641,7 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
  * Reads an integer option, a choice, or an integer result.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `sparse_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -3542,7 +3656,7 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
  *
  * Notes:
  * - A result is 0 until a call has computed it.
- * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns this value.
+ * - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns the value from this variable.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -3550,10 +3664,10 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
 rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads an option or a result as a real number; integers are converted.
+ * Reads an option or a result and converts its value to a real number.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `sparse_` functions.
  * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see options and results.
  * - `value` (out): value of the option or result; unchanged after an error.
  *
@@ -3576,10 +3690,10 @@ rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
 /**
  * Sets the CUDA stream on which the handle computes.
  *
- * The call has no effect because this family computes on the CPU.
+ * The call has no effect because the `sparse_` functions compute on the CPU.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `sparse_` functions.
  * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
  *   default.
  *
@@ -3604,7 +3718,7 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
  * monitor receives the relative residual of the stopping test.
  *
  * Parameters:
- * - `h` (in/out): handle of this family.
+ * - `h` (in/out): handle of the `sparse_` functions.
  * - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL removes the
  *   monitor.
  * - `user` (in): pointer that is passed to the monitor; may be NULL.
@@ -3617,9 +3731,10 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
- * - The library calls the monitor on the calling thread, in the order of the iterations, with no lock held.
- * - The monitor must not use this handle. It must not throw a C++ exception and must not unwind the stack in another
- *   way.
+ * - The library calls the monitor on the calling thread, in the order of the iterations. The library holds no lock
+ *   during this call.
+ * - The monitor must not use this handle. The monitor must not throw a C++ exception and must not unwind the stack in
+ *   another way.
  *
  * Required:
  * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
@@ -3629,10 +3744,11 @@ rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *u
 /**
  * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the relative residuals of the stopping test in the last solve, from iteration 0 on.
+ * The values are the relative residuals of the stopping test in the last solve. The first value belongs to iteration
+ * 0.
  *
  * Parameters:
- * - `h` (in): handle of this family.
+ * - `h` (in): handle of the `sparse_` functions.
  * - `residuals` (out): array that receives the first min(`capacity`, `count`) values. NULL is allowed if `capacity` is
  *   0.
  * - `capacity` (in): length of `residuals`, at least 0.
@@ -3642,7 +3758,7 @@ rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *u
  * `RRB_OK`.
  *
  * Errors:
- * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL with a positive `capacity`.
+ * - `RRB_ERR_NULL`: `h` or `count` is NULL, or `residuals` is NULL and `capacity` is positive.
  * - `RRB_ERR_ARGUMENT`: `capacity` is negative, or `residuals` is not 8-byte aligned.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *

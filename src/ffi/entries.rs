@@ -57,9 +57,13 @@ macro_rules! entries {
         /// Sets an integer option or a choice.
         ///
         /// The [options](options.md) page lists the keys and ranges. The column "acts" on this page states when a new
-        /// value of an option takes effect. (rrb_, dpcg_) After a change of an option that acts at factorize, call
-        /// `$family_factorize` before the next solve. (smoother_) After a change of an option that acts at set_patches,
-        /// call `smoother_set_patches` before the next `smoother_apply`. (sparse_) After a change of an option that
+        /// value of an option takes effect.
+        ///
+        /// (rrb_, dpcg_) After a change of an option that acts at factorize, call
+        /// `$family_factorize` before the next solve.
+        /// (smoother_) After a change of an option that acts at set_patches,
+        /// call `smoother_set_patches` before the next `smoother_apply`.
+        /// (sparse_) After a change of an option that
         /// acts at factorize, call `sparse_factorize` before the next solve.
         ///
         /// # Parameters
@@ -333,7 +337,8 @@ macro_rules! entries {
 
         /// Sets the CUDA stream on which the handle computes.
         ///
-        /// (rrb_, dpcg_, smoother_) The stream has no effect if the solver runs on the CPU. (sparse_) The call has no
+        /// (rrb_, dpcg_, smoother_) The stream has no effect if the solver runs on the CPU.
+        /// (sparse_) The call has no
         /// effect because the `sparse_` functions compute on the CPU.
         ///
         /// # Parameters
@@ -450,7 +455,8 @@ macro_rules! entries {
         /// Copies the relative residuals of the last call that performed iterations.
         ///
         /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve. The
-        /// first value belongs to iteration 0. (smoother_) The values are the relative residuals that the monitor
+        /// first value belongs to iteration 0.
+        /// (smoother_) The values are the relative residuals that the monitor
         /// received in the last `smoother_apply`. The first value belongs to sweep 0.
         ///
         /// # Parameters

@@ -1,5 +1,5 @@
-! Constants and C functions of rrbsolver.h. The functions of each family have a module of their own, in which rrb_solve
-! is named c_solve. These modules are private to the binding: programs use the module rrbsolver.
+! Constants and C functions of rrbsolver.h. The C functions of each family are in a separate module. There, for example,
+! rrb_solve is named c_solve. Only the binding uses these modules. Programs use the module rrbsolver.
 ! Generated from the sources of the library; do not edit.
 
 module rrbsolver_constants
@@ -7,39 +7,40 @@ module rrbsolver_constants
    implicit none
    private
 
-   ! Statuses. 0: success. Positive: success with a caveat; outputs are written and usable. Negative: failure.
+   ! Statuses. 0 means success, positive values mean success with a caveat, and negative values mean failure.
    ! success
    integer(c_int32_t), parameter, public :: RRB_OK                = 0_c_int32_t
-   ! the tolerance was not reached; x is the last iterate or a better one (see rrbsolver_last_error)
+   ! the tolerance was not reached; x is the last iterate or an earlier iterate with a smaller residual;
+   ! rrbsolver_last_error gives the reason
    integer(c_int32_t), parameter, public :: RRB_NOT_CONVERGED     = 1_c_int32_t
-   ! a callback stopped the call; x (smoother_: u) is the current iterate
+   ! a callback stopped the call; x (in smoother_, u) is the current iterate
    integer(c_int32_t), parameter, public :: RRB_STOPPED           = 2_c_int32_t
    ! a required pointer is NULL
    integer(c_int32_t), parameter, public :: RRB_ERR_NULL          = -1_c_int32_t
    ! an argument is out of range, or arrays overlap
    integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT      = -2_c_int32_t
-   ! a size is too small, sizes are inconsistent, or their product is too large
+   ! a size is too small, sizes are inconsistent, or the product of sizes is too large
    integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION     = -3_c_int32_t
-   ! unknown key of an option or result, unknown option name, or unknown choice
+   ! a key of an option or result, a name of an option, or a choice is unknown
    integer(c_int32_t), parameter, public :: RRB_ERR_OPTION        = -4_c_int32_t
-   ! wrong order of calls; call factorize (smoother_: set_patches) first
+   ! the order of calls is wrong; call factorize (in smoother_, set_patches) first
    integer(c_int32_t), parameter, public :: RRB_ERR_STATE         = -5_c_int32_t
    ! the call is not supported by this build, backend or method
    integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED   = -6_c_int32_t
-   ! a center or pivot is not positive, or a block is singular; sparse_: also if the matrix is not symmetric, or a row
-   ! is empty
+   ! a center or pivot is not positive, or a block is singular; sparse_ also returns this status if the matrix is not
+   ! symmetric or a row is empty
    integer(c_int32_t), parameter, public :: RRB_ERR_MATRIX        = -20_c_int32_t
-   ! NaN or infinity in an input array, or overflow of a result
+   ! an input array contains NaN or infinity, or a result overflows
    integer(c_int32_t), parameter, public :: RRB_ERR_NOT_FINITE    = -21_c_int32_t
    ! the matrix or the preconditioner is indefinite; x is unchanged
    integer(c_int32_t), parameter, public :: RRB_ERR_BREAKDOWN     = -22_c_int32_t
    ! the system is singular, and its right-hand side has a component in the null space
    integer(c_int32_t), parameter, public :: RRB_ERR_INCOMPATIBLE  = -23_c_int32_t
-   ! underflow of a result
+   ! a result underflows
    integer(c_int32_t), parameter, public :: RRB_ERR_RANGE         = -24_c_int32_t
-   ! out of memory, or a memory limit is exceeded
+   ! there is not enough memory, or a memory limit is exceeded
    integer(c_int32_t), parameter, public :: RRB_ERR_MEMORY        = -30_c_int32_t
-   ! no CUDA driver or device
+   ! there is no CUDA driver or no CUDA device
    integer(c_int32_t), parameter, public :: RRB_ERR_NO_DEVICE     = -40_c_int32_t
    ! the CUDA driver reported an error
    integer(c_int32_t), parameter, public :: RRB_ERR_DEVICE        = -41_c_int32_t
@@ -47,277 +48,313 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_ERR_IO            = -50_c_int32_t
    ! a file or text cannot be parsed
    integer(c_int32_t), parameter, public :: RRB_ERR_PARSE         = -51_c_int32_t
-   ! a rank is missing or late; x is unchanged, and only destroy may follow
+   ! another rank is missing or late; x is unchanged, and the only valid call with the handle is destroy
    integer(c_int32_t), parameter, public :: RRB_ERR_COMMUNICATION = -60_c_int32_t
-   ! internal error: a bug in this library
+   ! internal error, which is a bug in this library
    integer(c_int32_t), parameter, public :: RRB_ERR_INTERNAL      = -99_c_int32_t
 
    ! Options: keys of set and get.
-   ! where the solver runs; auto: see the rules of auto
+   ! backend that runs the solver; cpu runs on the CPU; cuda runs on a CUDA device; reference is a simple backend for
+   ! tests that runs on the CPU with one thread; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
-   ! CUDA device ordinal (not sparse_)
+   ! ordinal of the CUDA device that the handle uses (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
-   ! number of threads; 0: the value of the first of RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS that
-   ! is set (if none is set, the number of cores in the affinity mask)
+   ! number of threads; with 0, the environment variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS
+   ! are read in this order, and the first variable that is set to a positive number determines the number of threads;
+   ! if there is no such variable, the library uses as many threads as there are cores in the affinity mask of the
+   ! process
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
-   ! memory space of the caller's arrays; auto: the CUDA driver is queried for each array (not sparse_)
+   ! memory space of the caller's arrays; with auto, the library queries the CUDA driver for the memory space of each
+   ! array (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
-   ! relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol) (not smoother_)
+   ! relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol) (not in
+   ! smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REL_TOL             = 104_c_int32_t
-   ! absolute tolerance, in the unit of the norm of the stopping test; see rel_tol (not smoother_)
+   ! absolute tolerance of the stopping test (see rel_tol); the tolerance has the unit of the residual norm (not in
+   ! smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
-   ! limit of iterations per solve; 0: a solve only evaluates the residual (not smoother_)
+   ! largest number of iterations per solve; with 0, a solve only computes the residual of the initial guess (not in
+   ! smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
-   ! norm of the stopping test; true2: 2-norm of b - A x; preconditioned: sqrt(r' M^-1 r); on singular components r is
-   ! centered, and its means m add sum m^2 / center under the root; with deflation r is the deflated residual, not
-   ! centered (not smoother_, sparse_)
+   ! norm of the stopping test; true2 is the 2-norm of the residual r = b - A x; preconditioned is sqrt(r' M^-1 r), with
+   ! two exceptions: on each singular component, the mean m of r is subtracted from r, and the sum of m^2 / center is
+   ! added under the root; with deflation, r is the deflated residual, and no mean is subtracted (not in smoother_,
+   ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
-   ! reference of relative residuals; rhs: norm of b, projected if A is singular (with norm=preconditioned, b is also
-   ! reduced to the first Schur complement S1); initial: norm of the initial residual (not smoother_)
+   ! number by which residual norms are divided to obtain relative residuals; rhs selects the norm of b; in rrb_ and
+   ! dpcg_, the means of b over singular components are subtracted from b before the norm is computed; with
+   ! norm=preconditioned, b is also reduced to the first Schur complement S1; initial selects the norm of the initial
+   ! residual (not in smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_REFERENCE           = 108_c_int32_t
-   ! connected components that are treated as singular; auto: components with |row sum| <= 1e-12 * center in every row;
-   ! none: no component; constant: all components, which must have |row sum| <= 1e-6 * center (not smoother_, sparse_)
+   ! connected components that are treated as singular; with null_space=auto, these are the components with |row sum| <=
+   ! 1e-12 * center in every row; with null_space=none, no component is treated as singular; with null_space=constant,
+   ! all components are treated as singular and must have |row sum| <= 1e-6 * center (not in smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_NULL_SPACE          = 109_c_int32_t
-   ! 0: no checks; 1: NaN and infinity in input arrays are errors, and nonzero couplings to nodes outside the grid are
-   ! logged once per handle; 2: such couplings are errors, too (smoother_, sparse_: same as 1; sparse_ always checks
-   ! matrix entries)
+   ! checks of input arrays; with 0, input arrays are not checked; with 1, NaN and infinity are errors, and nonzero
+   ! couplings to nodes outside the grid are logged once per handle; with 2, these couplings are also errors; in
+   ! smoother_ and sparse_, 2 has the effect of 1; sparse_ always checks the matrix entries
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
-   ! check of b on singular components, before its mean is subtracted; 0: none; 1: |sum b| > 1e-10 ||b||_1 is an error
-   ! (not smoother_, sparse_)
+   ! check of b on each singular component, before the mean of b is subtracted; with 0, b is not checked; with 1, |sum
+   ! b| > 1e-10 ||b||_1 is an error (not in smoother_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
-   ! log lines; 0: warnings; 1: also one line per solve (smoother_: per apply; sparse_: also per factorize); 2: also one
-   ! line per iteration (smoother_: per sweep)
+   ! log lines that are written; 0 selects warnings only; 1 adds one line per solve (in smoother_, per apply; in
+   ! sparse_, also per factorize); 2 adds one line per iteration (in smoother_, per sweep)
    integer(c_int32_t), parameter, public :: RRB_OPT_VERBOSITY           = 112_c_int32_t
-   ! destination of log lines: callback (see rrbsolver_set_log), stderr, or a file to which lines are appended; the path
-   ! must not contain blanks or commas
+   ! destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to which lines are
+   ! appended; the path must not contain blanks or commas
    integer(c_int32_t), parameter, public :: RRB_OPT_LOG                 = 113_c_int32_t
-   ! number of elimination levels; 0: depends on the grid size; larger values are reduced to the maximum
+   ! number of elimination levels; with 0, the number depends on the grid size; values above the maximum are reduced to
+   ! the maximum
    integer(c_int32_t), parameter, public :: RRB_OPT_LEVELS              = 200_c_int32_t
    ! memory limit, in bytes, for the exact factor of the coarsest system
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_MEMORY       = 201_c_int32_t
-   ! number of grids stored by colour as r1, r2, b1 and b2 arrays; 0: depends on the grid size; larger values are
-   ! reduced to the maximum
+   ! number of grids that are stored by colour in the arrays r1, r2, b1 and b2; with 0, the number depends on the grid
+   ! size; values above the maximum are reduced to the maximum
    integer(c_int32_t), parameter, public :: RRB_OPT_GRIDS               = 202_c_int32_t
-   ! row padding and border width, in values, of the r1, r2, b1 and b2 arrays
+   ! row padding and border width of the arrays r1, r2, b1 and b2, in values
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPUTE_BLOCK       = 203_c_int32_t
-   ! nodes whose dropped couplings are lumped; m1: red; m2: red and black; in text, m1u and m2u also set relaxation=0,
-   ! and m1m and m2m set relaxation=1
+   ! nodes whose dropped couplings are lumped into the diagonal; m1 selects the red nodes; m2 selects the red and black
+   ! nodes; in an option text, m1u and m2u also set relaxation=0, and m1m and m2m also set relaxation=1
    integer(c_int32_t), parameter, public :: RRB_OPT_LUMPING             = 204_c_int32_t
-   ! relaxation factor omega: fraction of each dropped coupling that is added to the diagonal
+   ! relaxation factor omega, the fraction of each dropped coupling that is added to the diagonal
    integer(c_int32_t), parameter, public :: RRB_OPT_RELAXATION          = 205_c_int32_t
-   ! on: fused stages, if the backend has them; off: unfused reference formulation (also dpcg_)
+   ! fusion of the stages of an iteration; with fusion=on, the stages are fused if the backend supports fusion; with
+   ! fusion=off, the solver uses the unfused reference formulation (also in dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_FUSION              = 206_c_int32_t
-   ! treatment of positive off-diagonal entries in M; auto: see the rules of auto; always: moved to the diagonal; never:
-   ! unchanged
+   ! treatment of positive off-diagonal entries in M; with compensation=always, these entries are moved to the diagonal;
+   ! with compensation=never, these entries are unchanged; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
-   ! precision in which the preconditioner is stored; mixed: bf16 and CG in single precision, for regular 5-point
-   ! systems on the CPU (otherwise same as bf16); auto: see the rules of auto (also dpcg_, sparse_)
+   ! precision in which the preconditioner is stored; mixed selects bf16 for the preconditioner and single precision for
+   ! CG, if the system is a regular 5-point system on the CPU; otherwise mixed has the effect of bf16; for auto, see the
+   ! rules of auto (also in dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
-   ! cycle of the preconditioner; v: V-cycle of RRB; amli, k: recursive cycles of RRB; aggregation: multigrid by
-   ! aggregation instead of RRB; auto: see the rules of auto
+   ! cycle of the preconditioner; v is the V-cycle of RRB; amli and k are recursive cycles of RRB; aggregation selects
+   ! multigrid by aggregation instead of RRB; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
-   ! number of levels between recursions of a recursive cycle, must be even; 0: 4
+   ! number of levels between the recursions of a recursive cycle; the number must be even; 0 means 4
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
-   ! number of inner iterations per recursion
+   ! number of inner iterations per recursion of a recursive cycle
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
-   ! memory limit, in bytes, for aggregation that cycle=auto selects at factorize or in a slow solve; -1: no limit; 0:
-   ! auto never selects aggregation
+   ! memory limit, in bytes, for the aggregation cycle; the limit applies if cycle=auto selects aggregation at factorize
+   ! or during a slow solve; -1 means no limit; with 0, auto never selects aggregation
    integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
-   ! distance, in values, between rows of the caller's arrays, at least nx; 0: nx (also dpcg_)
+   ! distance, in values, between consecutive rows of the caller's arrays; the distance must be at least nx; 0 means nx
+   ! (also in dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
-   ! CUDA ordinals of up to eight devices that share the rows of large grids, such as 0+1+2; none: one device, set by
-   ! option device
+   ! ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with devices=none, the
+   ! solver uses one device, which the option device selects
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICES             = 220_c_int32_t
-   ! 1: results are bitwise identical for any number of ranks; 0: results are bitwise identical only for the same number
-   ! of ranks, and global sums need less communication
+   ! with 1, results are bitwise identical for any number of ranks; with 0, results are bitwise identical only for equal
+   ! numbers of ranks, but global sums need less communication than with 1
    integer(c_int32_t), parameter, public :: RRB_OPT_REPRODUCIBLE        = 218_c_int32_t
-   ! time in seconds for which a rank waits for other ranks; 0: no limit
+   ! time in seconds for which a rank waits for other ranks; 0 means no limit
    integer(c_int32_t), parameter, public :: RRB_OPT_COMM_TIMEOUT        = 219_c_int32_t
    ! relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel
    integer(c_int32_t), parameter, public :: RRB_OPT_METHOD              = 300_c_int32_t
-   ! relaxation factor; 0: 0.8 for block_jacobi, else 1
+   ! relaxation factor; 0 means 0.8 for block_jacobi and 1 for the other methods
    integer(c_int32_t), parameter, public :: RRB_OPT_OMEGA               = 301_c_int32_t
-   ! sweeps of an apply in which blocks are shifted by floor(b / 2) cells; 0: none; 1: the second, fourth, ...; 2: the
-   ! first, third, ...
+   ! sweeps of smoother_apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size; with 0,
+   ! the blocks are not shifted; with 1, the blocks are shifted in the second, fourth, ... sweep; with 2, the blocks are
+   ! shifted in the first, third, ... sweep
    integer(c_int32_t), parameter, public :: RRB_OPT_STAGGER             = 302_c_int32_t
-   ! 1: a sweep processes colours (chaotic_gauss_seidel: blocks) in reverse order, for post-smoothing
+   ! with 1, a sweep processes the colours in reverse order, for post-smoothing; with method=chaotic_gauss_seidel, the
+   ! sweep processes the blocks in reverse order
    integer(c_int32_t), parameter, public :: RRB_OPT_REVERSE             = 303_c_int32_t
-   ! solver of the diagonal blocks; fast_diagonalization: sine transforms, an error if they would lose more than four
-   ! digits; dense: dense inverses; auto: see the rules of auto
+   ! solver of the diagonal blocks; fast_diagonalization uses sine transforms, and set_patches returns an error if the
+   ! transforms would lose more than four digits; dense uses dense inverses; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SOLVER        = 304_c_int32_t
-   ! treatment of blocks that extend beyond the edge of a patch; exact: they are solved as smaller blocks; overlap: they
-   ! are moved inwards and overlap other blocks
+   ! treatment of blocks that extend beyond the edge of a patch; with exact, these blocks are solved as smaller blocks;
+   ! with overlap, these blocks are moved inwards and overlap other blocks
    integer(c_int32_t), parameter, public :: RRB_OPT_REMAINDER           = 305_c_int32_t
-   ! work that is distributed among threads; auto: all blocks of all patches; patch: whole patches (chaotic_gauss_seidel
-   ! is then lexicographic in each patch); block: the blocks of one patch at a time; nested: patches among groups of
-   ! threads, and the blocks of a patch within a group
+   ! work that is distributed among the threads; with auto, all blocks of all patches are distributed; with patch, whole
+   ! patches are distributed, and chaotic_gauss_seidel is lexicographic in each patch; with block, the blocks of one
+   ! patch at a time are distributed; with nested, patches are distributed among groups of threads, and the blocks of a
+   ! patch among the threads of a group
    integer(c_int32_t), parameter, public :: RRB_OPT_PARALLEL            = 306_c_int32_t
-   ! number of groups of threads with parallel=nested; 0: automatic
+   ! number of groups of threads with parallel=nested; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
-   ! order of copies and kernels if the device processes patches in host memory
+   ! order of copies and kernels if a device processes patches that are in host memory; with depth_first, the first
+   ! sweep of a group of patches overlaps the transfer of the next group; with breadth_first, all patches are
+   ! transferred before the first sweep; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! preconditioner; neumann: Neumann series with `order` + 1 terms; ic0: incomplete Cholesky without fill (dpcg_: CPU
-   ! only); ric: the same with relaxation (CPU only); multigrid: geometric multigrid; amg: multigrid by aggregation
-   ! (sparse_: for cg); ssor: SSOR with sor_omega; ilu0: incomplete LU without fill; chebyshev: polynomial of `degree`
-   ! in D^-1 A; auto: see the rules of auto (also sparse_)
+   ! preconditioner; neumann is a Neumann series with `order` + 1 terms; ic0 is incomplete Cholesky without fill (in
+   ! dpcg_, on the CPU only); ric is relaxed incomplete Cholesky without fill (on the CPU only); multigrid is geometric
+   ! multigrid; amg is multigrid by aggregation (in sparse_, for solver=cg only); ssor is symmetric SOR with the
+   ! relaxation factor sor_omega; ilu0 is incomplete LU without fill; chebyshev is a polynomial in D^-1 A whose degree
+   ! is the option degree; for auto, see the rules of auto (also in sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
-   ! number of terms of the Neumann series after the first; 0: same as jacobi (also sparse_)
+   ! number of terms of the Neumann series after the first term; 0 has the effect of preconditioner=jacobi (also in
+   ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
-   ! fraction of the dropped fill that ric subtracts from the diagonal; 0: same as ic0; 1: modified incomplete Cholesky
+   ! fraction of the dropped fill that ric subtracts from the diagonal; 0 has the effect of ic0; 1 selects modified
+   ! incomplete Cholesky
    integer(c_int32_t), parameter, public :: RRB_OPT_RIC_OMEGA           = 402_c_int32_t
-   ! deflation regions, with one vector per region; subdomain: boxes of cells; levelset: the caller's regions (if there
-   ! are none, components of strong couplings); levelset_subdomain: the regions of levelset, split by boxes; auto: see
-   ! the rules of auto
+   ! deflation regions; each region has one deflation vector; subdomain selects boxes of cells; levelset selects the
+   ! caller's regions or, if there are none, the components of strong couplings; levelset_subdomain selects the regions
+   ! of levelset, split by boxes; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_DEFLATION           = 403_c_int32_t
-   ! number of deflation boxes in x, at most nx; 0: automatic
+   ! number of deflation boxes in x, at most nx; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_X        = 404_c_int32_t
-   ! number of deflation boxes in y, at most ny; 0: automatic
+   ! number of deflation boxes in y, at most ny; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Y        = 405_c_int32_t
-   ! number of deflation boxes in z, at most nz; 0: automatic
+   ! number of deflation boxes in z, at most nz; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Z        = 406_c_int32_t
-   ! deflation vectors for singular systems; 0: the vector of one region of weak couplings is omitted; 1: all vectors
-   ! are used, and the coarse matrix is shifted
+   ! use of the deflation vectors if the system is singular; with 0, the vector of one region of weak couplings is
+   ! omitted; with 1, all vectors are used, and the coarse matrix is shifted
    integer(c_int32_t), parameter, public :: RRB_OPT_KEEP_ALL            = 407_c_int32_t
-   ! solver of systems with the coarse deflation matrix; inverse: explicit inverse; cholesky: factorization; cg: inner
-   ! CG, CPU only; auto: see the rules of auto
+   ! solver of systems with the coarse deflation matrix; inverse uses the explicit inverse; cholesky uses a Cholesky
+   ! factorization; cg uses inner CG iterations and runs on the CPU only; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_SOLVER       = 408_c_int32_t
    ! relative tolerance of coarse_solver=cg
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_TOL          = 409_c_int32_t
-   ! coarsening of multigrid; vertex: every second cell, operator-dependent interpolation, Galerkin coarse grids; cell:
-   ! pairs of cells, constant interpolation, coarsest grid of at most 64 cells; auto: see the rules of auto
+   ! coarsening of multigrid; vertex keeps every second cell and uses operator-dependent interpolation and Galerkin
+   ! coarse grids; cell joins pairs of cells and uses constant interpolation and a coarsest grid of at most 64 cells;
+   ! for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSENING          = 410_c_int32_t
-   ! number of multigrid sweeps before and after each coarse-grid correction; 0: automatic
+   ! number of multigrid sweeps before and after each coarse-grid correction; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_SWEEPS              = 411_c_int32_t
-   ! number of layers of cells by which levelset regions grow; -1: 1 for the caller's regions, 0 for components of
-   ! strong couplings
+   ! number of layers of cells by which each region of levelset is enlarged; -1 means 1 for the caller's regions and 0
+   ! for components of strong couplings
    integer(c_int32_t), parameter, public :: RRB_OPT_DILATION            = 412_c_int32_t
-   ! distance, in values, between planes of the caller's arrays, at least ny * leading_dimension; 0: ny *
-   ! leading_dimension
+   ! distance, in values, between consecutive planes of the caller's arrays; the distance must be at least ny *
+   ! leading_dimension; 0 means ny * leading_dimension
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_PLANE       = 413_c_int32_t
-   ! iterative method; auto: see the rules of auto; in text, jcbi, gs and gssor mean jacobi, gauss_seidel and sor
+   ! iterative method; for auto, see the rules of auto; in an option text, jcbi, gs and gssor are other names for
+   ! jacobi, gauss_seidel and sor
    integer(c_int32_t), parameter, public :: RRB_OPT_SOLVER              = 500_c_int32_t
-   ! storage format for products; auto: see the rules of auto
+   ! storage format for products; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT              = 502_c_int32_t
-   ! order of rows in sweeps of gauss_seidel and sor; natural: ascending; multicolour: by first-fit colours of A + A';
-   ! blocks: blocks of rows, each with old values of the other blocks; symmetric: ascending, then descending
+   ! order of the rows in sweeps of gauss_seidel and sor; with natural, the order is ascending; with multicolour, the
+   ! rows are ordered by first-fit colours of A + A'; with blocks, the rows are divided into blocks, and each block uses
+   ! the old values of the other blocks; with symmetric, a descending sweep follows each ascending sweep
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDERING            = 503_c_int32_t
-   ! relaxation factor of jacobi, sor and ssor, below 2; 0: 1.25 for sor, else 1
+   ! relaxation factor of jacobi, sor and ssor, which must be below 2; 0 means 1.25 for sor and 1 for jacobi and ssor
    integer(c_int32_t), parameter, public :: RRB_OPT_SOR_OMEGA           = 504_c_int32_t
-   ! number of blocks with ordering=blocks; 0: 16
+   ! number of blocks with ordering=blocks; 0 means 16
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCKS              = 505_c_int32_t
-   ! rows and columns per block of format=bsr; 0: one of 2 to 6 and 8, the one that needs the fewest bytes
+   ! number of rows and columns per block of format=bsr; 0 selects, from the numbers 2 to 6 and 8, the number with which
+   ! the format needs the fewest bytes
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
-   ! rows per slice of format=sell (C); 0: 8
+   ! number of rows per slice of format=sell, often called C in the literature; 0 means 8
    integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
-   ! rows per sorting window of format=sell; 0: 256 if that saves bytes, else 1 (unsorted)
+   ! number of rows per sorting window of format=sell; 0 means 256 if this number saves bytes, otherwise 1 (unsorted)
    integer(c_int32_t), parameter, public :: RRB_OPT_SIGMA               = 508_c_int32_t
    ! number of iterations of gmres between restarts
    integer(c_int32_t), parameter, public :: RRB_OPT_RESTART             = 509_c_int32_t
    ! dimension s of the shadow space of idr
    integer(c_int32_t), parameter, public :: RRB_OPT_SHADOW              = 510_c_int32_t
-   ! shift s of ic0, which factorizes A + s diag(A); below 0: s = 0, and then 1e-3, 2e-3, 4e-3, ... while a pivot is not
-   ! positive
+   ! shift s of ic0, which factorizes A + s diag(A); with a negative value, ic0 starts with s = 0 and continues with s =
+   ! 1e-3, 2e-3, 4e-3, ... until all pivots are positive
    integer(c_int32_t), parameter, public :: RRB_OPT_SHIFT               = 511_c_int32_t
-   ! degree of the polynomial of chebyshev
+   ! degree of the polynomial of preconditioner=chebyshev
    integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
-   ! product with A' in bicg; copy: a stored transpose is used; none: A is used; auto: see the rules of auto
+   ! matrix that bicg uses for products with the transpose A'; with transpose=copy, bicg uses a stored copy of A'; with
+   ! transpose=none, bicg uses A itself; for auto, see the rules of auto
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
-   ! a solve has diverged when its residual exceeds this multiple of max(reference, initial residual); 0: 1e100 for
-   ! jacobi, gauss_seidel and sor, else 1e10
+   ! factor of the divergence test; a solve has diverged when its residual norm exceeds this factor times max(reference,
+   ! initial residual norm); 0 means 1e100 for jacobi, gauss_seidel and sor, and 1e10 for the other methods
    integer(c_int32_t), parameter, public :: RRB_OPT_DIVERGENCE_LIMIT    = 515_c_int32_t
    ! memory limit, in bytes, for the arrays of a format other than csr
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
 
    ! Results: keys of get.
-   ! number of iterations of the last solve (smoother_: of sweeps of the last apply)
+   ! number of iterations of the last solve; in smoother_, number of sweeps of the last smoother_apply
    integer(c_int32_t), parameter, public :: RRB_INFO_ITERATIONS            = 1000_c_int32_t
-   ! reason why the last solve stopped; smoother_: monitor if a callback stopped the last apply, else none
+   ! reason why the last solve stopped; in smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped the
+   ! last smoother_apply, otherwise RRB_STOP_REASON_NONE
    integer(c_int32_t), parameter, public :: RRB_INFO_STOP_REASON           = 1001_c_int32_t
-   ! relative residual of the initial guess, in the norm of the stopping test; smoother_: 1, available only after an
-   ! apply with a monitor
+   ! relative residual of the initial guess, in the norm of the stopping test; in smoother_, the value is 1, and this
+   ! value is available only after a smoother_apply with a monitor or with verbosity=2
    integer(c_int32_t), parameter, public :: RRB_INFO_INITIAL_RESIDUAL      = 1002_c_int32_t
-   ! relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; smoother_:
-   ! last value passed to the monitor, available only after an apply with a monitor
+   ! relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; in
+   ! smoother_, relative residual after the last sweep; this value is available only after a smoother_apply with a
+   ! monitor or with verbosity=2
    integer(c_int32_t), parameter, public :: RRB_INFO_FINAL_RESIDUAL        = 1003_c_int32_t
-   ! wall time of the last factorize, in seconds (smoother_: of set_patches; sparse_: also of a format conversion by a
-   ! product)
+   ! wall time, in seconds, of the last factorize; in smoother_, wall time of the last smoother_set_patches; in sparse_,
+   ! also the wall time of a format conversion by a product
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
-   ! wall time of the last solve, in seconds (smoother_: of the last apply)
+   ! wall time, in seconds, of the last solve; in smoother_, wall time of the last smoother_apply
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
-   ! part of seconds_solve that was needed for copies between host and device (not sparse_)
+   ! wall time, in seconds, of copies between host and device in the last solve; this time is part of seconds_solve (not
+   ! in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
-   ! host memory of the handle, in bytes
+   ! number of bytes of host memory that the handle uses
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
-   ! device memory of the handle, in bytes (not sparse_)
+   ! number of bytes of device memory that the handle uses (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A, estimated in the last solve (Lanczos); 0: no estimate, because the method is not cg
-   ! or fewer than two iterations had positive coefficients (not smoother_)
+   ! smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method; 0 means that there is no
+   ! estimate, because the method is not cg or because fewer than two CG iterations had positive coefficients (not in
+   ! smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
-   ! largest eigenvalue of M^-1 A, estimated in the same way as lambda_min (not smoother_)
+   ! largest eigenvalue of M^-1 A, estimated by the same method as lambda_min (not in smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
    ! backend in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
-   ! CUDA ordinal in use; -1: none (not sparse_)
+   ! ordinal of the CUDA device in use; -1 means that no device is in use (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_DEVICE                = 1012_c_int32_t
-   ! threads in use
+   ! number of threads in use
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
-   ! 1: the library was built with CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off (not sparse_)
+   ! 1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
-   ! number of elimination levels in use (cycle=aggregation: of coarse levels)
+   ! number of elimination levels in use; with cycle=aggregation, number of coarse levels
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
-   ! precision in use (also dpcg_, sparse_)
+   ! precision in use (also in dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
-   ! cycle in use; with k, and with aggregation on the CPU, M depends on r
+   ! cycle in use; with k, M depends on the residual r; with aggregation on the CPU, M depends on r in rrb_solve, but
+   ! not in rrb_apply
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
-   ! number of connected components of at least two nodes (also dpcg_)
+   ! number of connected components of the matrix that have at least two nodes (also in dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
-   ! number of singular components of at least two nodes (also dpcg_)
+   ! number of singular components of the matrix that have at least two nodes (also in dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SINGULAR_COMPONENTS   = 1104_c_int32_t
    ! number of positive couplings that are moved to the diagonal of M
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
-   ! number of grids stored by colour as r1, r2, b1 and b2 arrays
+   ! number of grids that are stored by colour in the arrays r1, r2, b1 and b2
    integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
-   ! number of aggregates, on all levels, that the last factorize reused (with cycle=aggregation or preconditioner=amg);
-   ! 0: all aggregates are new (also dpcg_, sparse_)
+   ! number of aggregates, on all levels, that the last factorize with cycle=aggregation or preconditioner=amg reused; 0
+   ! means that all aggregates are new (also in dpcg_, sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
-   ! number of messages that this rank sent in the last call; a collective operation counts once
+   ! number of messages that this rank sent in the last call; a collective operation counts as one message
    integer(c_int32_t), parameter, public :: RRB_INFO_MESSAGES_SENT         = 1110_c_int32_t
    ! number of bytes in the messages counted by messages_sent
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_SENT            = 1111_c_int32_t
    ! block solver in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t
-   ! number of distinct blocks with stored inverses
+   ! number of distinct blocks whose inverses are stored
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_INVERSES        = 1201_c_int32_t
    ! number of boxes of ghost cells that are copied between patches before each sweep
    integer(c_int32_t), parameter, public :: RRB_INFO_GHOST_COPIES          = 1202_c_int32_t
-   ! number of cells of all patches
+   ! total number of cells of all patches
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
-   ! preconditioner in use (also sparse_)
+   ! preconditioner in use (also in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
-   ! first condition that determined the choice of auto; crowded: there are too many components of strong couplings for
-   ! multigrid and deflation, or flat cells hide them; anisotropic: couplings in one direction are weak; labels: the
-   ! caller set regions; contrast: couplings of one direction differ strongly; thin: a component of strong couplings is
-   ! few cells across; plain: none of these; asked: the caller set preconditioner, coarsening and deflation
+   ! condition that determined the choices of auto; crowded: there are too many components of strong couplings for
+   ! multigrid and deflation, or flat cells hide these components; anisotropic: the couplings in one direction are weak;
+   ! labels: the caller set regions; contrast: the couplings of one direction differ strongly; thin: a component of
+   ! strong couplings is only a few cells across; plain: none of these conditions holds; asked: the caller set the
+   ! options preconditioner, coarsening and deflation
    integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
    ! deflation in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t
-   ! coarsening in use; auto: no multigrid
+   ! coarsening in use; auto means that there is no multigrid
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSENING            = 1303_c_int32_t
-   ! coarse solver in use; auto: no deflation
+   ! coarse solver in use; auto means that there is no deflation
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSE_SOLVER         = 1304_c_int32_t
    ! number of deflation vectors in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION_VECTORS     = 1305_c_int32_t
    ! number of deflation regions, including regions without a vector
    integer(c_int32_t), parameter, public :: RRB_INFO_REGIONS               = 1306_c_int32_t
-   ! number of components of at least two cells that are joined by strong couplings
+   ! number of components that consist of at least two cells joined by strong couplings
    integer(c_int32_t), parameter, public :: RRB_INFO_STRONG_COMPONENTS     = 1307_c_int32_t
-   ! largest row sum of |L D^-1|, with preconditioner=neumann; below 1: the series converges for any order
+   ! largest row sum of |L D^-1| with preconditioner=neumann; if this sum is below 1, the Neumann series converges for
+   ! any order
    integer(c_int32_t), parameter, public :: RRB_INFO_NEUMANN_ROW_SUM       = 1308_c_int32_t
-   ! part of seconds_setup for deflation regions, the coarse matrix and its factorization
+   ! wall time, in seconds, for the deflation regions, the coarse matrix and the factorization of the coarse matrix;
+   ! this time is part of seconds_setup
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_DEFLATION     = 1309_c_int32_t
-   ! part of seconds_solve for systems with the coarse matrix
+   ! wall time, in seconds, for the solution of systems with the coarse matrix; this time is part of seconds_solve
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_COARSE        = 1310_c_int32_t
-   ! part of seconds_solve for CG iterations
+   ! wall time, in seconds, of the CG iterations; this time is part of seconds_solve
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_ITERATIONS    = 1311_c_int32_t
    ! number of rows of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_ROWS                  = 1400_c_int32_t
@@ -325,16 +362,16 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_COLS                  = 1401_c_int32_t
    ! number of entries of the matrix, including explicit zeros
    integer(c_int32_t), parameter, public :: RRB_INFO_NONZEROS              = 1402_c_int32_t
-   ! number of values that the format in use stores, including padding; 0 before the first product
+   ! number of values, including padding, that the format in use stores; the number is 0 before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_STORED                = 1403_c_int32_t
-   ! format in use; auto before the first product
+   ! format in use; the value is auto before the first product
    integer(c_int32_t), parameter, public :: RRB_INFO_FORMAT                = 1404_c_int32_t
-   ! method in use; after a solve, the method with which it ended; auto before the first factorize
+   ! method in use; after a solve, the method with which the solve ended; before the first factorize, the value is auto
    integer(c_int32_t), parameter, public :: RRB_INFO_SOLVER                = 1405_c_int32_t
-   ! 1: the matrix is symmetric, |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (if a_ii a_jj = 0, the limit
-   ! is 1e-12 times the largest entry of row i); 0: it is not symmetric
+   ! 1 if the matrix is symmetric, that is, if |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (for a_ii a_jj =
+   ! 0, the limit is 1e-12 times the largest entry of row i); 0 if the matrix is not symmetric
    integer(c_int32_t), parameter, public :: RRB_INFO_SYMMETRIC             = 1407_c_int32_t
-   ! diagonal dominance by rows
+   ! kind of diagonal dominance of the rows of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_DOMINANCE             = 1408_c_int32_t
    ! number of rows whose diagonal entry is zero or missing
    integer(c_int32_t), parameter, public :: RRB_INFO_ZERO_DIAGONALS        = 1409_c_int32_t
@@ -344,18 +381,20 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
    ! number of colours with ordering=multicolour
    integer(c_int32_t), parameter, public :: RRB_INFO_COLOURS               = 1412_c_int32_t
-   ! number of levels of independent groups of rows in a sweep or a triangular solve; 1 with one thread
+   ! number of levels in a sweep or a triangular solve; each level consists of groups of rows that are independent of
+   ! each other; with one thread, the number is 1
    integer(c_int32_t), parameter, public :: RRB_INFO_SWEEP_LEVELS          = 1413_c_int32_t
-   ! shift of ic0 in use
+   ! shift that ic0 uses
    integer(c_int32_t), parameter, public :: RRB_INFO_SHIFT                 = 1414_c_int32_t
-   ! bytes that a product moves per entry of the matrix, including x and y; 0 before the first product
+   ! number of bytes that a product moves per entry of the matrix, including x and y; the number is 0 before the first
+   ! product
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_PER_NONZERO     = 1415_c_int32_t
-   ! number of entries of the longest row
+   ! number of entries in the longest row of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_LONGEST_ROW           = 1416_c_int32_t
    ! number of right-hand sides in the file of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_FILE_RHS              = 1417_c_int32_t
-   ! triangles with off-diagonal entries; lower or upper may mean that only half of a symmetric matrix was passed,
-   ! although both halves are needed
+   ! triangles of the matrix that have off-diagonal entries; lower or upper may mean that only half of a symmetric
+   ! matrix was passed, although both halves are needed
    integer(c_int32_t), parameter, public :: RRB_INFO_TRIANGLE              = 1418_c_int32_t
 
    ! Choices: values of options and results.
@@ -482,17 +521,17 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_TRIANGLE_UPPER                    = 2_c_int32_t
 
    ! Choices of arguments.
-   ! which of sparse_get_vector
+   ! argument which of sparse_get_vector
    integer(c_int32_t), parameter, public :: RRB_VECTOR_RHS      = 0_c_int32_t
-   ! which of sparse_get_vector
+   ! argument which of sparse_get_vector
    integer(c_int32_t), parameter, public :: RRB_VECTOR_GUESS    = 1_c_int32_t
-   ! which of sparse_get_vector
+   ! argument which of sparse_get_vector
    integer(c_int32_t), parameter, public :: RRB_VECTOR_SOLUTION = 2_c_int32_t
-   ! file_format of sparse_write
+   ! argument file_format of sparse_write
    integer(c_int32_t), parameter, public :: RRB_FILE_MTX        = 0_c_int32_t
-   ! file_format of sparse_write
+   ! argument file_format of sparse_write
    integer(c_int32_t), parameter, public :: RRB_FILE_HB         = 1_c_int32_t
-   ! file_format of sparse_write
+   ! argument file_format of sparse_write
    integer(c_int32_t), parameter, public :: RRB_FILE_RB         = 2_c_int32_t
 end module rrbsolver_constants
 
