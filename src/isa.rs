@@ -86,14 +86,20 @@ macro_rules! for_each_isa {
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx512 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? { text $(::<$($f),+>)? ($($argument),*) }
+                fn avx512 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
+                    text $(::<$($f),+>)? ($($argument),*)
+                }
                 #[target_feature(enable = "avx2")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx2 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? { text $(::<$($f),+>)? ($($argument),*) }
+                fn avx2 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
+                    text $(::<$($f),+>)? ($($argument),*)
+                }
                 // Not a part of those that call it, where tests/machine_code.rs would not find it.
                 #[inline(never)]
                 #[allow(clippy::too_many_arguments)]
-                fn portable $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? { text $(::<$($f),+>)? ($($argument),*) }
+                fn portable $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
+                    text $(::<$($f),+>)? ($($argument),*)
+                }
                 match $crate::isa::isa() {
                     // SAFETY: `isa` names only instruction sets that this machine was seen to have.
                     $crate::isa::Isa::Avx512 => unsafe { avx512 $(::<$($f),+>)? ($($argument),*) },

@@ -82,7 +82,8 @@ impl Runs {
     }
 
     /// Adds the runs of the next row, which has so many words (none: one run). Bit i of `apart`: node i has no coupling
-    /// to the east, or is not there. Bit i of `unreached`: no coupling to another row reaches it; asked where it counts.
+    /// to the east, or is not there. Bit i of `unreached`: no coupling to another row reaches node i; `unreached` is
+    /// called where that counts.
     pub fn push_row(
         &mut self,
         words: usize,

@@ -1,5 +1,5 @@
-//! A team of threads, a folder per family; `caller`: the caller's arrays in a run; `observed`: what its members find out
-//! together.
+//! A team of threads, a folder per family; `caller`: the caller's arrays in a run; `observed`: what its members find
+//! out together.
 
 mod aggregation;
 mod caller;

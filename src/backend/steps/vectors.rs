@@ -49,8 +49,8 @@ pub trait VectorSteps {
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
 }
 
-/// The steps of the methods for general matrices beside CG: products, M^-1 and combinations. No step reads a vector that
-/// it writes, but for `combine`, whose `to` is both.
+/// The steps of the methods for general matrices beside CG: products, M^-1 and combinations. No step reads a vector
+/// that it writes, but for `combine`, whose `to` is both.
 pub trait KrylovSteps: VectorSteps {
     /// Values of a vector, those of all members.
     fn rows(&self) -> usize;
