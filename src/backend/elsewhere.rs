@@ -1,8 +1,7 @@
 //! The work is another rank's: what stands on a rank that brings values to it and takes the solution.
 
-use super::steps::cycle::Recursion;
 use super::steps::engine::Engine;
-use super::steps::rrb::{RrbBackend, Setup};
+use super::steps::rrb::{Report, RrbBackend, Setup};
 use super::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
@@ -30,12 +29,8 @@ impl RrbBackend for Elsewhere {
         Err(not_here())
     }
 
-    fn recursion(&self) -> Recursion {
-        Recursion::V
-    }
-
-    fn grids(&self) -> usize {
-        self.grids
+    fn report(&self) -> Report {
+        Report { grids: self.grids, ..Report::PLAIN }
     }
 }
 

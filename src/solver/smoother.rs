@@ -171,21 +171,12 @@ impl Smoother {
         let form = Separable::of(stencil);
         let diagonal = machine.backend != Backend::Reference && choose_diagonal(options, form.as_ref(), block)?;
         let made_for = Made { machine, diagonal };
-        let mut smoother = match previous {
-            Some(smoother) if smoother.made_for == made_for => smoother,
-            other => {
-                // Its memory first.
-                drop(other);
-                Self {
-                    backend: make(machine)?,
-                    made_for,
-                    stencil: stencil.clone(),
-                    block,
-                    form,
-                    remainders: [None; 2],
-                    overlap: false,
-                    staggers: false,
-                }
+        // One of another machine goes first, with its memory.
+        let mut smoother = match previous.filter(|smoother| smoother.made_for == made_for) {
+            Some(smoother) => smoother,
+            None => {
+                let (backend, stencil, remainders) = (make(machine)?, stencil.clone(), [None; 2]);
+                Self { backend, made_for, stencil, block, form, remainders, overlap: false, staggers: false }
             }
         };
         smoother.backend.use_stream(stream)?;

@@ -281,5 +281,5 @@ fn words_of_statuses() {
     let [stopped, state, matrix] = [status::STOPPED, status::STATE, status::MATRIX].map(words);
     assert!(stopped.contains("callback") && !stopped.contains("the monitor asked"), "{stopped}");
     assert!(state.contains("set_patches"), "{state}");
-    assert!(matrix.contains("singular block"), "{matrix}");
+    assert!(matrix.contains("block is singular"), "{matrix}");
 }

@@ -3,10 +3,10 @@
 use super::singular::Singular;
 use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
-use crate::backend::steps::cycle::{Cycle, Recursion};
+use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::engine::Engine;
 use crate::backend::steps::pcg::{Centered, PcgSteps};
-use crate::backend::steps::rrb::{PivotContext, RrbBackend, Setup};
+use crate::backend::steps::rrb::{PivotContext, Report, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result, zeroed};
@@ -224,12 +224,8 @@ impl RrbBackend for Reference {
         result
     }
 
-    fn recursion(&self) -> Recursion {
-        self.state.as_ref().map_or(Recursion::V, |s| *s.levels.recursion())
-    }
-
-    fn grids(&self) -> usize {
-        0
+    fn report(&self) -> Report {
+        Report { kind: self.state.as_ref().map_or(Kind::V, |s| s.levels.recursion().kind), ..Report::PLAIN }
     }
 }
 

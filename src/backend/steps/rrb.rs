@@ -1,6 +1,6 @@
 //! RRB-PCG: what `factorize` is to build, and what a backend has to offer (`RrbBackend`).
 
-use super::cycle::{Cycle, Recursion};
+use super::cycle::{Cycle, Kind};
 use super::engine::Engine;
 use super::pcg::Course;
 use super::solve::{Arrays, Program};
@@ -205,6 +205,26 @@ pub struct Look {
 /// A matrix with 5 points: center, east, north, row by row.
 pub type FivePoints = (Grid, [Vec<f64>; 3]);
 
+/// What a factorization has made.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// The recursions of the cycle in use.
+    pub kind: Kind,
+    /// Red eliminations in use, with aggregation its coarse levels; none: those of the setup.
+    pub levels: Option<usize>,
+    /// Aggregation stands in place of the levels.
+    pub aggregates: bool,
+    /// Aggregates kept from the factorization before, on all levels.
+    pub aggregates_kept: usize,
+    /// r1/r2/b1/b2 grids in use.
+    pub grids: usize,
+}
+
+impl Report {
+    /// The levels of the setup, in natural storage.
+    pub const PLAIN: Self = Self { kind: Kind::V, levels: None, aggregates: false, aggregates_kept: 0, grids: 0 };
+}
+
 /// A matrix with its RRB factorization.
 pub trait RrbBackend: Engine + Send {
     /// Other ranks or devices have rows of the grids: of what a matrix may be made, levels alone are offered.
@@ -256,26 +276,12 @@ pub trait RrbBackend: Engine + Send {
     }
     /// Runs `program` on every member.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// The cycle in use, and what its recursions were found to need.
-    fn recursion(&self) -> Recursion;
-    /// Red eliminations in use, of those of `setup`, which is the last; with aggregation its coarse levels.
-    fn levels(&self, setup: &Setup) -> usize {
-        setup.levels
-    }
-    /// Aggregation stands in place of the levels.
-    fn aggregates(&self) -> bool {
-        false
-    }
-    /// Aggregates that the last factorization kept from the one before, on all levels.
-    fn aggregates_kept(&self) -> usize {
-        0
-    }
+    /// What the last factorization has made.
+    fn report(&self) -> Report;
     /// The last matrix, as it was given; `None` where it has 9 points or is not kept whole.
     fn matrix(&self) -> Result<Option<FivePoints>> {
         Ok(None)
     }
-    /// r1/r2/b1/b2 grids in use.
-    fn grids(&self) -> usize;
 }
 
 /// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: from ten on, its center

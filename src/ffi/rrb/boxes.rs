@@ -20,10 +20,6 @@ use crate::solver::rrb::ranks::{Ranks, Role};
 use crate::solver::rrb::{Rrb, machine};
 use crate::solver::solve::Function;
 
-pub(super) fn non_null<T>(list: *const T) -> Option<*const T> {
-    (!list.is_null()).then_some(list)
-}
-
 /// The body of `rrb_solve`, `rrb_apply` and `rrb_multiply`. On a distributed handle the arrays are those of the one box
 /// of this rank, or of none.
 ///
@@ -35,46 +31,46 @@ pub unsafe fn call(h: *mut rrb_handle, what: Function, input: Input, output: Out
             // SAFETY: as our caller promised.
             return unsafe { h.call(what, input, output) };
         }
-        let mut read = h.one_box().map(|(count, ld)| {
-            let of = |name, array, written| BoxArrays { name, arrays: vec![array; count], written };
-            (ld, vec![of(input.0, input.1.cast_mut(), false), of(output.0, output.1, true)])
-        });
-        let read = read.as_mut().map_err(|error| error.clone()).map(|(ld, arrays)| (&ld[..], std::mem::take(arrays)));
-        // SAFETY: as our caller promised.
-        unsafe { h.call_over_ranks(what, read) }
+        let ld = h.one_box();
+        // SAFETY: as our caller promised; lists of the one array that a rank with a box has.
+        unsafe { h.call_boxes(what, slice(&ld), (input.0, &raw const input.1), (output.0, &raw const output.1)) }
     };
     // SAFETY: as our caller promised.
     unsafe { with(h, call) }
 }
 
+/// The body of these functions with lists of arrays.
+///
 /// # Safety
-/// As for `rrb_factorize_boxes`.
+/// As for `rrb_solve_boxes`.
 pub(super) unsafe fn call_boxes(
     h: *mut rrb_handle,
     what: Function,
     leading_dimensions: *const i64,
-    (input_name, input): (&'static str, *const *const f64),
-    (output_name, output): (&'static str, *const *mut f64),
+    input: (&'static str, *const *const f64),
+    output: (&'static str, *const *mut f64),
 ) -> rrb_status {
     let call = |h: &mut Handle<rrb_handle>| {
         let count = h.boxes()?.len();
-        let read = || {
-            // SAFETY: as our caller promised.
-            unsafe {
-                let ld = list_of("leading_dimensions", non_null(leading_dimensions), count)?;
-                let input = BoxArrays::of_list(input_name, input.cast(), count, false)?;
-                Ok((ld, vec![input, BoxArrays::of_list(output_name, output, count, true)?]))
-            }
-        };
         // SAFETY: as our caller promised.
-        unsafe { h.call_over_ranks(what, read()) }
+        unsafe { h.call_boxes(what, leading(leading_dimensions, count), input, output) }
     };
     // SAFETY: as our caller promised.
     unsafe { with(h, call) }
 }
 
-/// Leading dimensions, if the caller gave any, and arguments of a call.
-type Read<'a> = Result<(&'a [i64], Vec<BoxArrays>)>;
+/// Leading dimensions, if the caller gave any.
+///
+/// # Safety
+/// They must be NULL or one for each of `count` boxes.
+pub(super) unsafe fn leading<'a>(given: *const i64, count: usize) -> Result<&'a [i64]> {
+    // SAFETY: as our caller promised.
+    unsafe { list_of("leading_dimensions", (!given.is_null()).then_some(given), count) }
+}
+
+fn slice(ld: &Result<[i64; 1]>) -> Result<&[i64]> {
+    ld.as_ref().map(|ld| &ld[..]).map_err(Clone::clone)
+}
 
 impl Handle<rrb_handle> {
     /// The boxes of this rank.
@@ -82,40 +78,41 @@ impl Handle<rrb_handle> {
         self.own.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(no_boxes)
     }
 
-    /// One box, or none, and the leading dimension of the options.
-    fn one_box(&self) -> Result<(usize, [i64; 1])> {
-        let count = self.boxes()?.len();
-        if count > 1 {
-            return Err(several_boxes(count));
+    /// The leading dimension of the options, for one box or none.
+    fn one_box(&self) -> Result<[i64; 1]> {
+        match self.boxes()?.len() {
+            0 | 1 => Ok([self.base.layout()?.ld as i64]),
+            count => Err(several_boxes(count)),
         }
-        Ok((count, [self.base.layout()?.ld as i64]))
     }
 
     /// # Safety
     /// The arrays must be NULL or hold the values of the one box of this rank.
     pub(super) unsafe fn factorize_box(&mut self, arrays: [*const f64; 5]) -> Result<()> {
         let corners = !(arrays[3].is_null() && arrays[4].is_null());
-        let one = self.one_box();
-        let read = one.as_ref().map_err(Clone::clone).map(|(count, ld)| {
-            let named = NAMES.into_iter().zip(arrays).take(if corners { 5 } else { 3 });
-            let of = |(name, array): (_, *const f64)| BoxArrays {
-                name,
-                arrays: vec![array.cast_mut(); *count],
-                written: false,
-            };
-            (&ld[..], named.map(of).collect())
-        });
+        let (ld, lists) = (self.one_box(), arrays.each_ref().map(|array| &raw const *array));
         // SAFETY: as our caller promised.
-        unsafe { self.factorize_boxes(corners, read) }
+        unsafe { self.factorize_boxes(corners, slice(&ld), lists) }
     }
 
     /// # Safety
-    /// The arrays must be NULL or hold the values of their boxes.
-    pub(super) unsafe fn factorize_boxes(&mut self, corners: bool, read: Read) -> Result<()> {
+    /// The lists must be NULL or have an array for each box, which must be NULL or hold its values.
+    pub(super) unsafe fn factorize_boxes(
+        &mut self,
+        corners: bool,
+        ld: Result<&[i64]>,
+        lists: [*const *const f64; 5],
+    ) -> Result<()> {
         let Self { base, own } = self;
         let ranks = own.ranks.as_deref_mut().ok_or_else(no_boxes)?;
-        let places = places(base);
-        let checked = read.and_then(|(ld, arrays)| CallArrays::new(ranks.own(), ld, arrays, places));
+        let count = ranks.own().len();
+        let checked = ld.and_then(|ld| {
+            let named = NAMES.into_iter().zip(lists).take(if corners { 5 } else { 3 });
+            // SAFETY: as our caller promised.
+            let of =
+                |(name, list): (_, *const *const f64)| unsafe { BoxArrays::of_list(name, list.cast(), count, false) };
+            CallArrays::new(ranks.own(), ld, named.map(of).collect::<Result<_>>()?, places(base))
+        });
         let refused = checked.as_ref().err().cloned();
         // A rank without boxes has no array to tell 5 from 9 points by.
         let corners = (!ranks.own().is_empty()).then_some(corners);
@@ -180,18 +177,30 @@ impl Handle<rrb_handle> {
     }
 
     /// # Safety
-    /// The arrays must be NULL or hold the values of their boxes.
+    /// As for `factorize_boxes`.
     #[inline(never)]
-    unsafe fn call_over_ranks(&mut self, what: Function, read: Read) -> Result<i32> {
+    unsafe fn call_boxes(
+        &mut self,
+        what: Function,
+        ld: Result<&[i64]>,
+        input: (&'static str, *const *const f64),
+        output: (&'static str, *const *mut f64),
+    ) -> Result<i32> {
         let Self { base, own } = self;
         let ranks = own.ranks.as_deref_mut().ok_or_else(no_boxes)?;
-        let places = places(base);
-        let fresh = base.check_fresh().and(read);
-        let checked = fresh.and_then(|(ld, arrays)| CallArrays::new(ranks.own(), ld, arrays, places));
+        let count = ranks.own().len();
+        let checked = base.check_fresh().and(ld).and_then(|ld| {
+            // SAFETY: as our caller promised.
+            let arguments = unsafe {
+                let input = BoxArrays::of_list(input.0, input.1.cast(), count, false)?;
+                vec![input, BoxArrays::of_list(output.0, output.1, count, true)?]
+            };
+            CallArrays::new(ranks.own(), ld, arguments, places(base))
+        });
         let refused = checked.as_ref().err().cloned();
         ranks.open(Some(what), &base.options, None, base.has_monitor(), refused)?;
         let mut call = checked?;
-        let (guess, input_name) = (what == Function::Solve, call.arguments[0].name);
+        let (guess, input_name) = (what == Function::Solve, input.0);
         if let Some(rows) = &mut own.device_rows
             && rows.offer(VECTORS, &call, first_device(&base.options), ranks)?
         {

@@ -4,17 +4,15 @@
 //! any distribution of the boxes.
 
 use crate::comm::vtable::rrbsolver_comm;
-use crate::error::{Error, Result};
-use crate::ffi::box_arrays::BoxArrays;
+use crate::error::Error;
 use crate::ffi::handle::{Handle, create, with_ok};
-use crate::ffi::rrb::boxes::{call_boxes, non_null};
+use crate::ffi::rrb::boxes::{call_boxes, leading};
 use crate::ffi::rrb::handle::{new, rrb_handle};
 use crate::ffi::rrb_status;
 use crate::ffi::spaces::list_of;
 use crate::grid::cells::Cells;
 use crate::options::opt;
 use crate::runtime::heap::boxed;
-use crate::solver::boxes::NAMES;
 use crate::solver::rrb::ranks::Ranks;
 use crate::solver::solve::Function;
 
@@ -191,17 +189,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
         h.base.begin_setup();
         let lists = [center, east, north, northeast, northwest];
         let corners = !(northeast.is_null() && northwest.is_null());
-        let read = || {
-            // SAFETY: as our caller promised.
-            let ld = unsafe { list_of("leading_dimensions", non_null(leading_dimensions), count)? };
-            let named = NAMES.into_iter().zip(lists).take(if corners { 5 } else { 3 });
-            // SAFETY: as our caller promised.
-            let of =
-                |(name, list): (_, *const *const f64)| unsafe { BoxArrays::of_list(name, list.cast(), count, false) };
-            Ok((ld, named.map(of).collect::<Result<_>>()?))
-        };
         // SAFETY: as our caller promised.
-        unsafe { h.factorize_boxes(corners, read()) }
+        unsafe { h.factorize_boxes(corners, leading(leading_dimensions, count), lists) }
     };
     // SAFETY: as our caller promised.
     unsafe { with_ok(h, factorize) }

@@ -48,19 +48,12 @@ impl Dpcg {
         stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        let mut dpcg = match previous {
-            Some(dpcg) if dpcg.machine == machine => dpcg,
-            other => {
-                // Its memory first.
-                drop(other);
-                Self {
-                    backend: make(machine)?,
-                    machine,
-                    cells: a.cells,
-                    center_max: 0.0,
-                    singular: Vec::new(),
-                    done: Done::default(),
-                }
+        // One of another machine goes first, with its memory.
+        let mut dpcg = match previous.filter(|dpcg| dpcg.machine == machine) {
+            Some(dpcg) => dpcg,
+            None => {
+                let (backend, done) = (make(machine)?, Done::default());
+                Self { backend, machine, cells: a.cells, center_max: 0.0, singular: Vec::new(), done }
             }
         };
         dpcg.backend.use_stream(stream)?;

@@ -8,7 +8,7 @@ pub use plan::{SPACING, grids_to_share, idle_beside_aggregation, machine};
 
 use crate::backend::steps::cycle::Kind;
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::rrb::{Aggregation, Look, Prediction, RrbBackend, Setup};
+use crate::backend::steps::rrb::{Aggregation, Look, Prediction, Report, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Place, RRB_ERR_COMMUNICATION, RRB_ERR_MATRIX, Result};
@@ -176,31 +176,24 @@ impl Rrb {
         stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        let mut rrb = match previous {
-            Some(rrb) if rrb.machine == machine => rrb,
-            other => {
-                // Its memory first.
-                drop(other);
-                Self {
-                    backend: make(machine)?,
-                    machine,
-                    inspection: Inspection::default(),
-                    done: Done::default(),
-                    found: Found::default(),
-                    last: None,
-                    doubts: 0,
-                }
-            }
+        // One of another machine goes first, with its memory.
+        let mut rrb = match previous.filter(|rrb| rrb.machine == machine) {
+            Some(rrb) => rrb,
+            None => Self::new(machine, make(machine)?),
         };
         rrb.backend.use_stream(stream)?;
         rrb.factorize_as_asked(a, options)?;
         Ok(rrb)
     }
 
+    fn new(machine: Machine, backend: Box<dyn RrbBackend>) -> Self {
+        let (inspection, done, found) = (Inspection::default(), Done::default(), Found::default());
+        Self { backend, machine, inspection, done, found, last: None, doubts: 0 }
+    }
+
     /// A matrix that another rank has factorized on its machine, and come to this: all that is done here is to tell.
     pub fn elsewhere(machine: Machine, backend: Box<dyn RrbBackend>, done: Done) -> Self {
-        let (inspection, found) = (Inspection::default(), Found::default());
-        Self { backend, machine, inspection, done, found, last: None, doubts: 0 }
+        Self { done, ..Self::new(machine, backend) }
     }
 
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
@@ -269,10 +262,10 @@ impl Rrb {
     /// Factorizes as planned, by what is known of matrices before it. `hope`: whether the matrix was hoped to be like
     /// the last one, and how it is factorized then.
     fn factorize_planned(&mut self, plan: &Plan, known: &Found, hope: (bool, Option<Setup>)) -> Result<Made> {
-        let kind = usize::from(self.inspection.components.singular() > 0);
+        let singular = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
-            if known.plain[kind] { plan.plain() } else { plan.cycle },
+            if known.plain[singular] { plan.plain() } else { plan.cycle },
         )?;
         if hope.1 != Some(setup) {
             self.factorize_by(plan, &mut setup)?;
@@ -281,14 +274,15 @@ impl Rrb {
             }
         }
         // An early end says nothing of other matrices, and its levels are few already.
-        let ended = self.backend.levels(&setup) < setup.levels;
-        if setup.cycle.kind.is_none() && self.backend.recursion().kind == Kind::V && !ended {
+        let Report { levels, kind, .. } = self.backend.report();
+        let ended = levels.is_some_and(|levels| levels < setup.levels);
+        if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
             // The V-cycle is best with its own levels, which are fewer.
             setup = plan.setup(setup.storage, plan.plain())?;
             self.factorize_by(plan, &mut setup)?;
         }
         // Of what was tried alone: a matrix that leaves no choice says nothing of others.
-        let plain = plan.cycle.kind.is_none() && self.backend.recursion().kind == Kind::V && !ended;
+        let plain = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
         Ok(Made { setup, plain })
     }
 
@@ -306,20 +300,20 @@ impl Rrb {
     }
 
     fn tell(&self, setup: &Setup, positive: usize) -> Done {
-        let components = &self.inspection.components;
+        let (components, report) = (&self.inspection.components, self.backend.report());
         Done {
-            levels: self.backend.levels(setup),
+            levels: report.levels.unwrap_or(setup.levels),
             components: components.count,
             singular_components: components.singular(),
             compensated_couplings: positive,
-            aggregates_kept: self.backend.aggregates_kept(),
+            aggregates_kept: report.aggregates_kept,
             precision: match setup.storage {
                 Storage::F64 => Precision::F64,
                 Storage::F32 => Precision::F32,
                 Storage::Bf16 if setup.single => Precision::Mixed,
                 Storage::Bf16 => Precision::Bf16,
             },
-            cycle: cycle_in_use(&*self.backend),
+            cycle: cycle_of(&report),
             prediction: None,
             went_without: false,
         }
@@ -328,7 +322,7 @@ impl Rrb {
     /// A solve has gone over to aggregation.
     fn tell_change(&mut self) {
         let Some(Last { setup, .. }) = &self.last else { return };
-        self.done.levels = self.backend.levels(setup);
+        self.done.levels = self.backend.report().levels.unwrap_or(setup.levels);
         self.done.compensated_couplings = 0;
         self.done.precision = match setup.aggregation {
             Aggregation::IfSlow(Storage::F64) => Precision::F64,
@@ -444,7 +438,7 @@ impl Rrb {
         let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
         let control = Control { before, ..Control::new(options, seen(&self.inspection), short, definite, arrays.len) };
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
-        let before = std::mem::replace(&mut self.done.cycle, cycle_in_use(&*self.backend));
+        let before = std::mem::replace(&mut self.done.cycle, cycle_of(&self.backend.report()));
         if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
             self.found.slow = true;
             self.tell_change();
@@ -454,7 +448,7 @@ impl Rrb {
 
     /// r1/r2/b1/b2 grids in use.
     pub fn grids(&self) -> usize {
-        self.backend.grids()
+        self.backend.report().grids
     }
 }
 
@@ -511,11 +505,9 @@ impl Places for Components {
     }
 }
 
-fn cycle_in_use(backend: &dyn RrbBackend) -> options::Cycle {
-    if backend.aggregates() {
-        return options::Cycle::Aggregation;
-    }
-    match backend.recursion().kind {
+fn cycle_of(report: &Report) -> options::Cycle {
+    match report.kind {
+        _ if report.aggregates => options::Cycle::Aggregation,
         Kind::V => options::Cycle::V,
         Kind::Amli => options::Cycle::Amli,
         Kind::K => options::Cycle::K,

@@ -28,9 +28,9 @@ mod windows;
 
 use crate::backend::cpu::caller::Caller;
 use crate::backend::reference::rrb::Reference;
-use crate::backend::steps::cycle::{Kind, Recursion};
+use crate::backend::steps::cycle::Kind;
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::rrb::{CostOfAggregation, FivePoints, Look, PivotContext, RrbBackend, Setup};
+use crate::backend::steps::rrb::{CostOfAggregation, FivePoints, Look, PivotContext, Report, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
 use crate::comm::domain::Domain;
@@ -116,13 +116,6 @@ impl Cpu {
             Storage::F32 => packed::<Single>(shape, domain),
             Storage::Bf16 if setup.single => packed::<Mixed>(shape, domain),
             Storage::Bf16 => packed::<Brain>(shape, domain),
-        }
-    }
-
-    fn aggregation_levels(&self) -> Option<usize> {
-        match &self.solver {
-            Solver::Packed(packed) => packed.aggregation_levels(),
-            _ => None,
         }
     }
 
@@ -257,26 +250,11 @@ impl RrbBackend for Cpu {
         }
     }
 
-    fn recursion(&self) -> Recursion {
+    fn report(&self) -> Report {
         match &self.solver {
-            Solver::Empty => Recursion::V,
-            Solver::Natural(natural) => natural.recursion(),
-            Solver::Packed(packed) => packed.recursion(),
-        }
-    }
-
-    fn levels(&self, setup: &Setup) -> usize {
-        self.aggregation_levels().unwrap_or(setup.levels)
-    }
-
-    fn aggregates(&self) -> bool {
-        self.aggregation_levels().is_some()
-    }
-
-    fn aggregates_kept(&self) -> usize {
-        match &self.solver {
-            Solver::Packed(packed) => packed.aggregates_kept(),
-            _ => 0,
+            Solver::Empty => Report::PLAIN,
+            Solver::Natural(natural) => natural.report(),
+            Solver::Packed(packed) => packed.report(),
         }
     }
 
@@ -284,13 +262,6 @@ impl RrbBackend for Cpu {
         match &self.solver {
             Solver::Packed(packed) => packed.matrix(),
             _ => Ok(None),
-        }
-    }
-
-    fn grids(&self) -> usize {
-        match &self.solver {
-            Solver::Packed(packed) => packed.shape().grids,
-            _ => 0,
         }
     }
 }
@@ -318,7 +289,7 @@ trait PackedSolver: Send {
     fn stand_in(&mut self, center: Option<f64>);
     /// Estimates chose the V-cycle, which takes fewer levels: no matrix is factorized like this again.
     fn was_tried(&self) -> bool {
-        self.shape().cycle.kind.is_none() && self.recursion().kind == Kind::V
+        self.shape().cycle.kind.is_none() && self.report().kind == Kind::V
     }
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// See [`RrbBackend::factorize_again`].
@@ -337,11 +308,8 @@ trait PackedSolver: Send {
         observer: &mut dyn Observer,
         program: Program,
     ) -> Result<Outcome>;
-    fn recursion(&self) -> Recursion;
-    /// Coarse levels of aggregation, where that is in use.
-    fn aggregation_levels(&self) -> Option<usize>;
-    /// See [`RrbBackend::aggregates_kept`].
-    fn aggregates_kept(&self) -> usize;
+    /// See [`RrbBackend::report`].
+    fn report(&self) -> Report;
     /// See [`RrbBackend::matrix`].
     fn matrix(&self) -> Result<Option<FivePoints>>;
     fn bytes(&self) -> usize;
@@ -428,16 +396,15 @@ impl<F: Format> PackedSolver for Packed<F> {
         result
     }
 
-    fn recursion(&self) -> Recursion {
-        Self::recursion(self)
-    }
-
-    fn aggregation_levels(&self) -> Option<usize> {
-        self.aggregated.get().map(|aggregated| aggregated.levels)
-    }
-
-    fn aggregates_kept(&self) -> usize {
-        self.aggregated.get().map_or(0, Aggregated::aggregates_kept)
+    fn report(&self) -> Report {
+        let aggregated = self.aggregated.get();
+        Report {
+            kind: self.recursion().kind,
+            levels: aggregated.map(|aggregated| aggregated.levels),
+            aggregates: aggregated.is_some(),
+            aggregates_kept: aggregated.map_or(0, Aggregated::aggregates_kept),
+            grids: self.shape.grids,
+        }
     }
 
     fn matrix(&self) -> Result<Option<FivePoints>> {

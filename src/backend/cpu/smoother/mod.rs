@@ -143,13 +143,10 @@ impl SmootherBackend for Cpu {
             return Ok(());
         }
         let len: usize = patches.iter().map(Patch::ghosted).sum();
-        let values = match data.other.take() {
-            Some((values, _)) if values.len() >= len => values,
-            other => {
-                // Its memory first.
-                drop(other);
-                Shared::zeroed(len)?
-            }
+        // One that is too short goes first, with its memory.
+        let values = match data.other.take().filter(|(values, _)| values.len() >= len) {
+            Some((values, _)) => values,
+            None => Shared::zeroed(len)?,
         };
         let mut start = 0;
         let mut pointers = Vec::new();

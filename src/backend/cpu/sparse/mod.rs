@@ -48,12 +48,9 @@ pub struct Cpu {
 fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
     let most = Chunks::new(rows).count().max(1);
     let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
-    Ok(match team.take() {
-        Some(fits) if fits.members() == members => team.insert(fits),
-        other => {
-            drop(other);
-            team.insert(Team::new(members)?)
-        }
+    Ok(match team.take().filter(|fits| fits.members() == members) {
+        Some(fits) => team.insert(fits),
+        None => team.insert(Team::new(members)?),
     })
 }
 

@@ -23,13 +23,10 @@ impl Engine {
         before: Option<Self>,
         take: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
-        let (previous, mut making) = match before {
-            Some(before) if before.fits(shape) => (Some(before.cycle), before.making),
-            other => {
-                // Its memory first.
-                drop(other);
-                (None, Making::new(stream, shape)?)
-            }
+        // One of another shape goes first, with its memory.
+        let (previous, mut making) = match before.filter(|before| before.fits(shape)) {
+            Some(before) => (Some(before.cycle), before.making),
+            None => (None, Making::new(stream, shape)?),
         };
         take(&making.first())?;
         let (launched, memory) =

@@ -70,13 +70,10 @@ impl Aggregated {
     /// one of these.
     pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
         let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
-        let (engine, place) = match before {
-            Some(before) if before.engine.fits(shape) => (Some(before.engine), before.place),
-            other => {
-                // Its memory first.
-                drop(other);
-                (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?)
-            }
+        // One of another shape goes first, with its memory.
+        let (engine, place) = match before.filter(|before| before.engine.fits(shape)) {
+            Some(before) => (Some(before.engine), before.place),
+            None => (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?),
         };
         let scale = power_of_two_below(source.center_max).recip();
         let take = |c: &Couplings| take_couplings(stream, source, *c, scale, place.address);

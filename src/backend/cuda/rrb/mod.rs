@@ -27,9 +27,8 @@ use super::launch;
 use super::session::Session;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::reference::rrb::Reference;
-use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::rrb::{Aggregation, CostOfAggregation, Look, RrbBackend, Setup};
+use crate::backend::steps::rrb::{Aggregation, CostOfAggregation, Look, Report, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
@@ -230,36 +229,20 @@ impl RrbBackend for Cuda {
         }
     }
 
-    fn recursion(&self) -> Recursion {
-        match &self.solver {
-            Solver::Empty => Recursion::V,
-            Solver::Natural(natural) => natural.recursion(),
-            Solver::Packed(packed) => packed.recursion,
-        }
-    }
-
-    fn grids(&self) -> usize {
-        if let Solver::Packed(packed) = &self.solver { packed.used } else { 0 }
-    }
-
-    fn levels(&self, setup: &Setup) -> usize {
-        match &self.solver {
-            Solver::Packed(packed) if packed.aggregated.is_some() => {
-                packed.aggregated.as_ref().map_or(0, Aggregated::levels)
-            }
-            Solver::Packed(packed) if packed.ends_early() => 2 * packed.used,
-            _ => setup.levels,
-        }
-    }
-
-    fn aggregates(&self) -> bool {
-        matches!(&self.solver, Solver::Packed(packed) if packed.aggregated.is_some())
-    }
-
-    fn aggregates_kept(&self) -> usize {
-        match &self.solver {
-            Solver::Packed(packed) => packed.aggregated.as_ref().map_or(0, Aggregated::aggregates_kept),
-            _ => 0,
+    fn report(&self) -> Report {
+        let packed = match &self.solver {
+            Solver::Empty => return Report::PLAIN,
+            Solver::Natural(natural) => return natural.report(),
+            Solver::Packed(packed) => packed,
+        };
+        let aggregated = packed.aggregated.as_ref();
+        let ended = packed.ends_early().then_some(2 * packed.used);
+        Report {
+            kind: packed.recursion.kind,
+            levels: aggregated.map(Aggregated::levels).or(ended),
+            aggregates: aggregated.is_some(),
+            aggregates_kept: aggregated.map_or(0, Aggregated::aggregates_kept),
+            grids: packed.used,
         }
     }
 }
