@@ -134,6 +134,64 @@ pub fn auto_rules() -> Vec<AutoRule> {
     rules
 }
 
+fn rrb_cycle() -> AutoRule {
+    rule(
+        opt::CYCLE,
+        Family::Rrb,
+        &[
+            (
+                "aggregation",
+                &format!(
+                    "aggregation is possible (see the notes); nx * ny >= {}; no option of the levels is set (see \
+                     the notes); and the estimated cost of a solve is lower with aggregation than with RRB",
+                    grouped(SMALL_GRID)
+                ),
+            ),
+            (
+                "v",
+                &format!(
+                    "nx * ny < {}, or `lumping` or `relaxation` does not have its default value",
+                    grouped(SMALL_GRID)
+                ),
+            ),
+            ("amli", "the estimated condition numbers of the recursions are in the range given in the notes"),
+            ("v", OTHERWISE),
+        ],
+        &[
+            "Aggregation is possible if `norm` is true2, `lumping` and `relaxation` have their default values, \
+             and `precision` is not bf16. The handle must come from `rrb_create` and use the CPU or one device. \
+             Aggregation must not need more memory than `switch_memory` allows.",
+            "The options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
+             `compensation`, `cycle_spacing` and `cycle_steps`.",
+            &format!(
+                "For each recursion, the solver estimates the condition number of M^-1 A on the grid of the \
+                 recursion. amli is selected if the condition number of the first recursion is at least \
+                 {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most \
+                 {AMLI_CONDITION}. This rule also applies to singular systems."
+            ),
+            &format!(
+                "For regular systems on a device, or with nx * ny >= {}, amli is also selected if the condition \
+                 numbers of all recursions are at most {AMLI_JUMP_CONDITION}. In this case, the condition number \
+                 of the first recursion must be at most {AMLI_GROWTH} times the largest condition number of the \
+                 deeper recursions.",
+                grouped(AMLI_JUMP_NODES)
+            ),
+            "If CG finds that the selected amli cycle is indefinite, the solve continues with cycle v. All solves \
+             before the next `rrb_factorize` then also use v.",
+            &format!(
+                "A slow solve switches to aggregation if aggregation is possible and its estimated cost is lower \
+                 than the cost of the remaining iterations. On the CPU, the solver compares these costs in each \
+                 iteration from iteration {SWITCH_ITERATIONS} on. On a device, it compares the costs after \
+                 {SWITCH_ITERATIONS_ON_DEVICE} iterations and after each doubling of this number."
+            ),
+            "`rrb_factorize` and `rrb_solve` may replace a choice of auto. After the estimates, the cycle may \
+             become v. After a pivot <= 0, the precision becomes f64. After a slow solve, the cycle may become \
+             aggregation. The new choices also apply to later matrices, until `precision`, `switch_memory`, \
+             `cycle` or an option of the levels (except `compensation`) changes.",
+        ],
+    )
+}
+
 fn rrb() -> [AutoRule; 4] {
     let family = Family::Rrb;
     [
@@ -152,61 +210,7 @@ fn rrb() -> [AutoRule; 4] {
             ],
             &["With `backend=auto`, handles of `rrb_create_distributed` use the CPU."],
         ),
-        rule(
-            opt::CYCLE,
-            family,
-            &[
-                (
-                    "aggregation",
-                    &format!(
-                        "aggregation is possible (see the notes); nx * ny >= {}; no option of the levels is set (see \
-                         the notes); and the estimated cost of a solve is lower with aggregation than with RRB",
-                        grouped(SMALL_GRID)
-                    ),
-                ),
-                (
-                    "v",
-                    &format!(
-                        "nx * ny < {}, or `lumping` or `relaxation` does not have its default value",
-                        grouped(SMALL_GRID)
-                    ),
-                ),
-                ("amli", "the estimated condition numbers of the recursions are in the range given in the notes"),
-                ("v", OTHERWISE),
-            ],
-            &[
-                "Aggregation is possible if `norm` is true2, `lumping` and `relaxation` have their default values, \
-                 and `precision` is not bf16. The handle must come from `rrb_create` and use the CPU or one device. \
-                 Aggregation must not need more memory than `switch_memory` allows.",
-                "The options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
-                 `compensation`, `cycle_spacing` and `cycle_steps`.",
-                &format!(
-                    "For each recursion, the solver estimates the condition number of M^-1 A on the grid of the \
-                     recursion. amli is selected if the condition number of the first recursion is at least \
-                     {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most \
-                     {AMLI_CONDITION}. This rule also applies to singular systems."
-                ),
-                &format!(
-                    "For regular systems on a device, or with nx * ny >= {}, amli is also selected if the condition \
-                     numbers of all recursions are at most {AMLI_JUMP_CONDITION}. In this case, the condition number \
-                     of the first recursion must be at most {AMLI_GROWTH} times the largest condition number of the \
-                     deeper recursions.",
-                    grouped(AMLI_JUMP_NODES)
-                ),
-                "If CG finds that the selected amli cycle is indefinite, the solve continues with cycle v. All solves \
-                 before the next `rrb_factorize` then also use v.",
-                &format!(
-                    "A slow solve switches to aggregation if aggregation is possible and its estimated cost is lower \
-                     than the cost of the remaining iterations. On the CPU, the solver compares these costs in each \
-                     iteration from iteration {SWITCH_ITERATIONS} on. On a device, it compares the costs after \
-                     {SWITCH_ITERATIONS_ON_DEVICE} iterations and after each doubling of this number."
-                ),
-                "`rrb_factorize` and `rrb_solve` may replace a choice of auto. After the estimates, the cycle may \
-                 become v. After a pivot <= 0, the precision becomes f64. After a slow solve, the cycle may become \
-                 aggregation. The new choices also apply to later matrices, until `precision`, `switch_memory`, \
-                 `cycle` or an option of the levels (except `compensation`) changes.",
-            ],
-        ),
+        rrb_cycle(),
         rule(
             opt::PRECISION,
             family,

@@ -52,6 +52,9 @@ enum Place<'p> {
 /// Seconds of the two parts of a problem.
 type Sample = [f64; 2];
 
+/// Measures a build once.
+type Sampler<'p> = dyn FnMut(&Build) -> Result<Sample> + 'p;
+
 /// A line of the table: times of OLD, NEW, and the copy of OLD, pair by pair.
 struct Row {
     name: String,
@@ -266,7 +269,7 @@ fn mean(mut call: impl FnMut() -> Result<f64>) -> Result<f64> {
 /// OLD NEW copy, copy NEW OLD, ...: what drifts falls on all alike. The first round is the warm-up.
 fn measure(problem: &Problem, builds: [&Build; 3], device: Option<&Device>, pairs: u32) -> Result<[Row; 2]> {
     let Problem { name, options, work } = problem;
-    let mut sample: Box<dyn FnMut(&Build) -> Result<Sample>> = match work {
+    let mut sample: Box<Sampler> = match work {
         Work::System { a, b } => {
             let mut place = Place::of(a, b, device)?;
             Box::new(move |build| sample_system(build, options, a, &mut place))
