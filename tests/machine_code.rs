@@ -15,7 +15,7 @@ use std::process::Command;
 const SOURCES: [([&str; 2], &str); 4] = [
     (["rrb", "loops"], include_str!("../src/backend/cpu/rrb/loops.rs")),
     (["rrb", "loops_setup"], include_str!("../src/backend/cpu/rrb/loops_setup.rs")),
-    (["coarse", "envelope"], include_str!("../src/backend/coarse/envelope.rs")),
+    (["coarse", "band"], include_str!("../src/backend/coarse/band.rs")),
     (["grid", "inspection"], include_str!("../src/grid/inspection.rs")),
 ];
 
@@ -233,8 +233,8 @@ fn listings_are_understood() {
         Some(("loops", "scale", "avx2"))
     );
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend6coarse8envelope7forward4avx217h8658edb200ffb4e0E>:"),
-        Some(("envelope", "forward", "avx2"))
+        kernel("_ZN9rrbsolver7backend6coarse4band7forward4avx217h8658edb200ffb4e0E>:"),
+        Some(("band", "forward", "avx2"))
     );
     assert_eq!(kernel("_ZN9rrbsolver7backend3cpu3rrb5fused6avx51217h8658edb200ffb4e0E>:"), None);
     let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n  1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";

@@ -128,11 +128,22 @@ impl Remainder {
         band.min(self.nodes() - 1)
     }
 
-    /// Values in the band factor.
+    /// Values in the band factor. Either end of one that is made from two has the band between them, too: up to an
+    /// eighth more.
     pub fn band_entries(&self) -> u128 {
         self.nodes() as u128 * self.bandwidth().max(1) as u128
     }
+
+    /// Nodes between the two ends from which the band factor is made: a half bandwidth; 0: fewer than `worth` nodes, or
+    /// so few that next to nothing would be left for the ends.
+    pub fn between_ends(&self, worth: usize) -> usize {
+        let width = self.bandwidth();
+        if self.nodes() >= worth && self.nodes() > 3 * width { width } else { 0 }
+    }
 }
+
+/// From so many nodes on two ends of the band factor are worth the waits of those who take them out, some microseconds.
+pub const WORTH_ENDS: usize = 512;
 
 /// Where the nodes of a coarse grid lie on the finest one: i_fine = x0 + step * i.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +218,15 @@ mod tests {
     fn two_levels_on_2047_squared_need_more_than_eight_gigabytes() {
         let bytes = Grid { nx: 2047, ny: 2047 }.remainder(2).band_entries() * 8;
         assert!((8.5e9..8.7e9).contains(&(bytes as f64)), "{bytes}");
+    }
+
+    #[test]
+    fn ends_where_there_are_nodes_for_them() {
+        let between = |nx, ny, skew| Remainder { grid: Grid { nx, ny }, skew }.between_ends(WORTH_ENDS);
+        let one_line = [between(511, 1, false), between(512, 1, false), between(513, 1, false)];
+        assert_eq!(one_line, [0, 2, 2]);
+        assert_eq!([between(22, 23, false), between(23, 23, false), between(32, 32, true)], [0, 24, 32]);
+        assert_eq!(Remainder { grid: Grid { nx: 3, ny: 4 }, skew: false }.between_ends(0), 0);
     }
 
     #[test]

@@ -99,18 +99,9 @@ impl Couplings {
 
     /// The row has all its couplings.
     pub fn end_row(&mut self, excess: f64) {
-        let is_rounding = excess.abs() < ROUNDING * (excess + self.sum());
-        self.end_exact_row(if is_rounding { 0.0 } else { excess });
-    }
-
-    /// The sum of the couplings of the row to come.
-    fn sum(&self) -> f64 {
-        self.a[self.ptr.last().copied().unwrap_or(0)..].iter().sum()
-    }
-
-    /// The row has all its couplings, and an excess without rounding.
-    pub fn end_exact_row(&mut self, excess: f64) {
-        let sum = self.sum();
+        let start = self.ptr.last().copied().unwrap_or(0);
+        let sum: f64 = self.a[start..].iter().sum();
+        let excess = if excess.abs() < ROUNDING * (excess + sum) { 0.0 } else { excess };
         self.ptr.push(self.col.len());
         self.excess.push(excess);
         self.diagonal.push(excess + sum);
@@ -118,13 +109,6 @@ impl Couplings {
 
     pub fn rows(&self) -> usize {
         self.excess.len()
-    }
-
-    pub fn bytes(&self) -> usize {
-        let Self { ptr, col, a, excess, diagonal } = self;
-        size_of_val(&**ptr)
-            + size_of_val(&**col)
-            + [a, excess, diagonal].map(|v| size_of_val(&**v)).iter().sum::<usize>()
     }
 
     /// Columns and couplings of row i.

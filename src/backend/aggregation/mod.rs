@@ -2,11 +2,12 @@
 //! order of the unknowns is taken; positive off-diagonals keep their sign but make no pairs. The cycle is a backend's.
 //!
 //! Each may use those before it: `couplings` (the matrix of a level), `quality` (of a union), `pairs`, `aggregates`,
-//! `hierarchy`, `singular` (means), `order` (of sweeps), `choices` (of a cycle).
+//! `hierarchy`, `singular` (means), `factor` (of the coarsest), `order` (of sweeps), `choices` (of a cycle).
 
 mod aggregates;
 mod choices;
 mod couplings;
+mod factor;
 mod hierarchy;
 mod order;
 mod pairs;
@@ -16,6 +17,7 @@ mod singular;
 pub use aggregates::{KEPT, Rules};
 pub use choices::{Choices, TwoSteps};
 pub use couplings::{Couplings, NONE, WHAT, members};
+pub use factor::Factor;
 pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_INVERTED};
 #[cfg(test)]
 pub use order::Order;

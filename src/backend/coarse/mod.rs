@@ -2,6 +2,4 @@
 
 pub mod band;
 pub mod deflation;
-pub mod direct;
-mod envelope;
 pub mod levels;

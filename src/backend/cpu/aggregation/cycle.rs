@@ -5,15 +5,15 @@
 
 use super::level::{CHUNK, Level, Run, Visits, Way};
 use crate::backend::aggregation::{
-    Choices, Couplings, Hierarchy, Kept, MOST_INVERTED, Means, Ordered, TwoSteps, WHAT, nearly_none,
+    Choices, Couplings, Factor, Hierarchy, Kept, MOST_INVERTED, Means, Ordered, TwoSteps, WHAT, nearly_none,
 };
-use crate::backend::coarse::direct::{Direct, envelope_order};
-use crate::error::{Result, collected, push};
+use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::{Noted, largest, max_abs};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
+use std::sync::{Mutex, PoisonError};
 
 /// The first step of a coarse solve is enough where it leaves at most this part of the residual.
 const ENOUGH: f64 = 0.25;
@@ -22,18 +22,18 @@ const SMALL: usize = 1000;
 /// Below this many rows a level and those below it are left to member 0: barriers cost more than the work.
 const WORTH_A_TEAM: usize = 4096;
 
-/// The factor of the coarsest matrix. A pivot far below its diagonal is the zero that a singular component ends with.
-fn factor(c: &Couplings) -> Result<Direct> {
-    const VANISHED: f64 = 1e-12;
-    let inverse = |i: usize, d: f64| if d.abs() <= VANISHED * c.diagonal[i] { 0.0 } else { 1.0 / d };
-    Direct::of(c, envelope_order(c)?, None, |i, d| Ok(inverse(i, d)))
+/// What ends the levels.
+enum Last<V> {
+    /// With room for a vector that is spent.
+    Exact(Mutex<(Factor<V>, Vec<V>)>),
+    /// Too large to be factorized: Gauss-Seidel, forwards and backwards.
+    Smoothed,
 }
 
 /// The cycle of a matrix, with its memory.
 pub struct Cycle<V: Number> {
     levels: Vec<Level<V>>,
-    /// The solver of the last level; none: it is too large, and Gauss-Seidel, forwards and backwards, ends the cycle.
-    last: Option<Direct>,
+    last: Last<V>,
     /// Rows of the matrix in the order of the first level.
     row: Vec<u32>,
     largest: Noted,
@@ -96,7 +96,10 @@ impl<V: Real + Number> Cycle<V> {
             push(&mut levels, Level::new(matrix, &order, aggregate, own, visits, workers)?, WHAT)?;
             order = next;
         }
-        let last = is_exact.then(|| factor(coarsest)).transpose()?;
+        let last = match is_exact {
+            true => Last::Exact(Mutex::new((Factor::of(coarsest)?, zeroed(coarsest.rows(), WHAT)?))),
+            false => Last::Smoothed,
+        };
         let largest = Noted::once(row.len().div_ceil(CHUNK), 1)?;
         Ok(Self { levels, last, row, largest, scale: hierarchy.scale, kept: Kept::default() })
     }
@@ -163,16 +166,17 @@ impl<V: Real + Number> Cycle<V> {
     fn coarsest(&self, me: &Me, z: &Shared<V>) {
         let own = &self.levels[self.levels.len() - 1];
         match &self.last {
-            Some(factor) => {
+            Last::Exact(factor) => {
                 if me.index == 0 {
+                    let (factor, spent) = &mut *factor.lock().unwrap_or_else(PoisonError::into_inner);
                     // SAFETY: the others wait at the barrier.
                     let (r, z) = unsafe { (own.r.slice(0, own.len()), z.slice_mut(0, own.len())) };
-                    z.copy_from_slice(r);
-                    factor.solve(z);
+                    spent.copy_from_slice(r);
+                    factor.solve(spent, z);
                 }
                 me.barrier();
             }
-            None => {
+            Last::Smoothed => {
                 own.forwards(me, z);
                 own.backwards(me, z);
             }
@@ -189,7 +193,7 @@ impl<V: Real + Number> Cycle<V> {
             return run.me.barrier();
         }
         own.remove_means(&run.me);
-        let is_exact = k + 1 == self.levels.len() && self.last.is_some();
+        let is_exact = k + 1 == self.levels.len() && matches!(self.last, Last::Exact(_));
         match run.way {
             _ if is_exact => self.cycle(k, run, &own.z),
             Way::Flexible if own.visits == Visits::Two => self.solve_twice(k, run),
@@ -233,7 +237,13 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     pub fn bytes(&self) -> usize {
-        let of_last = self.last.as_ref().map_or(0, Direct::bytes);
+        let of_last = match &self.last {
+            Last::Exact(factor) => {
+                let (factor, spent) = &*factor.lock().unwrap_or_else(PoisonError::into_inner);
+                factor.bytes() + size_of_val(&**spent)
+            }
+            Last::Smoothed => 0,
+        };
         let tables = size_of_val(&*self.row) + self.largest.bytes() + self.kept.bytes();
         self.levels.iter().map(Level::bytes).sum::<usize>() + of_last + tables
     }

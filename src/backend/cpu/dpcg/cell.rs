@@ -30,6 +30,8 @@ pub struct CellCentred<T> {
     sweeps: usize,
     /// Right-hand sides and solutions of coarse grids.
     vectors: Vec<[Shared<T>; 2]>,
+    /// The coarsest grid's.
+    work: Shared,
     /// Rows outside.
     zeros: Vec<f64>,
     coarse_zeros: Vec<T>,
@@ -79,8 +81,8 @@ impl<T: Real + Number> CellCentred<T> {
             let count = grid.cells.count();
             vectors.push([Shared::zeroed(count)?, Shared::zeroed(count)?]);
         }
-        let nx = a.cells.nx;
-        Ok(Self { hierarchy, sweeps, vectors, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
+        let (work, nx) = (Shared::zeroed(hierarchy.coarsest.room())?, a.cells.nx);
+        Ok(Self { hierarchy, sweeps, vectors, work, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
     }
 
     /// z = M^-1 r, by all members; `largest` = max |r|. Ends at a barrier.
@@ -119,10 +121,10 @@ impl<T: Real + Number> CellCentred<T> {
     /// The vectors are used by nothing else until the barrier at the end.
     unsafe fn solve_coarsest<F: Real, V: Rows<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
         if me.index == 0 {
-            // SAFETY: as the caller promised.
-            let (r, x) = unsafe { (r.row(&(0..count)), x.row_mut(&(0..count))) };
-            x.copy_from_slice(r);
-            self.hierarchy.coarsest.solve(x);
+            // SAFETY: as the caller promised; `work` is used here alone.
+            let (r, x, work) =
+                unsafe { (r.row(&(0..count)), x.row_mut(&(0..count)), self.work.slice_mut(0, self.work.len())) };
+            self.hierarchy.coarsest.solve(r, x, work);
         }
         me.barrier();
     }
@@ -130,7 +132,11 @@ impl<T: Real + Number> CellCentred<T> {
     /// Bytes.
     pub fn bytes(&self) -> usize {
         let vectors: usize = self.vectors.iter().flatten().map(Shared::bytes).sum();
-        self.hierarchy.bytes() + vectors + size_of_val(&*self.zeros) + size_of_val(&*self.coarse_zeros)
+        self.hierarchy.bytes()
+            + vectors
+            + self.work.bytes()
+            + size_of_val(&*self.zeros)
+            + size_of_val(&*self.coarse_zeros)
     }
 }
 

@@ -16,7 +16,6 @@
 
 use super::grids::{Grid, Hierarchy, coarse_cell};
 use super::points::Points;
-use crate::backend::coarse::direct::Direct;
 use crate::error::{Result, reserve, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::{Real, power_of_two_below};
@@ -31,6 +30,8 @@ pub struct CellCentred<T: Real> {
     sweeps: usize,
     /// Right-hand sides and solutions of coarse grids.
     vectors: Vec<[Vec<T>; 2]>,
+    /// The coarsest grid's.
+    work: Vec<f64>,
 }
 
 impl<T: Real> CellCentred<T> {
@@ -43,7 +44,8 @@ impl<T: Real> CellCentred<T> {
             let count = grid.cells.count();
             vectors.push([zeroed(count, WHAT)?, zeroed(count, WHAT)?]);
         }
-        Ok(Self { hierarchy, sweeps, vectors })
+        let work = zeroed(hierarchy.coarsest.room(), WHAT)?;
+        Ok(Self { hierarchy, sweeps, vectors, work })
     }
 
     /// z = M^-1 r. Residuals go to the coarse grids divided by a power of two near the largest value of r, and by the
@@ -51,29 +53,34 @@ impl<T: Real> CellCentred<T> {
     pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
         let (finest, hierarchy) = (Points::finest(a), &self.hierarchy);
         let Some(grid) = hierarchy.grids.first() else {
-            z.copy_from_slice(r);
-            return hierarchy.coarsest.solve(z);
+            return hierarchy.coarsest.solve(r, z, &mut self.work);
         };
         let scale = power_of_two_below(max_abs(r));
         smooth_first(finest, self.sweeps, r, z);
         restrict(finest, grid, r, z, scale, &mut self.vectors[0][0]);
-        cycle(&hierarchy.grids, &mut self.vectors, self.sweeps, &hierarchy.coarsest);
+        let work = &mut self.work;
+        cycle(&hierarchy.grids, &mut self.vectors, self.sweeps, &mut |r, x| hierarchy.coarsest.solve(r, x, work));
         prolong(finest.cells, grid, &self.vectors[0][1], scale / hierarchy.unit, z);
         smooth_last(finest, self.sweeps, r, z);
     }
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
-        self.hierarchy.bytes() + self.vectors.iter().flatten().map(|v| size_of_val(&**v)).sum::<usize>()
+        let work = size_of_val(&*self.work);
+        work + self.hierarchy.bytes() + self.vectors.iter().flatten().map(|v| size_of_val(&**v)).sum::<usize>()
     }
 }
 
 /// The V-cycle on coarse grids: x from r, on the first of `grids`.
-fn cycle<T: Real>(grids: &[Grid<T>], vectors: &mut [[Vec<T>; 2]], sweeps: usize, coarsest: &Direct) {
+fn cycle<T: Real>(
+    grids: &[Grid<T>],
+    vectors: &mut [[Vec<T>; 2]],
+    sweeps: usize,
+    coarsest: &mut dyn FnMut(&[T], &mut [T]),
+) {
     let Some(([r, x], coarser)) = vectors.split_first_mut() else { return };
     let (Some(next), Some([coarse_r, _])) = (grids.get(1), coarser.first_mut()) else {
-        x.copy_from_slice(r);
-        return coarsest.solve(x);
+        return coarsest(r, x);
     };
     let points = grids[0].points();
     smooth_first(points, sweeps, r, x);

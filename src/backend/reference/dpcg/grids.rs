@@ -1,9 +1,8 @@
 //! Coarse grids of the cell-centred multigrid, and their matrices of 7 points.
 
+use super::coarsest::Coarsest;
 use super::points::Points;
-use crate::backend::aggregation::Means;
-use crate::backend::coarse::direct::{Direct, box_order};
-use crate::error::{Error, Result, reserve, reset, zeroed};
+use crate::error::{Result, reserve, reset, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::components::ZERO_ROW_SUM;
 use crate::runtime::number::{Real, power_of_two_below};
@@ -183,7 +182,7 @@ pub struct Hierarchy<T> {
     /// What coarse matrices are divided by: a power of two near the largest center.
     pub unit: f64,
     /// The matrix of the last one; of the caller's where there is none.
-    pub coarsest: Direct,
+    pub coarsest: Coarsest,
 }
 
 impl<T: Real> Hierarchy<T> {
@@ -212,8 +211,8 @@ impl<T: Real> Hierarchy<T> {
             grids.push(grid);
         }
         let coarsest = match grids.last() {
-            None => coarsest_solver(finest, &excess)?,
-            Some(grid) => coarsest_solver(grid.points(), &excess)?,
+            None => Coarsest::factorize(finest, &excess)?,
+            Some(grid) => Coarsest::factorize(grid.points(), &excess)?,
         };
         Ok(Self { grids, unit, coarsest })
     }
@@ -222,23 +221,6 @@ impl<T: Real> Hierarchy<T> {
     pub fn bytes(&self) -> usize {
         self.coarsest.bytes() + self.grids.iter().map(Grid::bytes).sum::<usize>()
     }
-}
-
-/// The solver of a matrix whose rows have the sums `excess`. A pivot between the parts `ZERO_PIVOT` of its diagonal is
-/// rounding, which grows with the contrast, as where only light cells have row sums: its cell is left out.
-fn coarsest_solver<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Direct> {
-    const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
-    let c = a.in_row_sum_form(excess)?;
-    let means = Means::of(&c, |_, _| 0.0)?;
-    Direct::of(&c, box_order(a.cells)?, means, |cell, d| match d {
-        d if d == 0.0 || ZERO_PIVOT.contains(&(d / c.diagonal[cell])) => Ok(0.0),
-        d if d > 0.0 && d.is_finite() => Ok(1.0 / d),
-        d => {
-            let reason =
-                format!("pivot {d:e} of the coarsest grid is not positive: the matrix is not positive definite");
-            Err(Error::Matrix { reason, place: None, then: "" })
-        }
-    })
 }
 
 #[cfg(test)]

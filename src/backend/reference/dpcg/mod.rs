@@ -1,6 +1,7 @@
 //! Deflated PCG on 7 points: its preconditioners and its steps as plain loops.
 
 pub mod cell;
+pub mod coarsest;
 pub mod grids;
 pub mod incomplete;
 pub mod points;

@@ -13,17 +13,17 @@
 //! 2, D' the divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T,
 //! products in f64.
 
+mod coarsest;
 pub mod stencil;
 #[cfg(test)]
 pub mod tests;
 pub mod transfer;
 
-use crate::backend::aggregation::Means;
-use crate::backend::coarse::direct::{Direct, box_order};
 use crate::error::{Result, collected, push, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
+use coarsest::Coarsest;
 use stencil::{HIERARCHY, Stencil};
 use transfer::{Coarsened, SEMI};
 
@@ -38,13 +38,11 @@ pub const DAMPING: f64 = 0.8;
 pub struct Bounds {
     pub semi: f64,
     pub coarsest: usize,
-    /// Row sums that add up to at most this make a component of the coarsest grid singular.
-    pub singular: f64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { semi: SEMI, coarsest: COARSEST, singular: 0.0 }
+        Self { semi: SEMI, coarsest: COARSEST }
     }
 }
 
@@ -152,7 +150,7 @@ impl<T: Real> Level<T> {
 pub struct Grids<T> {
     sweeps: usize,
     levels: Vec<Level<T>>,
-    coarsest: Direct,
+    coarsest: Coarsest,
     /// Of the coarsest grid.
     x: Vec<f64>,
 }
@@ -169,8 +167,7 @@ impl<T: Real> Grids<T> {
             push(&mut levels, level, HIERARCHY)?;
             a = coarser;
         }
-        let coarsest = coarsest(&a, bounds.singular)?;
-        Ok(Self { sweeps, levels, coarsest, x: zeroed(a.cells.count(), HIERARCHY)? })
+        Ok(Self { sweeps, levels, coarsest: Coarsest::new(&a)?, x: zeroed(a.cells.count(), HIERARCHY)? })
     }
 
     /// One V-cycle from zero: x is r, then about A^-1 r.
@@ -273,15 +270,6 @@ impl<T: Real> Vertex<T> {
     pub fn bytes(&self) -> usize {
         self.grids.bytes()
     }
-}
-
-/// The solver of the coarsest grid. A pivot that is at most a small part of its diagonal is rounding: its point is left
-/// out.
-fn coarsest<T: Real>(a: &Stencil<T>, singular: f64) -> Result<Direct> {
-    const ZERO_PIVOT: f64 = 1e-14;
-    let c = a.couplings()?;
-    let means = Means::of(&c, |_, _| singular)?;
-    Direct::of(&c, box_order(a.cells)?, means, |p, d| Ok(if d <= ZERO_PIVOT * c.diagonal[p] { 0.0 } else { 1.0 / d }))
 }
 
 /// What Jacobi divides the residual by.
