@@ -24,7 +24,7 @@ const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest_in", "narrow"];
 
 /// Loops between double precision and the sweeps' single precision: as many lanes as doubles fill, so that their single
 /// precision arithmetic is half as wide.
-const OF_TWO_WIDTHS: [&str; 4] = ["advance_and_scale", "difference", "solve", "dot_mixed"];
+const OF_TWO_WIDTHS: [&str; 5] = ["advance_and_scale", "difference", "solve", "dot_mixed", "combine"];
 
 /// The loops of an iteration, which are compiled for the portable set as functions of their own.
 const OF_AN_ITERATION: [&str; 9] = [
@@ -181,7 +181,7 @@ fn row_loops_are_vectors() {
         |([_, module], source): ([&'static str; 2], &str)| names(source).into_iter().map(move |name| (module, name));
     let wanted: Vec<(&str, String)> = SOURCES.into_iter().flat_map(of).collect();
     let found = SOURCES.map(|([_, module], _)| wanted.iter().filter(|w| w.0 == module).count());
-    assert!(found[0] > 30 && found[1] >= 4 && found[2] >= 1, "{wanted:?}");
+    assert!(found[0] >= 29 && found[1] >= 4 && found[2] >= 1, "{wanted:?}");
     let mut seen: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     let mut faults = Vec::new();
     for function in text.split("\n\n") {
