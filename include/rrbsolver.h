@@ -2827,7 +2827,7 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
- * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_OPTION`: an entry lacks the `=`, or contains an unknown name or choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
@@ -3092,7 +3092,7 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
- * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_OPTION`: an entry lacks the `=`, or contains an unknown name or choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
@@ -3217,9 +3217,9 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
  *   during this call.
  * - The monitor must not use this handle. The monitor must not throw a C++ exception and must not unwind the stack in
  *   another way.
- * - With a monitor, `smoother_apply` updates the ghost cells after each sweep and makes one pass over u and f. On
- *   return, ghost cells therefore hold the values after the last sweep. Without a monitor, ghost cells hold the values
- *   that the last sweep read.
+ * - With a monitor, `smoother_apply` updates the ghost cells after each sweep and reads u and f once more, for the
+ *   residual. On return, ghost cells therefore hold the values after the last sweep. Without a monitor, ghost cells
+ *   hold the values that the last sweep read.
  * - A call of `smoother_apply` with 0 sweeps calls the monitor once.
  *
  * Required:
@@ -3230,8 +3230,8 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
 /**
  * Copies the relative residuals of the last call that performed iterations.
  *
- * The values are the relative residuals that the monitor received in the last `smoother_apply`. The first value
- * belongs to sweep 0.
+ * The values are the relative residuals that the monitor received in the last `smoother_apply`. The first value is the
+ * relative residual before the first sweep.
  *
  * Parameters:
  * - `h` (in): handle of the `smoother_` functions.
@@ -3361,7 +3361,7 @@ rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
- * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_OPTION`: an entry lacks the `=`, or contains an unknown name or choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.
@@ -3621,7 +3621,7 @@ rrb_status sparse_set_real(sparse_handle *h, int32_t key, double value);
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `text` is NULL.
- * - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+ * - `RRB_ERR_OPTION`: an entry lacks the `=`, or contains an unknown name or choice.
  * - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_MEMORY`: allocation failed.

@@ -185,7 +185,7 @@ macro_rules! entries {
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` or `text` is NULL.
-        /// - `RRB_ERR_OPTION`: an entry has no `=`, an unknown name, or an unknown choice.
+        /// - `RRB_ERR_OPTION`: an entry lacks the `=`, or contains an unknown name or choice.
         /// - `RRB_ERR_ARGUMENT`: a value is out of range, or the text is not UTF-8.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed.
@@ -411,9 +411,9 @@ macro_rules! entries {
         ///   stack in another way.
         /// - (rrb_) On a distributed handle, a rank may set a monitor even if other ranks set none. If one monitor
         ///   stops the solve, the solve stops on all ranks.
-        /// - (smoother_) With a monitor, `smoother_apply` updates the ghost cells after each sweep and makes one pass
-        ///   over u and f. On return, ghost cells therefore hold the values after the last sweep. Without a monitor,
-        ///   ghost cells hold the values that the last sweep read.
+        /// - (smoother_) With a monitor, `smoother_apply` updates the ghost cells after each sweep and reads u and f
+        ///   once more, for the residual. On return, ghost cells therefore hold the values after the last sweep.
+        ///   Without a monitor, ghost cells hold the values that the last sweep read.
         /// - (smoother_) A call of `smoother_apply` with 0 sweeps calls the monitor once.
         ///
         /// # Fortran
@@ -457,7 +457,7 @@ macro_rules! entries {
         /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve. The
         /// first value belongs to iteration 0.
         /// (smoother_) The values are the relative residuals that the monitor
-        /// received in the last `smoother_apply`. The first value belongs to sweep 0.
+        /// received in the last `smoother_apply`. The first value is the relative residual before the first sweep.
         ///
         /// # Parameters
         /// - `h` (in): handle of the `$family_` functions.
