@@ -7,7 +7,7 @@ mod common;
 
 use common::Solver;
 use common::problems::poisson;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Modules with row loops, by the last two names of their paths, and their sources. What `grid/components.rs` has
@@ -24,7 +24,7 @@ const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest_in", "narrow"];
 
 /// Loops between double precision and the sweeps' single precision: as many lanes as doubles fill, so that their single
 /// precision arithmetic is half as wide.
-const OF_TWO_WIDTHS: [&str; 5] = ["advance_and_scale", "difference", "solve", "dot_mixed", "combine"];
+const OF_TWO_WIDTHS: [&str; 4] = ["advance_and_scale", "combine", "difference", "solve"];
 
 /// The loops of an iteration, which are compiled for the portable set as functions of their own.
 const OF_AN_ITERATION: [&str; 9] = [
@@ -139,8 +139,8 @@ fn loops<'a>(body: &'a [Instruction<'a>]) -> Vec<&'a [Instruction<'a>]> {
     all.iter().filter(|l| !holds_another(l)).map(|l| &body[l.0..=l.1]).collect()
 }
 
-/// What is wrong with a function, if anything.
-fn fault(name: &str, set: &str, body: &[Instruction]) -> Option<String> {
+/// What is wrong with a function, if anything. `half`: loops of half the register width are accepted.
+fn fault(name: &str, set: &str, body: &[Instruction], half: bool) -> Option<String> {
     let width = ["portable", "avx2", "avx512"].iter().position(|s| *s == set)?;
     if let Some(i) = body.iter().find(|i| REGISTERS[width + 1..].iter().any(|wider| i.operands.contains(wider))) {
         return Some(format!("uses {} {}", i.operation, i.operands));
@@ -157,7 +157,7 @@ fn fault(name: &str, set: &str, body: &[Instruction]) -> Option<String> {
         let moves = loops.is_empty() || loops.iter().any(|body| body.iter().any(wide));
         return (!moves).then(|| format!("moves nothing by {}", REGISTERS[width]));
     }
-    let least = if OF_TWO_WIDTHS.contains(&name) { width.saturating_sub(1) } else { width };
+    let least = if half { width.saturating_sub(1) } else { width };
     let as_wanted = |a: &Arithmetic| a.packed[least..=width].iter().sum::<usize>() > 0 && a.scalar == 0 && a.calls == 0;
     (!found.iter().any(as_wanted)).then(|| format!("has no loop in {}: {found:?}", REGISTERS[width]))
 }
@@ -181,9 +181,10 @@ fn row_loops_are_vectors() {
         |([_, module], source): ([&'static str; 2], &str)| names(source).into_iter().map(move |name| (module, name));
     let wanted: Vec<(&str, String)> = SOURCES.into_iter().flat_map(of).collect();
     let found = SOURCES.map(|([_, module], _)| wanted.iter().filter(|w| w.0 == module).count());
-    assert!(found[0] >= 29 && found[1] >= 4 && found[2] >= 1, "{wanted:?}");
+    let all = OF_AN_ITERATION.iter().chain(&OF_TWO_WIDTHS).all(|name| wanted.contains(&("loops", (*name).to_owned())));
+    assert!(all && found[1] >= 4 && found[2] >= 1, "{wanted:?}");
     let mut seen: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
-    let mut faults = Vec::new();
+    let (mut faults, mut full) = (Vec::new(), BTreeSet::new());
     for function in text.split("\n\n") {
         let mut lines = function.trim_start().lines();
         let symbol = lines.next().and_then(|l| l.split_once('<')).map_or("", |(_, symbol)| symbol);
@@ -191,8 +192,12 @@ fn row_loops_are_vectors() {
         let Some((module, name, set)) = kernel(symbol).filter(is_wanted) else { continue };
         let body: Vec<Instruction> = lines.filter_map(instruction).collect();
         *seen.entry((module, name, set)).or_default() += 1;
-        if let Some(fault) = fault(name, set, &body) {
+        let half = OF_TWO_WIDTHS.contains(&name);
+        if let Some(fault) = fault(name, set, &body, half) {
             faults.push(format!("{name}, {set}: {fault}"));
+        }
+        if half && fault(name, set, &body, false).is_none() {
+            full.insert((name, set));
         }
     }
     for (module, name) in &wanted {
@@ -200,6 +205,12 @@ fn row_loops_are_vectors() {
             if !seen.contains_key(&(*module, name, set)) {
                 faults.push(format!("{name} is not there for {set}"));
             }
+        }
+    }
+    // Those of doubles alone have the full width.
+    for (name, set) in OF_TWO_WIDTHS.into_iter().flat_map(|name| [(name, "avx512"), (name, "avx2")]) {
+        if !full.contains(&(name, set)) {
+            faults.push(format!("{name}, {set}: no form of it has the full width"));
         }
     }
     for name in OF_AN_ITERATION {
