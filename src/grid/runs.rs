@@ -1,41 +1,42 @@
-//! Runs: the pieces of a row of nodes that couplings to the east hold together, and which of them couplings between
-//! rows join (union-find, the smaller number being the root). A row of open water, or of one phase, is one run.
+//! Connected components by union-find over runs. A run is a maximal piece of a row whose nodes are coupled to their
+//! east neighbours: a row of open water, or of one phase, is one run. Couplings between rows unite runs; the run with
+//! the smallest index is the root.
 //!
-//! The rows are those of a plane, or of a box of cells row by row; who adds a row says what it is joined to. Couplings
-//! are looked at by words of bits, so that long runs cost no branches.
+//! The rows are those of a plane, or those of a box of cells in storage order. The caller states which rows are
+//! adjacent. Couplings are read as words of bits, so that long runs need no branches.
 
 use crate::error::{Result, collected, extend, push, reserve};
 use std::ops::Range;
 
 /// The component has two nodes or more.
 pub(super) const COUPLED: u8 = 1;
-/// A row of the component has a sum beyond the tolerance. Lone nodes have it, too: nobody asks for their sums.
+/// A row of the component has a sum beyond the tolerance. Lone nodes have this flag too, since their row sums have no
+/// effect.
 pub(super) const REGULAR: u8 = 2;
 
-/// Nodes of a row that are looked at together.
+/// Nodes per word of bits.
 pub(super) const WORD: usize = u64::BITS as usize;
 
-/// For errors.
 const RUNS: &str = "the runs of coupled nodes";
 
-/// Consecutive coupled nodes of rows, and which of them hang together; consecutive lone nodes, which hang together with
-/// nothing, make a run as well. Every node lies in one run. Numbers fit 32 bits as those of nodes do.
+/// The runs of all rows and their components. Consecutive nodes without any coupling also form a run. Every node belongs
+/// to exactly one run. Indices of nodes fit 32 bits, and so do those of runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     nx: usize,
     /// First column of a run, which ends where the next one of its row starts.
     start: Vec<u32>,
-    /// A run before this one in the tree of its component; a root is its own, and the first run of its component. After
-    /// `number`: the label of the component, or 0.
+    /// Parent in the tree of the component, a run with a smaller index. A root is its own parent, and the first run of
+    /// its component. After `number`: the label of the component, or 0.
     parent: Vec<u32>,
-    /// What is known of the component, at its root.
+    /// Flags of the component; valid at its root.
     flags: Vec<u8>,
     /// Runs of a row: row_start[row] .. row_start[row + 1].
     row_start: Vec<u32>,
 }
 
 impl Runs {
-    /// One component of `rows` rows of `nx` nodes; `regular`: a row of it has a sum that counts.
+    /// Makes all nodes of `rows` rows of `nx` nodes one component. `regular`: one of its row sums is not zero.
     pub fn make_whole(&mut self, nx: usize, rows: usize, regular: bool) -> Result<()> {
         self.clear(nx)?;
         for numbers in [&mut self.start, &mut self.parent, &mut self.row_start] {
@@ -52,7 +53,7 @@ impl Runs {
         Ok(())
     }
 
-    /// No rows, of nx nodes each.
+    /// Removes all rows; rows of nx nodes follow.
     pub fn clear(&mut self, nx: usize) -> Result<()> {
         self.nx = nx;
         self.start.clear();
@@ -81,9 +82,9 @@ impl Runs {
         self.start[k] as usize..end
     }
 
-    /// Adds the runs of the next row, which has so many words (none: one run). Bit i of `apart`: node i has no coupling
-    /// to the east, or is not there. Bit i of `unreached`: no coupling to another row reaches node i; `unreached` is
-    /// called where that counts.
+    /// Appends the runs of the next row from `words` words of bits; 0 words: the row is one run. Bit i of `apart`: node
+    /// i has no coupling to the east, or lies outside the row. Bit i of `unreached`: node i has no coupling to another
+    /// row. `unreached` is called for words with nodes that have no coupling within the row.
     pub fn push_row(
         &mut self,
         words: usize,
@@ -126,9 +127,9 @@ impl Runs {
         push(&mut self.start, start as u32, RUNS)
     }
 
-    /// Hands runs of the rows `low` and `high` to `join` that a coupling joins, unless they hang together already.
-    /// Coupling t of `count` is that between node `from` + t of the one and node `to` + t of the other; `any`: one of a
-    /// range is not zero.
+    /// Calls `join` for each pair of runs of the rows `low` and `high` that a coupling connects, unless both belong to
+    /// one component already. Coupling t of `count` connects node `from` + t of `low` and node `to` + t of `high`.
+    /// `any`: whether a coupling of a range is not zero.
     pub fn along(
         &mut self,
         [low, high]: [usize; 2],
@@ -150,7 +151,7 @@ impl Runs {
         }
     }
 
-    /// Runs k and l hang together.
+    /// Unites the components of the runs k and l.
     pub fn unite(&mut self, k: usize, l: usize) {
         let (a, b) = (self.root(k), self.root(l));
         if a != b {
@@ -169,8 +170,8 @@ impl Runs {
         k
     }
 
-    /// Hands every run of the last row, but those of components that are known to be regular, to `is_regular`
-    /// as its columns.
+    /// Flags the components of the last row as regular where `is_regular`, called with the columns of a run, says so.
+    /// Runs of components that are flagged already are skipped.
     pub fn mark_last_row(&mut self, mut is_regular: impl FnMut(Range<usize>) -> bool) {
         let row = self.row(self.rows() - 1);
         for k in row.clone() {
@@ -181,7 +182,7 @@ impl Runs {
         }
     }
 
-    /// Adds the rows of `next`, whose runs hang together with none of those that are here.
+    /// Appends the rows of `next` without uniting any runs.
     pub fn append(&mut self, next: &Self) -> Result<()> {
         let runs = self.start.len() as u32;
         extend(&mut self.start, next.start.iter().copied(), RUNS)?;
@@ -190,9 +191,9 @@ impl Runs {
         extend(&mut self.row_start, next.row_start[1..].iter().map(|k| k + runs), RUNS)
     }
 
-    /// Labels 1, 2, ... for the components with flags that are `wanted`, in the order of their first runs; 0 for all
-    /// others. Calls `found(label, row, columns)` for each run that has a label, and returns how many components have
-    /// two nodes or more, and how many have labels.
+    /// Labels the components whose flags are `wanted` with 1, 2, ... in the order of their first runs, all others with
+    /// 0. Calls `found(label, row, columns)` for each run with a label. Returns the number of components with two nodes
+    /// or more, and the number of labels.
     pub fn number(
         &mut self,
         wanted: impl Fn(u8) -> bool,
@@ -243,7 +244,7 @@ impl Runs {
         self.parent[row.start + later - 1] as usize
     }
 
-    /// All numbers, for another rank.
+    /// Appends all arrays to a message for another rank.
     pub fn to_words(&self, words: &mut Vec<f64>) -> Result<()> {
         let lengths = [self.nx, self.start.len(), self.row_start.len()].map(|n| n as f64);
         extend(words, lengths, RUNS)?;
@@ -253,7 +254,7 @@ impl Runs {
         extend(words, self.row_start.iter().map(|&v| f64::from(v)), RUNS)
     }
 
-    /// The same back; what follows stays.
+    /// Reads the arrays of `to_words` from the beginning of a message.
     pub fn from_words(words: &mut impl Iterator<Item = f64>) -> Result<Self> {
         let mut length = || words.next().unwrap_or(0.0) as usize;
         let (nx, runs, rows) = (length(), length(), length());

@@ -1,4 +1,4 @@
-//! What the members of a run find out together: what its inputs look like, and whether the observer asks to stop.
+//! State that the threads of a run share: the inspected inputs, and the stop request of the observer.
 
 use crate::backend::steps::solve::Inputs;
 use crate::report::{Event, Observer};
@@ -6,11 +6,12 @@ use crate::runtime::team::Me;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Of one run.
+/// Shared state of one run.
 pub struct Observed {
     inputs: Mutex<Inputs>,
-    /// The observer's answer, and whether members must wait for it.
+    /// The observer has requested a stop.
     stop: AtomicBool,
+    /// The observer may request a stop, so that threads must wait for its return value.
     may_stop: AtomicBool,
 }
 
@@ -21,7 +22,7 @@ impl Default for Observed {
 }
 
 impl Observed {
-    /// Before a run.
+    /// Resets the state before a run.
     pub fn begin(&mut self, observer: &dyn Observer) {
         *self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
         *self.may_stop.get_mut() = observer.may_stop();
@@ -31,7 +32,8 @@ impl Observed {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all members have seen of the inputs, this one `seen`; member 0 adds what other ranks have.
+    /// Merges the inputs that each thread has inspected (`seen`: those of this thread) and returns the result. `others`
+    /// adds the inputs of other ranks; thread 0 calls it.
     pub fn inputs(&self, me: Me, seen: &Inputs, name: &'static str, others: impl FnOnce(&mut Inputs)) -> Inputs {
         self.lock().merge(seen, name);
         me.barrier();
@@ -42,7 +44,7 @@ impl Observed {
         *self.lock()
     }
 
-    /// `VectorSteps::observe`; member 0 has the observer.
+    /// Reports the residual to the observer, which thread 0 passes. Returns whether the observer requests a stop.
     pub fn tell(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, iteration: usize, residual: f64) -> bool {
         if let Some(observer) = observer {
             self.stop.store(observer.see(Event::Iteration(iteration, residual)), Ordering::Release);

@@ -5,7 +5,7 @@ use crate::error::{Result, reset};
 /// Labels of the values of a vector, and room for sums.
 #[derive(Default)]
 pub struct Singular {
-    /// Per value the component + 1, or 0; empty where there are none.
+    /// Component + 1 of each value, or 0; empty without singular components.
     label: Vec<u32>,
     sum: Vec<f64>,
     magnitude: Vec<f64>,
@@ -14,7 +14,7 @@ pub struct Singular {
 }
 
 impl Singular {
-    /// For so many components of vectors with so many values, whose labels are zero yet: all of them are to be set.
+    /// Prepares for vectors with `values` values. Returns the labels, all 0, which the caller must set.
     pub fn reset(&mut self, components: usize, values: usize) -> Result<&mut [u32]> {
         for v in [&mut self.sum, &mut self.magnitude, &mut self.count, &mut self.kept_mean] {
             reset(v, components, "sums over components")?;
@@ -28,7 +28,7 @@ impl Singular {
         self.label.is_empty()
     }
 
-    /// Components that have values at `places`, and those places.
+    /// Returns (component, index) for those `places` that belong to a component.
     fn labelled<'a>(
         label: &'a [u32],
         places: impl Iterator<Item = usize> + 'a,
@@ -36,7 +36,7 @@ impl Singular {
         places.filter_map(move |c| Some(((*label.get(c)? as usize).checked_sub(1)?, c)))
     }
 
-    /// Sums of v, of |v|, and of ones, per component.
+    /// Computes the sums of v and of |v|, and the number of values, for each component.
     fn sums(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) {
         for sums in [&mut self.sum, &mut self.magnitude, &mut self.count] {
             sums.fill(0.0);
@@ -48,7 +48,7 @@ impl Singular {
         }
     }
 
-    /// v = v - mean(v) + kept mean (`restore`) or + 0.
+    /// Computes v = v - mean(v), or v - mean(v) + kept mean with `restore`, for each component.
     pub fn shift(&mut self, places: impl Iterator<Item = usize> + Clone, v: &mut [f64], restore: bool) {
         self.sums(places.clone(), v);
         for (k, c) in Self::labelled(&self.label, places) {
@@ -57,7 +57,7 @@ impl Singular {
         }
     }
 
-    /// Remembers the means.
+    /// Stores the means of v for `shift`.
     pub fn keep_means(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) {
         self.sums(places, v);
         for (kept, (sum, count)) in self.kept_mean.iter_mut().zip(self.sum.iter().zip(&self.count)) {
@@ -65,7 +65,7 @@ impl Singular {
         }
     }
 
-    /// The component whose sum is largest against that of magnitudes, and both.
+    /// Returns the component with the largest |sum v| / sum |v|, and these two sums.
     pub fn worst(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) -> (usize, f64, f64) {
         self.sums(places, v);
         let ratio = |k: usize| self.sum[k].abs() / self.magnitude[k].max(f64::MIN_POSITIVE);
@@ -73,7 +73,7 @@ impl Singular {
         (worst, self.sum[worst], self.magnitude[worst])
     }
 
-    /// Sum of mean(v)^2 / center over all values in components.
+    /// Computes the sum of mean(v)^2 / center over all values of components.
     pub fn square_of_means(&mut self, places: impl Iterator<Item = usize> + Clone, v: &[f64], center: &[f64]) -> f64 {
         self.sums(places.clone(), v);
         let mean = |k: usize| self.sum[k] / self.count[k];
