@@ -550,7 +550,6 @@ pub fn insert<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V, what: 
     Ok(map.insert(key, value).is_none())
 }
 
-/// For errors of memory.
 pub const MESSAGE: &str = "an error message";
 
 /// The text of a value. Its `Display` must not allocate memory.

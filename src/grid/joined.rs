@@ -9,7 +9,6 @@ use crate::grid::runs::{COUPLED, Runs, WORD};
 use crate::isa::for_each_isa;
 use std::ops::Range;
 
-/// For errors.
 const GROUPS: &str = "groups of joined cells";
 
 for_each_isa! {

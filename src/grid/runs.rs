@@ -19,8 +19,8 @@ pub(super) const WORD: usize = u64::BITS as usize;
 
 const RUNS: &str = "the runs of coupled nodes";
 
-/// The runs of all rows and their components. Consecutive nodes without any coupling also form a run. Every node belongs
-/// to exactly one run. Indices of nodes fit 32 bits, and so do those of runs.
+/// The runs of all rows and their components. Consecutive nodes without any coupling also form a run. Every node
+/// belongs to exactly one run. Indices of nodes fit 32 bits, and so do those of runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     nx: usize,

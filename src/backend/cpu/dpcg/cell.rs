@@ -18,7 +18,6 @@ use crate::runtime::team::{Me, Point, share};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// For errors of memory.
 const WHAT: &str = "vectors of the multigrid";
 
 /// A grid of fewer cells is left to member 0: to wait for others in each plane costs more than their help.

@@ -5,7 +5,6 @@ use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::sparse::{Csr, Index};
 use std::ops::Range;
 
-/// For errors of memory.
 const WHAT: &str = "levels of rows";
 
 /// Runs of rows that take turns: a row of a run waits for the one before, some 20 cycles, in which rows of the others

@@ -6,7 +6,6 @@ use crate::runtime::team::Me;
 use crate::sparse::{Index, accumulate, restart};
 use std::ops::Range;
 
-/// For errors of memory.
 const WHAT: &str = "the order of rows";
 
 /// Rows and entries of a level below which member 0 does it alone: a barrier takes 1 to 2 microseconds, and a second

@@ -21,7 +21,6 @@ use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::max_abs;
 
-/// For errors of memory.
 const WHAT: &str = "vectors of the multigrid";
 
 /// The preconditioner: one V(sweeps, sweeps) cycle. The caller's grid is worked on in f64, coarse ones in `T`.

@@ -6,7 +6,6 @@ use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::dot;
 
-/// For errors of memory.
 const WHAT: &str = "the factors of the coarsest grid";
 
 /// Pivots between these parts of their diagonals are rounding, which grows with the contrast, as where only light cells

@@ -9,7 +9,6 @@ use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::{max_abs, pairwise};
 use std::ops::Range;
 
-/// For errors of memory.
 const WHAT: &str = "coarse grids of the multigrid";
 
 /// A direction is coarsened where its couplings, times this, are as strong as the strongest direction's: with cells of

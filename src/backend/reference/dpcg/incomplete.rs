@@ -11,7 +11,6 @@
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
 use crate::grid::cells::SevenPoints;
 
-/// For errors of memory.
 const WHAT: &str = "pivots of the incomplete factorization";
 
 /// Roundings that a pivot has seen where it is formed, in units of its center.

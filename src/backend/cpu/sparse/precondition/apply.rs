@@ -4,7 +4,6 @@ use crate::backend::aggregation::Kept;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 
-/// For errors of memory.
 pub const WHAT: &str = "a preconditioner";
 
 /// A map from r to z, linear most often.

@@ -3,7 +3,6 @@
 use crate::error::{Result, reserve, zeroed};
 use crate::sparse::{Csr, Index, accumulate};
 
-/// For errors of memory.
 pub const WHAT: &str = "a relaxation";
 
 /// Rows in the order of work: entries off the diagonal, by ascending columns, and the diagonal.
