@@ -550,6 +550,7 @@ pub fn insert<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V, what: 
     Ok(map.insert(key, value).is_none())
 }
 
+/// Name of the memory of an error message, in messages about refused memory.
 pub const MESSAGE: &str = "an error message";
 
 /// The text of a value. Its `Display` must not allocate memory.

@@ -255,10 +255,10 @@ fn listings_are_understood() {
     let found = arithmetic(inner[0]);
     assert_eq!((found.packed, found.scalar, found.calls), ([0, 0, 0], 1, 1));
     assert_eq!(arithmetic(&body).packed, [0, 0, 1]);
-    assert!(fault("dot", "avx512", &body).is_some_and(|f| f.starts_with("has no loop")));
-    assert!(fault("dot", "avx2", &body).is_some_and(|f| f.starts_with("uses vaddpd")));
+    assert!(fault("dot", "avx512", &body, false).is_some_and(|f| f.starts_with("has no loop")));
+    assert!(fault("dot", "avx2", &body, false).is_some_and(|f| f.starts_with("uses vaddpd")));
     let listing = "  10:\tvaddpd %ymm1,%ymm2,%ymm3\n  16:\tjne    10 <g>\n  18:\tret";
     let body: Vec<Instruction> = listing.lines().filter_map(instruction).collect();
-    assert_eq!(fault("dot", "avx2", &body), None);
-    assert!(fault("dot", "avx512", &body).is_some());
+    assert_eq!(fault("dot", "avx2", &body, false), None);
+    assert!(fault("dot", "avx512", &body, false).is_some());
 }
