@@ -79,7 +79,7 @@ impl Placed {
     /// Copies the values between an array on a device and one on the host, row by row.
     ///
     /// # Safety
-    /// Both must hold the values, and nobody else may use the one that is written.
+    /// Both arrays must hold the values, and no other thread may use the array that is written.
     unsafe fn copy(&self, primary: &Primary, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
         let Grid { nx, ny } = self.grid;
         let (host, device) = (Rows { address: host as u64, ld: nx }, Rows { address: array as u64, ld: self.ld });
@@ -122,7 +122,7 @@ impl CallArrays {
         Ok(Self { boxes: placed, arguments, places, copies: Vec::new() })
     }
 
-    /// The device with an array of an argument; none: it lies on the host.
+    /// Device that stores the array of an argument; none: the array is in host memory.
     fn device(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
         let ordinal = self.places.ordinal_of(self.arguments[argument].name, array as usize)?;
         ordinal.map(Primary::of).transpose()
@@ -172,7 +172,7 @@ impl CallArrays {
     /// Values of the first argument, which is read, and of the second, which is written, after `stage`.
     ///
     /// # Safety
-    /// As for `given`, and nobody else may use the arrays of the second.
+    /// The requirements of `given` hold, and no other thread may use the arrays of the second list.
     pub unsafe fn lists(&mut self) -> Result<(Vec<Given<'_>>, Vec<Taken<'_>>)> {
         let (read, written) = self.copies.split_at_mut(1);
         let mut output = Vec::new();

@@ -25,7 +25,7 @@ pub trait Family: Sized {
     /// What a handle has beside the parts of all families.
     type Own;
 
-    /// Bytes beside those of the core: in host memory, and on devices.
+    /// Returns the bytes in host memory and on devices that the core does not count.
     fn bytes(_own: &Self::Own) -> [usize; 2] {
         [0, 0]
     }
@@ -222,7 +222,8 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// The caller's stream for calls to come. Families that solve report a wrong one at the next call that computes.
+    /// Sets the caller's stream for later calls. Families that solve report a wrong stream in the next call that
+    /// computes.
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let fresh = self.stale.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {

@@ -1,5 +1,5 @@
-//! Calls of the families that solve A x = b: the arrays of the caller and where these lie, and the bodies of the entry
-//! points about them. Pointers are borrowed for the call only.
+//! Calls of the families that solve A x = b: the memory spaces of the caller's arrays, and the bodies of the entry
+//! points. Pointers are borrowed for the call only.
 
 use crate::backend::steps::solve::Arrays;
 use crate::error::{Error, RRB_OK, Result};

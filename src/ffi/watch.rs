@@ -44,7 +44,7 @@ impl Observer for Watch<'_> {
                 }
                 if let (Event::Iteration(..), Some(monitor)) = (event, self.monitor) {
                     let user = self.user;
-                    // SAFETY: who set the monitor gave a function of this signature that accepts `user`.
+                    // SAFETY: the caller of set_monitor has passed a function of this signature that accepts `user`.
                     let answer = callback(|| unsafe { monitor(user, iteration as i64, residual) });
                     return self.answer(format_args!("the monitor failed in {step} {iteration}"), answer);
                 }

@@ -51,11 +51,11 @@ pub trait Core {
     fn engine(&self) -> &dyn Engine;
     /// The same, to be changed.
     fn engine_mut(&mut self) -> &mut dyn Engine;
-    /// Bytes in host memory beside those of the backend.
+    /// Returns the bytes in host memory that the backend does not count.
     fn own_bytes(&self) -> usize {
         0
     }
-    /// What the line about a solve says of it: formats and methods in use.
+    /// Returns the names of formats and methods in use, for the log line of a solve.
     fn in_use(&self) -> [&'static str; 2] {
         [""; 2]
     }

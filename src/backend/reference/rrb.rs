@@ -263,8 +263,8 @@ impl State {
         [&self.x, &self.b, &self.r, &self.p, &self.q, &self.levels.grids[0].z][v.0]
     }
 
-    /// `f` of the values of two vectors at each place where both have some: x and b on the whole grid, the others where
-    /// CG works.
+    /// Computes to = f(to, from) at each node where both vectors have values: x and b on the whole grid, the others on
+    /// the CG system.
     fn update(&mut self, to: VectorId, from: VectorId, f: impl Fn(f64, f64) -> f64) {
         for k in 0..self.places_of(to, from).len() {
             let c = self.places_of(to, from)[k];

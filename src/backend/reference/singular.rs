@@ -2,7 +2,7 @@
 
 use crate::error::{Result, reset};
 
-/// Labels of the values of a vector, and room for sums.
+/// Labels of the values of a vector, and workspace for sums.
 #[derive(Default)]
 pub struct Singular {
     /// Component + 1 of each value, or 0; empty without singular components.

@@ -1,20 +1,20 @@
-//! What a backend of any family reports of itself.
+//! Functions that the backends of all families have: memory, threads, copies, streams.
 
 use crate::error::Result;
 
-/// A backend. The defaults are those of one thread of the host.
+/// A backend. The defaults describe a backend with one thread on the host.
 pub trait Engine {
-    /// Bytes of all arrays: in host memory, and on devices.
+    /// Returns the bytes of all arrays in host memory, and on devices.
     fn bytes(&self) -> [usize; 2];
-    /// Threads in use.
+    /// Returns the number of threads in use.
     fn threads(&self) -> usize {
         1
     }
-    /// Of the last run, seconds of copies between host and device.
+    /// Returns the seconds that copies between host and device took in the last run.
     fn seconds_transfer(&self) -> f64 {
         0.0
     }
-    /// Works on the caller's stream from now on; 0: on one of its own.
+    /// Uses the caller's stream from now on; 0: a stream of the backend.
     fn use_stream(&mut self, _stream: usize) -> Result<()> {
         Ok(())
     }

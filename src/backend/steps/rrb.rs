@@ -205,16 +205,16 @@ pub struct Look {
 /// A matrix with 5 points: center, east, north, row by row.
 pub type FivePoints = (Grid, [Vec<f64>; 3]);
 
-/// What a factorization has made.
+/// Properties of a factorization.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    /// The recursions of the cycle in use.
+    /// Recursions of the cycle in use.
     pub kind: Kind,
     /// Red eliminations in use, with aggregation its coarse levels; none: those of the setup.
     pub levels: Option<usize>,
-    /// Aggregation stands in place of the levels.
+    /// Aggregation replaces the levels.
     pub aggregates: bool,
-    /// Aggregates kept from the factorization before, on all levels.
+    /// Aggregates reused from the previous factorization, on all levels.
     pub aggregates_kept: usize,
     /// r1/r2/b1/b2 grids in use.
     pub grids: usize,

@@ -1,6 +1,6 @@
-//! What a handle has beside others where its domain lies on several ranks: the boxes of all, and the rules of a
-//! collective call. Each begins with one exchange in which all ranks say what they call, with which options, and
-//! whether they refuse it: so all do the same, or all answer the same status.
+//! Handles whose domain is distributed over several ranks: the boxes of all ranks, and the protocol of collective
+//! calls. A collective call begins with one exchange, in which each rank sends the function, the options, and its
+//! status. Therefore either all ranks compute, or all ranks return the same status.
 
 pub use super::led::FIRST;
 
@@ -264,13 +264,14 @@ impl Ranks {
         Err(self.whose(worst, result.err())?)
     }
 
-    /// Whether any rank says so. Collective.
+    /// Returns whether `own` is true on any rank. Collective.
     pub fn any(&mut self, own: bool) -> Result<bool> {
         Ok(self.closing.run(&[f64::from(u8::from(own)), 0.0])?[0] > 0.0)
     }
 
-    /// Takes memory for so many arrays of a matrix, and makes plans. On devices the first rank has all; on the CPU the
-    /// first grids may be shared, and every rank has the others whole. Whether rows of ranks are others than they were.
+    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. On devices, rank 0 stores all rows.
+    /// On the CPU, the ranks may share the rows of the first grids; each rank stores the other grids whole. Returns
+    /// whether the distribution of rows has changed.
     pub fn prepare(&mut self, arrays: usize, options: &Options) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
         let (grids, reproducible, led) = match options.choice(opt::BACKEND) {
@@ -416,8 +417,8 @@ impl Ranks {
         work(&a, self.domain.as_ref())
     }
 
-    /// Brings the values of all boxes to rows, has `work` compute with the rows of this rank, and takes the output to
-    /// the boxes if all ranks succeed. `lists`: input and output of the boxes of this rank, if it has memory for them.
+    /// Copies the values of all boxes to rows, calls `work` with the rows of this rank, and copies the output to the
+    /// boxes if all ranks succeed. `lists`: input and output of the boxes of this rank, if it has memory for them.
     pub fn call<T>(
         &mut self,
         what: Function,

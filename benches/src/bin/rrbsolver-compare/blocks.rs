@@ -31,7 +31,7 @@ pub struct Sweeps {
 pub struct Smoother<'a>(Owned<'a>);
 
 impl Smoother<'_> {
-    /// The patches of `level`.
+    /// Sets the patches of `level`.
     pub fn set_patches(&mut self, level: &Level) -> i32 {
         let (lower, size) = (&level.lower, &level.size);
         assert_eq!(lower.len(), size.len());
@@ -57,7 +57,7 @@ impl Smoother<'_> {
         (status, norm, r.concat())
     }
 
-    /// Sweeps with a monitor: their status, and what it has seen.
+    /// Applies sweeps with a monitor. Returns the status and the residuals that the monitor received.
     pub fn apply(&mut self, level: &mut Level, sweeps: i32) -> (i32, Vec<f64>) {
         let (u, f) = (level.u_table(), level.f_table());
         self.0.watched(Watch::default(), |h| {
@@ -68,7 +68,7 @@ impl Smoother<'_> {
 }
 
 impl Sweeps {
-    /// A handle with these options, without patches; and the status.
+    /// Creates a handle with these options, without patches. Also returns the status.
     pub fn create<'a>(&self, build: &'a Build) -> (Smoother<'a>, i32) {
         let mut smoother = Smoother(Owned::none(build, Family::Smoother));
         let (points, [x, y, z]) = (self.stencil.len() as i32, self.block);

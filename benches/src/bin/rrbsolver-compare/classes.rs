@@ -174,7 +174,7 @@ fn random_systems(args: &BitsArgs) -> Class {
     Class { name: "random systems", unit: "cases", jobs, left_out: 0, why: String::new() }
 }
 
-/// What is asked of every box of cells.
+/// Options for every box of cells.
 const OF_BOXES: [&str; 22] = [
     "",
     "threads=1",
@@ -222,7 +222,7 @@ fn boxes(backend: Backend) -> Class {
     Class { name: "boxes", unit: "cases", jobs, left_out: 0, why: String::new() }
 }
 
-/// What is asked of every general matrix.
+/// Options for every general matrix.
 const OF_ROWS: [&str; 24] = [
     "",
     "threads=1",

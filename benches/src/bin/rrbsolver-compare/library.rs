@@ -119,7 +119,7 @@ impl Build {
         std::ptr::fn_addr_eq(self.own.rrb_create, other.own.rrb_create)
     }
 
-    /// The message of the last failed call of this thread.
+    /// Returns the error message of the last failed call of this thread.
     pub fn last_error(&self) -> String {
         let mut text = vec![0u8; 4096];
         // SAFETY: the buffer has the length passed.
@@ -128,7 +128,7 @@ impl Build {
         String::from_utf8_lossy(&text[..end]).into_owned()
     }
 
-    /// An error where not even a small system can be factorized: two builds that both refuse everything are equal.
+    /// Returns an error if a small system cannot be factorized: two builds that both refuse everything would be equal.
     pub fn check(&self, backend: &str) -> Result<()> {
         let a = Matrix::Plane(poisson(5, 5));
         let (mut solver, status) = Solver::new(self, &a, 5);
@@ -143,7 +143,7 @@ impl Build {
     }
 }
 
-/// A handle, and what all families do with one.
+/// A handle with the functions that all families have.
 pub struct Owned<'a> {
     pub build: &'a Build,
     family: Family,
@@ -158,7 +158,7 @@ impl Drop for Owned<'_> {
 }
 
 impl<'a> Owned<'a> {
-    /// No handle yet.
+    /// Creates no handle yet.
     pub fn none(build: &'a Build, family: Family) -> Self {
         Self { build, family, handle: null_mut() }
     }
@@ -167,14 +167,14 @@ impl<'a> Owned<'a> {
         &self.build.handles[self.family as usize]
     }
 
-    /// Options as text.
+    /// Sets options given as text.
     pub fn options(&mut self, text: &str) -> i32 {
         let text = self.build.text(text);
         // SAFETY: a handle of this build, and a text that ends with NUL.
         unsafe { (self.functions().set_options)(self.handle, text.as_ptr()) }
     }
 
-    /// Calls `call` while `watch` is the monitor. Returns its result, and what the monitor has seen.
+    /// Runs `call` with `watch` as monitor. Returns the result of `call`, and the residuals that the monitor received.
     pub fn watched<R>(&mut self, mut watch: Watch, call: impl FnOnce(&mut Self) -> R) -> (R, Vec<f64>) {
         let set = self.functions().set_monitor;
         // SAFETY: a handle of this build; `watch` outlives the call, after which it is the monitor no more.
@@ -201,7 +201,7 @@ impl<'a> Owned<'a> {
         if status == 0 { Ok(value) } else { Err(status) }
     }
 
-    /// Relative residuals of the last call. Empty where they are refused.
+    /// Returns the relative residuals of the last call; empty after an error.
     pub fn history(&self) -> Vec<f64> {
         let get = self.functions().get_history;
         let mut count = 0;
@@ -216,7 +216,7 @@ impl<'a> Owned<'a> {
     }
 }
 
-/// What a monitor has seen, and where it stops.
+/// Residuals that a monitor has received, and the iteration at which the monitor requests a stop.
 #[derive(Default)]
 pub struct Watch {
     /// Relative residuals.
@@ -241,7 +241,7 @@ pub struct Solver<'a> {
 }
 
 impl<'a> Solver<'a> {
-    /// For matrices like `a`, whose rows in x begin `stride` values apart; and the status.
+    /// Creates a handle for matrices of the size of `a`, with `stride` values between rows. Also returns the status.
     pub fn new(build: &'a Build, a: &Matrix, stride: usize) -> (Self, i32) {
         let mut h = Owned::none(build, a.family());
         let own = &build.own;
@@ -267,7 +267,7 @@ impl<'a> Solver<'a> {
         (Self { h, len }, status)
     }
 
-    /// Options as text.
+    /// Sets options given as text.
     pub fn options(&mut self, text: &str) -> i32 {
         self.h.options(text)
     }
@@ -310,11 +310,11 @@ impl<'a> Solver<'a> {
         self.call(self.functions().solve, b, x)
     }
 
-    /// The same with a monitor: the status, and what it has seen.
+    /// Solves with a monitor. Returns the status and the residuals that the monitor received.
     pub fn watched_solve(&mut self, watch: Watch, b: &[f64], x: &mut [f64]) -> (i32, Vec<f64>) {
         assert!(b.len() == self.len && x.len() == self.len);
         let solve = self.functions().solve;
-        // SAFETY: a handle of this build; the lengths have just been looked at.
+        // SAFETY: a handle of this build; the lengths have just been checked.
         self.h.watched(watch, |h| unsafe { solve(h.handle, b.as_ptr(), x.as_mut_ptr()) })
     }
 
@@ -335,7 +335,7 @@ impl<'a> Solver<'a> {
         output: &mut [f64],
     ) -> i32 {
         assert!(input.len() == self.len && output.len() == self.len);
-        // SAFETY: a handle of this build; the lengths have just been looked at.
+        // SAFETY: a handle of this build; the lengths have just been checked.
         unsafe { function(self.h.handle, input.as_ptr(), output.as_mut_ptr()) }
     }
 }

@@ -5,7 +5,7 @@ use rrbsolver_problems::Stencil;
 use rrbsolver_problems::sparse::System;
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// A matrix as a family takes it.
+/// A matrix in the form that a family accepts.
 #[derive(Clone)]
 pub enum Matrix {
     /// `rrb_`
@@ -25,7 +25,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Entries of a row stay in their order.
+    /// Sorts the entries by rows; entries of a row keep their order.
     pub fn new(system: &System) -> Self {
         let mut entries = system.entries.clone();
         entries.sort_by_key(|entry| entry.0);
@@ -48,7 +48,7 @@ impl Matrix {
         }
     }
 
-    /// Arguments of `factorize`; `sparse_` has none.
+    /// Returns the array arguments of `factorize`; `sparse_` has none.
     pub fn arrays(&self) -> Vec<&[f64]> {
         match self {
             Self::Plane(a) => {
@@ -60,7 +60,7 @@ impl Matrix {
         }
     }
 
-    /// Values in a row of the grid; one row where there is no plane.
+    /// Returns the number of values in a row; matrices other than `Plane` have one row.
     pub fn row(&self) -> usize {
         match self {
             Self::Plane(a) => a.nx,

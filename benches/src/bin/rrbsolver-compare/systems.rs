@@ -1,4 +1,4 @@
-//! One conversation with a build: the calls of a family on one system, and what it answers.
+//! Calls of a family on one system, and the results of a build.
 
 use crate::library::{Build, Solver, Watch};
 use crate::matrix::Matrix;
@@ -7,7 +7,7 @@ use rrbsolver::options::info;
 use rrbsolver_problems::cases::{Case, JUNK, Restart};
 use rrbsolver_problems::{OUTSIDE, Stencil};
 
-/// Results of a factorization; a family that does not have one answers with a status.
+/// Results of a factorization; a family without one returns a status.
 const OF_FACTORIZE: &[(&str, i32)] = &[
     ("backend", info::BACKEND),
     ("threads", info::THREADS),
@@ -79,7 +79,7 @@ impl Task {
         }
     }
 
-    /// Rows of the grid with the stride between them, as the generator's cases have it.
+    /// Copies rows of the grid to rows of `stride` values, as in the cases of the generator.
     fn wide(&self, values: &[f64]) -> Vec<f64> {
         let row = self.a.row();
         let mut wide = vec![JUNK; values.len() / row * self.stride];

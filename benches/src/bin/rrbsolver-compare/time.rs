@@ -17,7 +17,7 @@ const SHORTEST: f64 = 0.1;
 /// What is chosen, and the papers' method.
 const METHODS: [(&str, &str); 2] = [("f64 v", "precision=f64 cycle=v"), ("default", "")];
 
-/// What is measured.
+/// A problem that is timed.
 struct Problem {
     name: String,
     options: String,
@@ -34,7 +34,7 @@ impl Work {
         Self::System { a: Matrix::Plane(a), b }
     }
 
-    /// What its two times are of.
+    /// Names of the two timed parts.
     fn parts(&self) -> [&'static str; 2] {
         match self {
             Self::System { .. } => ["factorize", "solve"],
@@ -43,7 +43,7 @@ impl Work {
     }
 }
 
-/// Where the arrays of a system are.
+/// Memory space of the arrays of a system.
 enum Place<'p> {
     Host { a: &'p Matrix, b: &'p [f64], x: Vec<f64> },
     Device { a: Vec<DeviceArray>, b: DeviceArray, x: DeviceArray },
@@ -52,7 +52,7 @@ enum Place<'p> {
 /// Seconds of the two parts of a problem.
 type Sample = [f64; 2];
 
-/// Measures a build once.
+/// Times a build once.
 type Sampler<'p> = dyn FnMut(&Build) -> Result<Sample> + 'p;
 
 /// A line of the table: times of OLD, NEW, and the copy of OLD, pair by pair.
@@ -239,7 +239,7 @@ fn sample_system(build: &Build, options: &str, a: &Matrix, place: &mut Place) ->
     Ok([factorization, solve])
 }
 
-/// The same of a block smoother, whose arrays are on the host.
+/// Times a block smoother, whose arrays are on the host.
 fn sample_smoother(build: &Build, sweeps: &Sweeps, level: &mut Level) -> Result<Sample> {
     let (mut smoother, status) = sweeps.create(build);
     checked(build, status)?;

@@ -266,7 +266,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        // A start leaves p = z, and z spent.
+        // After a start, p holds z, and z is overwritten.
         let from = if from == VectorId::Z && self.started().is_some() { VectorId::P } else { from };
         self.step(|s| match from {
             VectorId::Z => s.k.take_z(s.stream, s.vector(to), scale),

@@ -295,7 +295,7 @@ impl State {
         [&self.x, &self.b, &self.r, &self.p, &self.q, &self.z][v.0]
     }
 
-    /// Sets each value of `to` to `f` of it and of that of `from`, which is another vector.
+    /// Computes to = f(to, from) element by element; `from` must be another vector.
     fn update(&mut self, to: VectorId, from: VectorId, f: impl Fn(f64, f64) -> f64) {
         let place = |s: &mut Self, values: &mut Vec<f64>| {
             let all = [&mut s.x, &mut s.b, &mut s.r, &mut s.p, &mut s.q, &mut s.z];

@@ -28,7 +28,7 @@ use std::sync::PoisonError;
 /// decades to 1e-12 takes 359 iterations without it, 116 with it.
 const MOST_BETA: f64 = 2.0;
 
-/// `$body` with the grids of a vector as `$v`, whatever its numbers are.
+/// Evaluates `$body` with the grids of a vector as `$v`, for each number type.
 macro_rules! with_vector {
     ($member:expr, $id:expr, |$v:ident| $body:expr) => {
         match $member.vector($id) {
@@ -39,7 +39,7 @@ macro_rules! with_vector {
     };
 }
 
-/// The grids of a vector, by what it holds.
+/// The grids of a vector, by number type.
 enum Vector<'a, F: Format> {
     Double(&'a Four),
     OfCg(&'a Four<F::Vector>),
@@ -59,13 +59,13 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// Where both vectors have values: x and b on the whole grid, the others where CG works.
+    /// Returns the colours on which both vectors have values: all for x and b, those of the CG system for the others.
     fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
         let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
         if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
     }
 
-    /// What a vector is, of what it holds: a power of two (see [`Packed::scales`]).
+    /// Returns the factor from stored values to values, a power of two (see [`Packed::scales`]).
     fn unit_of(&self, v: VectorId) -> f64 {
         match v {
             VectorId::P => self.k.scales().1,
@@ -74,7 +74,7 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// to = factor from + scale to, in the numbers of `to`.
+    /// Computes to = factor from + scale to, in the number type of `to`.
     fn combine(&mut self, to: VectorId, scale: f64, factor: f64, from: VectorId) {
         if from == VectorId::B {
             self.fetch_rhs(false);
@@ -100,7 +100,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
 
     fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
         if to == VectorId::R {
-            // The flexible beta asks for the last step.
+            // `beta` needs the last step length.
             self.alpha = -factor;
         }
         self.combine(to, 1.0, factor, from);
