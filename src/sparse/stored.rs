@@ -43,6 +43,16 @@ pub trait ByOne: Sync {
     fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]);
 }
 
+/// Computes y = A x, or A' x, from the entries (row, column, value) in their order.
+pub fn products_of(entries: impl Iterator<Item = (usize, usize, f64)>, transposed: bool, x: &[f64], y: &mut [f64]) {
+    y.fill(0.0);
+    if transposed {
+        entries.for_each(|(i, j, a)| y[j] += a * x[i]);
+    } else {
+        entries.for_each(|(i, j, a)| y[i] += a * x[j]);
+    }
+}
+
 /// Products of some of the rows, for several threads.
 pub trait ByRows: Sync {
     /// Rows between two places where the product may be cut.

@@ -3,7 +3,7 @@
 use crate::error::{Result, collected};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, By, ByOne, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByOne, Size, Stored, products_of};
 
 /// For errors.
 const COO: &str = "a matrix in format coo";
@@ -36,12 +36,7 @@ impl<I: Index> Coo<I> {
 
 impl<I: Index> ByOne for Coo<I> {
     fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
-        y.fill(0.0);
-        if transposed {
-            self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
-        } else {
-            self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
-        }
+        products_of(self.entries(), transposed, x, y);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::{Result, collected, push, reserve};
 use crate::runtime::workers::Workers;
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
-use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored, products_of};
 
 /// For errors.
 const JDS: &str = "a matrix in jagged diagonals";
@@ -54,12 +54,7 @@ impl<I: Index> Jds<I> {
 
 impl<I: Index> ByOne for Jds<I> {
     fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
-        y.fill(0.0);
-        if transposed {
-            self.entries().for_each(|(i, j, a)| y[j] += a * x[i]);
-        } else {
-            self.entries().for_each(|(i, j, a)| y[i] += a * x[j]);
-        }
+        products_of(self.entries(), transposed, x, y);
     }
 }
 
