@@ -1,4 +1,4 @@
-//! Where a method in numbered vectors stands: its convergence check, and a list of the vectors that it owns.
+//! State and convergence check of the methods other than PCG.
 
 use super::state::{PcgEnd, Start, Test};
 use crate::backend::steps::vectors::KrylovSteps;

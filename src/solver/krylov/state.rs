@@ -28,7 +28,7 @@ pub struct Test {
     pub definite: bool,
     /// Convergence seen on the recurred residual is confirmed on a recomputed one here; else the caller does it.
     pub confirms: bool,
-    /// A norm above this ends the run as diverged; over numbered vectors, one that is not finite, too.
+    /// A norm above this limit ends the run as diverged; in methods other than PCG, so does a norm that is not finite.
     pub divergence: f64,
     /// M has the unit of A: r'M^-1 r tells what p'Ap may be beside.
     pub same_unit: bool,

@@ -58,7 +58,7 @@ pub struct Control<'a> {
     pub before: Option<Outcome>,
 }
 
-/// A method over numbered vectors. It ends on the recurred residual, which the solve confirms.
+/// A method in `KrylovSteps`. It ends on the recurred residual, which the solve confirms.
 pub trait Method: Sync {
     fn run(&self, s: &mut dyn KrylovSteps, test: &Test, start: Start) -> Result<PcgEnd>;
 }

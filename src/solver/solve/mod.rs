@@ -290,7 +290,7 @@ impl<'c> Solve<'c> {
         let method = if progress.second { self.c.second } else { self.c.method };
         let mut ended = match method {
             None => pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start),
-            Some(method) => method.run(s.krylov().ok_or_else(no_vectors)?, &inner, progress.start),
+            Some(method) => method.run(s.krylov().ok_or_else(no_krylov_steps)?, &inner, progress.start),
         };
         if let (Err(Error::Breakdown { quantity, value, iteration }), None, Some(second)) =
             (&ended, method, self.c.second)
@@ -298,7 +298,7 @@ impl<'c> Solve<'c> {
         {
             progress.second = true;
             let start = Start { norm2: s.residual(), iterations: done_before(quantity, *iteration) };
-            let s = s.krylov().ok_or_else(no_vectors)?;
+            let s = s.krylov().ok_or_else(no_krylov_steps)?;
             s.take_second();
             ended = second.run(s, &inner, start);
         }
@@ -441,8 +441,8 @@ fn pcg_with_fallback<'s>(
     }
 }
 
-fn no_vectors() -> Error {
-    Error::Internal("a family without numbered vectors has a method over them".to_owned())
+fn no_krylov_steps() -> Error {
+    Error::Internal("a family without Krylov steps has a Krylov method".to_owned())
 }
 
 fn zero_rhs(s: &mut dyn SolveSteps) -> Outcome {

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// For errors.
 const WHAT: &str = "workspace of a method";
 
-/// A method over numbered vectors.
+/// A Krylov method other than PCG, or relaxation.
 pub enum Numbered {
     Sweeps,
     Bicg,
