@@ -116,14 +116,16 @@ fn prefixes(families: &[Family]) -> String {
 }
 
 /// `doc` with the families that it does not hold for, or holds for beside that in whose block the key lies.
-fn meaning(key: i32, families: impl Fn(Family) -> bool, doc: &str) -> String {
+fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let home = Family::home(key);
     let told = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
     let told: Vec<_> = ALL.iter().filter(told).map(|f| f.prefix()).collect();
-    match (told.is_empty(), home) {
+    let list = told.join(" and ");
+    let word = if home.is_none() { "not" } else { "also" };
+    match (told.is_empty(), doc.ends_with('.')) {
         (true, _) => doc.to_owned(),
-        (false, None) => format!("{doc} (not in {})", told.join(", ")),
-        (false, Some(_)) => format!("{doc} (also in {})", told.join(", ")),
+        (false, false) => format!("{doc} ({word} in {list})"),
+        (false, true) => format!("{doc} This {what} is {word} available in {list}."),
     }
 }
 
@@ -187,7 +189,7 @@ pub struct OptionEntry {
     pub effect: Effect,
     /// The families that it serves, with type, default and range of each: those may take other choices.
     pub serves: &'static [(Families, Kind)],
-    /// Meaning, one sentence.
+    /// Meaning: a noun phrase, or a noun phrase and sentences that end with periods.
     pub doc: &'static str,
 }
 
@@ -206,7 +208,7 @@ pub struct ResultEntry {
     pub real: bool,
     /// Names of the values, where the result is one of a list.
     pub choices: &'static [(&'static str, i64)],
-    /// Meaning, one sentence.
+    /// Meaning: a noun phrase, or a noun phrase and sentences that end with periods.
     pub doc: &'static str,
 }
 
@@ -225,7 +227,7 @@ impl OptionEntry {
     /// Meaning, with the families that do not know it.
     #[must_use]
     pub fn meaning(&self) -> String {
-        meaning(self.key, |family| self.kind(family).is_some(), self.doc)
+        meaning(self.key, "option", |family| self.kind(family).is_some(), self.doc)
     }
 }
 
@@ -239,7 +241,7 @@ impl ResultEntry {
     /// Meaning, with the families that do not know it.
     #[must_use]
     pub fn meaning(&self) -> String {
-        meaning(self.key, |family| self.families.contains(&family), self.doc)
+        meaning(self.key, "result", |family| self.families.contains(&family), self.doc)
     }
 }
 
@@ -284,143 +286,147 @@ const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
 
 options! {
     BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first(Backend::NAMES, 2);
-        "backend that runs the solver; cpu runs on the CPU; cuda runs on a CUDA device; reference is a simple backend \
-         for tests that runs on the CPU with one thread; for auto, see the rules of auto";
+        "Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on a CUDA device. `reference` is a \
+         simple backend for tests, which runs on the CPU with one thread. For `auto`, see the rules of `auto`.";
     DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
-        "number of threads; with 0, the environment variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and \
-         OMP_NUM_THREADS are read in this order, and the first variable that is set to a positive number determines \
-         the number of threads; if there is no such variable, the library uses as many threads as there are cores in \
-         the affinity mask of the process";
+        "Number of threads. With 0, the library reads the environment variables RRBSOLVER_NUM_THREADS, \
+         SLURM_CPUS_PER_TASK and OMP_NUM_THREADS in this order. The first variable that is set to a positive number \
+         determines the number of threads. If there is no such variable, the library uses one thread per core in the \
+         affinity mask of the process.";
     MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
-        "memory space of the caller's arrays; with auto, the library queries the CUDA driver for the memory space of \
-         each array";
+        "Memory space of the caller's arrays. With `auto`, the library queries the CUDA driver for the memory space \
+         of each array.";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
-        "relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol)";
+        "Relative tolerance. A solve has converged when norm(b - A x) <= max(rel_tol * R, abs_tol), where R is the \
+         norm that the option `reference` selects.";
     ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false);
-        "absolute tolerance of the stopping test (see rel_tol); the tolerance has the unit of the residual norm";
+        "absolute tolerance of the stopping test, in the unit of the residual norm (see `rel_tol`)";
     MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
-        "largest number of iterations per solve; with 0, a solve only computes the residual of the initial guess";
+        "Largest number of iterations per solve. With 0, a solve only computes the residual of the initial guess.";
     NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
-        "norm of the stopping test; true2 is the 2-norm of the residual r = b - A x; preconditioned is sqrt(r' M^-1 \
-         r), with two exceptions: on each singular component, the mean m of r is subtracted from r, and the sum of \
-         m^2 / center is added under the root; with deflation, r is the deflated residual, and no mean is subtracted";
+        "Norm of the stopping test. `true2` is the 2-norm of the residual r = b - A x. `preconditioned` is sqrt(r' \
+         M^-1 r). For each singular component, this norm subtracts the mean m of r from r and adds the sum of m^2 / \
+         center under the root. With deflation, `preconditioned` uses the deflated residual and subtracts no mean.";
     REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
-        "number by which residual norms are divided to obtain relative residuals; rhs selects the norm of b; in rrb_ \
-         and dpcg_, the means of b over singular components are subtracted from b before the norm is computed; with \
-         norm=preconditioned, b is also reduced to the first Schur complement S1; initial selects the norm of the \
-         initial residual";
+        "Norm by which residual norms are divided to obtain relative residuals. `rhs` selects the norm of b. In rrb_ \
+         and dpcg_, the means of b over singular components are first subtracted from b. If CG runs on the first \
+         Schur complement S1, `norm=preconditioned` also reduces b to S1. `initial` selects the norm of the initial \
+         residual.";
     NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
-        "connected components that are treated as singular; with null_space=auto, these are the components with |row \
-         sum| <= 1e-12 * center in every row; with null_space=none, no component is treated as singular; with \
-         null_space=constant, all components are treated as singular and must have |row sum| <= 1e-6 * center";
+        "Connected components that are treated as singular. With `auto`, these are the components with |row sum| <= \
+         1e-12 * center in every row. With `none`, no component is treated as singular. With `constant`, all \
+         components are treated as singular and must have |row sum| <= 1e-6 * center.";
     CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
-        "checks of input arrays; with 0, input arrays are not checked; with 1, NaN and infinity are errors, and \
-         nonzero couplings to nodes outside the grid are logged once per handle; with 2, these couplings are also \
-         errors; in smoother_ and sparse_, 2 has the effect of 1; sparse_ always checks the matrix entries";
+        "Checks of input arrays. With 0, input arrays are not checked. With 1, NaN and infinity are errors, and \
+         nonzero couplings to nodes outside the grid are logged once per handle. With 2, these couplings are also \
+         errors. In smoother_ and sparse_, 2 has the effect of 1. For any value, sparse_ checks the matrix entries.";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
-        "check of b on each singular component, before the mean of b is subtracted; with 0, b is not checked; with 1, \
-         |sum b| > 1e-10 ||b||_1 is an error";
+        "Check of b on each singular component, before the mean of b is subtracted. With 0, b is not checked. With 1, \
+         |sum b| > 1e-10 ||b||_1 is an error.";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
-        "log lines that are written; 0 selects warnings only; 1 adds one line per solve (in smoother_, per apply; in \
-         sparse_, also per factorize); 2 adds one line per iteration (in smoother_, per sweep)";
+        "Log lines that the library writes. 0 selects only warnings. 1 adds one line per solve (in smoother_, per \
+         apply). In sparse_, 1 also adds one line per factorize. 2 adds one line per iteration (in smoother_, per \
+         sweep).";
     LOG = 113 "log" Now ALL Kind::Text { default: "callback", range: "callback, stderr, or a path" };
-        "destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to which lines are \
-         appended; the path must not contain blanks or commas";
+        "Destination of log lines: `callback` (see rrbsolver_set_log), `stderr`, or the path of a file. The library \
+         appends lines to this file. The path must not contain blanks or commas.";
 
     LEVELS = 200 "levels" Factorize RRB int(0, 0, 4096);
-        "number of elimination levels; with 0, the number depends on the grid size; values above the maximum are \
-         reduced to the maximum";
+        "Number of elimination levels. With 0, the number depends on the grid size. Values above the maximum are \
+         reduced to the maximum.";
     COARSE_MEMORY = 201 "coarse_memory" Factorize RRB int(1_073_741_824, 8, i64::MAX);
         "memory limit, in bytes, for the exact factor of the coarsest system";
     GRIDS = 202 "grids" Factorize RRB int(0, 0, 64);
-        "number of grids that are stored by colour in the arrays r1, r2, b1 and b2; with 0, the number depends on the \
-         grid size; values above the maximum are reduced to the maximum";
+        "Number of grids that are stored by colour in the arrays r1, r2, b1 and b2. With 0, the number depends on the \
+         grid size. Values above the maximum are reduced to the maximum.";
     COMPUTE_BLOCK = 203 "compute_block" Factorize RRB Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 };
         "row padding and border width of the arrays r1, r2, b1 and b2, in values";
     LUMPING = 204 "lumping" Factorize RRB Kind::Choice(Lumping::NAMES);
-        "nodes whose dropped couplings are lumped into the diagonal; m1 selects the red nodes; m2 selects the red and \
-         black nodes; in an option text, m1u and m2u also set relaxation=0, and m1m and m2m also set relaxation=1";
+        "Nodes whose dropped couplings are lumped into the diagonal. `m1` selects the red nodes, and `m2` selects the \
+         red and black nodes. In the text of rrb_set_options, `m1u` and `m2u` also set `relaxation=0`, and `m1m` and \
+         `m2m` also set `relaxation=1`.";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
         "relaxation factor omega, the fraction of each dropped coupling that is added to the diagonal";
     FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
-        "fusion of the stages of an iteration; with fusion=on, the stages are fused if the backend supports fusion; \
-         with fusion=off, the solver uses the unfused reference formulation";
+        "Fusion of the stages of an iteration. With `on`, the stages are fused if the backend supports fusion. With \
+         `off`, the solver uses the unfused reference formulation.";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
-        "treatment of positive off-diagonal entries in M; with compensation=always, these entries are moved to the \
-         diagonal; with compensation=never, these entries are unchanged; for auto, see the rules of auto";
+        "Treatment of positive off-diagonal entries in M. With `always`, these entries are moved to the diagonal. \
+         With `never`, these entries are unchanged. For `auto`, see the rules of `auto`.";
     PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
-        "precision in which the preconditioner is stored; mixed selects bf16 for the preconditioner and single \
-         precision for CG, if the system is a regular 5-point system on the CPU; otherwise mixed has the effect of \
-         bf16; for auto, see the rules of auto";
+        "Precision in which the preconditioner is stored. For regular 5-point systems on the CPU, `mixed` selects \
+         bf16 for the preconditioner and single precision for CG. For other systems, `mixed` has the effect of \
+         `bf16`. For `auto`, see the rules of `auto`.";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
-        "cycle of the preconditioner; v is the V-cycle of RRB; amli and k are recursive cycles of RRB; aggregation \
-         selects multigrid by aggregation instead of RRB; for auto, see the rules of auto";
+        "Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k` are recursive cycles of RRB. \
+         `aggregation` selects multigrid by aggregation instead of RRB. For `auto`, see the rules of `auto`.";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64);
-        "number of levels between the recursions of a recursive cycle; the number must be even; 0 means 4";
+        "Number of levels between the recursions of a recursive cycle. The number must be even; 0 means 4.";
     CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "number of inner iterations per recursion of a \
                                                                  recursive cycle";
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
-        "memory limit, in bytes, for the aggregation cycle; the limit applies if cycle=auto selects aggregation at \
-         factorize or during a slow solve; -1 means no limit; with 0, auto never selects aggregation";
+        "Memory limit, in bytes, for the aggregation cycle. The limit applies if `cycle=auto` selects aggregation at \
+         factorize or during a slow solve. -1 means no limit. With 0, `auto` never selects aggregation.";
     LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
-        "distance, in values, between consecutive rows of the caller's arrays; the distance must be at least nx; 0 \
-         means nx";
+        "Distance, in values, between consecutive rows of the caller's arrays. The distance must be at least nx; 0 \
+         means nx.";
     DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals such as 0+1+2" };
-        "ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with devices=none, \
-         the solver uses one device, which the option device selects";
+        "Ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2. With `none`, the \
+         solver uses one device, which the option `device` selects.";
     REPRODUCIBLE = 218 "reproducible" Factorize RRB int(1, 0, 1);
-        "with 1, results are bitwise identical for any number of ranks; with 0, results are bitwise identical only \
-         for equal numbers of ranks, but global sums need less communication than with 1";
+        "Reproducibility of results on several ranks. With 1, results are bitwise identical for any number of ranks. \
+         With 0, results are bitwise identical only for equal numbers of ranks, but global sums need less \
+         communication.";
     COMM_TIMEOUT = 219 "comm_timeout" Now RRB real(60.0, 0.0, 1e9, false);
         "time in seconds for which a rank waits for other ranks; 0 means no limit";
 
     METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
         "relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel";
     OMEGA = 301 "omega" Now SMOOTHER real(0.0, 0.0, 2.0, false);
-        "relaxation factor; 0 means 0.8 for block_jacobi and 1 for the other methods";
+        "relaxation factor; 0 means 0.8 for `block_jacobi` and 1 for the other methods";
     STAGGER = 302 "stagger" Now SMOOTHER int(0, 0, 2);
-        "sweeps of smoother_apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size; \
-         with 0, the blocks are not shifted; with 1, the blocks are shifted in the second, fourth, ... sweep; with 2, \
-         the blocks are shifted in the first, third, ... sweep";
+        "Sweeps of smoother_apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size. 0 \
+         selects no sweeps, 1 selects the even sweeps, and 2 selects the odd sweeps. Sweeps are counted from 1.";
     REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF;
-        "with 1, a sweep processes the colours in reverse order, for post-smoothing; with \
-         method=chaotic_gauss_seidel, the sweep processes the blocks in reverse order";
+        "Order of the colours in a sweep. With 1, a sweep processes the colours in reverse order, for post-smoothing. \
+         With 1 and `method=chaotic_gauss_seidel`, a sweep processes the blocks in reverse order.";
     BLOCK_SOLVER = 304 "block_solver" Factorize SMOOTHER Kind::Choice(BlockSolver::NAMES);
-        "solver of the diagonal blocks; fast_diagonalization uses sine transforms, and set_patches returns an error \
-         if the transforms would lose more than four digits; dense uses dense inverses; for auto, see the rules of \
-         auto";
+        "Solver of the diagonal blocks. `fast_diagonalization` uses sine transforms; set_patches returns an error if \
+         the transforms would lose more than four digits. `dense` uses dense inverses. For `auto`, see the rules of \
+         `auto`.";
     REMAINDER = 305 "remainder" Factorize SMOOTHER Kind::Choice(Remainder::NAMES);
-        "treatment of blocks that extend beyond the edge of a patch; with exact, these blocks are solved as smaller \
-         blocks; with overlap, these blocks are moved inwards and overlap other blocks";
+        "Treatment of blocks that extend beyond the edge of a patch. With `exact`, these blocks are solved as smaller \
+         blocks. With `overlap`, these blocks are moved inwards and overlap other blocks.";
     PARALLEL = 306 "parallel" Now SMOOTHER Kind::Choice(Parallel::NAMES);
-        "work that is distributed among the threads; with auto, all blocks of all patches are distributed; with \
-         patch, whole patches are distributed, and chaotic_gauss_seidel is lexicographic in each patch; with block, \
-         the blocks of one patch at a time are distributed; with nested, patches are distributed among groups of \
-         threads, and the blocks of a patch among the threads of a group";
+        "Distribution of the work among the threads. With `auto`, all blocks of all patches are distributed. With \
+         `patch`, whole patches are distributed, and `chaotic_gauss_seidel` is lexicographic in each patch. With \
+         `block`, the blocks of one patch at a time are distributed. With `nested`, patches are distributed among \
+         groups of threads, and the blocks of a patch among the threads of a group.";
     PATCH_THREADS = 307 "patch_threads" Now SMOOTHER int(0, 0, 4096);
-        "number of groups of threads with parallel=nested; 0 selects the number automatically";
+        "number of groups of threads with `parallel=nested`; 0 selects the number automatically";
     TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
-        "order of copies and kernels if a device processes patches that are in host memory; with depth_first, the \
-         first sweep of a group of patches overlaps the transfer of the next group; with breadth_first, all patches \
-         are transferred before the first sweep; for auto, see the rules of auto";
+        "Order of copies and kernels if a device processes patches that are in host memory. With `depth_first`, the \
+         first sweep of a group of patches overlaps the transfer of the next group. With `breadth_first`, all patches \
+         are transferred before the first sweep. For `auto`, see the rules of `auto`.";
 
     PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
-        "preconditioner; neumann is a Neumann series with `order` + 1 terms; ic0 is incomplete Cholesky without fill \
-         (in dpcg_, on the CPU only); ric is relaxed incomplete Cholesky without fill (on the CPU only); multigrid is \
-         geometric multigrid; amg is multigrid by aggregation (in sparse_, for solver=cg only); ssor is symmetric SOR \
-         with the relaxation factor sor_omega; ilu0 is incomplete LU without fill; chebyshev is a polynomial in D^-1 \
-         A whose degree is the option degree; for auto, see the rules of auto";
+        "Preconditioner. `neumann` is a Neumann series with `order` + 1 terms. `ic0` is incomplete Cholesky without \
+         fill; in dpcg_, it runs on the CPU only. `ric` is relaxed incomplete Cholesky without fill, which runs on \
+         the CPU only. `multigrid` is geometric multigrid. `amg` is multigrid by aggregation; in sparse_, it requires \
+         `solver=cg`. `ssor` is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` is incomplete LU without \
+         fill. `chebyshev` is a polynomial in D^-1 A; the option `degree` sets its degree. For `auto`, see the rules \
+         of `auto`.";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
-        "number of terms of the Neumann series after the first term; 0 has the effect of preconditioner=jacobi";
+        "number of terms of the Neumann series after the first term; 0 has the effect of `preconditioner=jacobi`";
     RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
-        "fraction of the dropped fill that ric subtracts from the diagonal; 0 has the effect of ic0; 1 selects \
-         modified incomplete Cholesky";
+        "Fraction of the dropped fill that `ric` subtracts from the diagonal. 0 has the effect of `ic0`. 1 selects \
+         modified incomplete Cholesky.";
     DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
-        "deflation regions; each region has one deflation vector; subdomain selects boxes of cells; levelset selects \
-         the caller's regions or, if there are none, the components of strong couplings; levelset_subdomain selects \
-         the regions of levelset, split by boxes; for auto, see the rules of auto";
+        "Deflation regions; each region has one deflation vector. `subdomain` selects boxes of cells. `levelset` \
+         selects the caller's regions or, if there are none, the components of strong couplings. `levelset_subdomain` \
+         splits the regions of `levelset` by boxes. For `auto`, see the rules of `auto`.";
     SUBDOMAINS_X = 404 "subdomains_x" Factorize DPCG int(0, 0, 65_535);
         "number of deflation boxes in x, at most nx; 0 selects the number automatically";
     SUBDOMAINS_Y = 405 "subdomains_y" Factorize DPCG int(0, 0, 65_535);
@@ -428,106 +434,107 @@ options! {
     SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535);
         "number of deflation boxes in z, at most nz; 0 selects the number automatically";
     KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
-        "use of the deflation vectors if the system is singular; with 0, the vector of one region of weak couplings \
-         is omitted; with 1, all vectors are used, and the coarse matrix is shifted";
+        "Use of the deflation vectors if the system is singular. With 0, the vector of one region of weak couplings \
+         is omitted. With 1, all vectors are used, and the coarse matrix is shifted.";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
-        "solver of systems with the coarse deflation matrix; inverse uses the explicit inverse; cholesky uses a \
-         Cholesky factorization; cg uses inner CG iterations and runs on the CPU only; for auto, see the rules of \
-         auto";
-    COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative tolerance of coarse_solver=cg";
+        "Solver of systems with the coarse deflation matrix. `inverse` uses the explicit inverse. `cholesky` uses a \
+         Cholesky factorization. `cg` uses inner CG iterations and runs on the CPU only. For `auto`, see the rules of \
+         `auto`.";
+    COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true);
+        "relative tolerance of `coarse_solver=cg`";
     COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
-        "coarsening of multigrid; vertex keeps every second cell and uses operator-dependent interpolation and \
-         Galerkin coarse grids; cell joins pairs of cells and uses constant interpolation and a coarsest grid of at \
-         most 64 cells; for auto, see the rules of auto";
+        "Coarsening of multigrid. `vertex` keeps every second cell; it uses operator-dependent interpolation and \
+         Galerkin coarse grids. `cell` joins pairs of cells; it uses constant interpolation and a coarsest grid of at \
+         most 64 cells. For `auto`, see the rules of `auto`.";
     SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2);
         "number of multigrid sweeps before and after each coarse-grid correction; 0 selects the number automatically";
     DILATION = 412 "dilation" Factorize DPCG int(-1, -1, 1);
-        "number of layers of cells by which each region of levelset is enlarged; -1 means 1 for the caller's regions \
-         and 0 for components of strong couplings";
+        "Number of layers of cells by which each region of `levelset` is enlarged. -1 means 1 for the caller's \
+         regions and 0 for components of strong couplings.";
     LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
-        "distance, in values, between consecutive planes of the caller's arrays; the distance must be at least ny * \
-         leading_dimension; 0 means ny * leading_dimension";
+        "Distance, in values, between consecutive planes of the caller's arrays. The distance must be at least ny * \
+         leading_dimension; 0 means ny * leading_dimension.";
 
     SOLVER = 500 "solver" Factorize SPARSE Kind::Choice(Solver::NAMES);
-        "iterative method; for auto, see the rules of auto; in an option text, jcbi, gs and gssor are other names for \
-         jacobi, gauss_seidel and sor";
+        "Iterative method. In the text of sparse_set_options, `jcbi`, `gs` and `gssor` are other names for `jacobi`, \
+         `gauss_seidel` and `sor`. For `auto`, see the rules of `auto`.";
     FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
-        "storage format for products; for auto, see the rules of auto";
+        "storage format for products; for `auto`, see the rules of `auto`";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
-        "order of the rows in sweeps of gauss_seidel and sor; with natural, the order is ascending; with multicolour, \
-         the rows are ordered by first-fit colours of A + A'; with blocks, the rows are divided into blocks, and each \
-         block uses the old values of the other blocks; with symmetric, a descending sweep follows each ascending \
-         sweep";
+        "Order of the rows in sweeps of `gauss_seidel` and `sor`. With `natural`, the order is ascending. With \
+         `multicolour`, the rows are ordered by first-fit colours of A + A'. With `blocks`, the rows are divided into \
+         blocks, and each block uses the old values of the other blocks. With `symmetric`, a descending sweep follows \
+         each ascending sweep.";
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
-        "relaxation factor of jacobi, sor and ssor, which must be below 2; 0 means 1.25 for sor and 1 for jacobi and \
-         ssor";
-    BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647); "number of blocks with ordering=blocks; 0 means \
-                                                                      16";
+        "Relaxation factor of `jacobi`, `sor` and `ssor`, which must be below 2. 0 means 1.25 for `sor` and 1 for \
+         `jacobi` and `ssor`.";
+    BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647);
+        "number of blocks with `ordering=blocks`; 0 means 16";
     BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
-        "number of rows and columns per block of format=bsr; 0 selects, from the numbers 2 to 6 and 8, the number \
-         with which the format needs the fewest bytes";
-    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64); "number of rows per slice of format=sell, often \
-                                                                      called C in the literature; 0 means 8";
+        "Number of rows and columns per block of `format=bsr`. With 0, the library tries the numbers 2 to 6 and 8, \
+         and uses the number with which the format needs the fewest bytes.";
+    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64);
+        "number of rows per slice of `format=sell`, often called C in the literature; 0 means 8";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
-        "number of rows per sorting window of format=sell; 0 means 256 if this number saves bytes, otherwise 1 \
-         (unsorted)";
-    RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "number of iterations of gmres between restarts";
-    SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of idr";
+        "Number of rows per sorting window of `format=sell`. 0 means 256 if this number saves bytes, otherwise 1 \
+         (unsorted).";
+    RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "number of iterations of `gmres` between restarts";
+    SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of `idr`";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
-        "shift s of ic0, which factorizes A + s diag(A); with a negative value, ic0 starts with s = 0 and continues \
-         with s = 1e-3, 2e-3, 4e-3, ... until all pivots are positive";
-    DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of preconditioner=chebyshev";
+        "Shift s of `ic0`, which factorizes A + s diag(A). With a negative value, `ic0` starts with s = 0 and \
+         continues with s = 1e-3, 2e-3, 4e-3, ... until all pivots are positive.";
+    DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of `preconditioner=chebyshev`";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
-        "matrix that bicg uses for products with the transpose A'; with transpose=copy, bicg uses a stored copy of \
-         A'; with transpose=none, bicg uses A itself; for auto, see the rules of auto";
+        "Matrix that `bicg` uses for products with the transpose A'. With `copy`, `bicg` uses a stored copy of A'. \
+         With `none`, `bicg` uses A itself. For `auto`, see the rules of `auto`.";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
-        "factor of the divergence test; a solve has diverged when its residual norm exceeds this factor times \
-         max(reference, initial residual norm); 0 means 1e100 for jacobi, gauss_seidel and sor, and 1e10 for the \
-         other methods";
+        "Factor of the divergence test. A solve has diverged when its residual norm exceeds this factor times max(R, \
+         initial residual norm), where R is the norm that the option `reference` selects. 0 means 1e100 for `jacobi`, \
+         `gauss_seidel` and `sor`, and 1e10 for the other methods.";
     FORMAT_MEMORY = 516 "format_memory" Product SPARSE int(17_179_869_184, 0, i64::MAX);
-        "memory limit, in bytes, for the arrays of a format other than csr";
+        "memory limit, in bytes, for the arrays of a format other than `csr`";
 }
 
 results! {
     ITERATIONS = 1000 "iterations" ALL false &[], "number of iterations of the last solve; in smoother_, number of \
                                                    sweeps of the last smoother_apply";
     STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
-        "reason why the last solve stopped; in smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped \
-         the last smoother_apply, otherwise RRB_STOP_REASON_NONE";
+        "Reason why the last solve stopped. In smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped \
+         the last smoother_apply, otherwise RRB_STOP_REASON_NONE.";
     INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
-        "relative residual of the initial guess, in the norm of the stopping test; in smoother_, the value is 1, and \
-         this value is available only after a smoother_apply with a monitor or with verbosity=2";
+        "Relative residual of the initial guess, in the norm of the stopping test. In smoother_, the value is 1, but \
+         it is available only after a smoother_apply with a monitor or with `verbosity=2`.";
     FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
-        "relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; in \
-         smoother_, relative residual after the last sweep; this value is available only after a smoother_apply with \
-         a monitor or with verbosity=2";
+        "Relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve. In \
+         smoother_, the value is the relative residual after the last sweep. It is available only after a \
+         smoother_apply with a monitor or with `verbosity=2`.";
     SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
-        "wall time, in seconds, of the last factorize; in smoother_, wall time of the last smoother_set_patches; in \
-         sparse_, also the wall time of a format conversion by a product";
+        "Wall time, in seconds, of the last factorize (in smoother_, of the last smoother_set_patches). In sparse_, a \
+         product that converts the matrix to another format also sets this value, to the time of the conversion.";
     SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
                                                         time of the last smoother_apply";
     SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
-        "wall time, in seconds, of copies between host and device in the last solve; this time is part of \
-         seconds_solve";
+        "Wall time, in seconds, of copies between host and device in the last solve. This time is part of \
+         `seconds_solve`.";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "number of bytes of host memory that the handle uses";
     BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "number of bytes of device memory that the handle uses";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
-        "smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method; 0 means that there is no \
-         estimate, because the method is not cg or because fewer than two CG iterations had positive coefficients";
-    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[], "largest eigenvalue of M^-1 A, estimated by the same method as \
-                                                      lambda_min";
+        "Smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method. 0 means that there is no \
+         estimate. In this case, the method is not `cg`, or fewer than two CG iterations had positive coefficients.";
+    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
+        "largest eigenvalue of M^-1 A, estimated by the same method as `lambda_min`";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
     DEVICE = 1012 "device" GRIDS false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
     THREADS = 1013 "threads" ALL false &[], "number of threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
         "1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off";
 
-    LEVELS = 1100 "levels" RRB false &[], "number of elimination levels in use; with cycle=aggregation, number of \
-                                           coarse levels";
+    LEVELS = 1100 "levels" RRB false &[],
+        "number of elimination levels in use; with `cycle=aggregation`, number of coarse levels";
     PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "precision in use";
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES,
-        "cycle in use; with k, M depends on the residual r; with aggregation on the CPU, M depends on r in rrb_solve, \
-         but not in rrb_apply";
+        "Cycle in use. With `k`, M depends on the residual r. With `aggregation` on the CPU, M depends on r in \
+         rrb_solve, but not in rrb_apply.";
     COMPONENTS = 1103 "components" STENCILS false &[], "number of connected components of the matrix that have at \
                                                         least two nodes";
     SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "number of singular components of the matrix \
@@ -536,11 +543,11 @@ results! {
                                                                          to the diagonal of M";
     GRIDS = 1106 "grids" RRB false &[], "number of grids that are stored by colour in the arrays r1, r2, b1 and b2";
     AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVERS false &[],
-        "number of aggregates, on all levels, that the last factorize with cycle=aggregation or preconditioner=amg \
-         reused; 0 means that all aggregates are new";
+        "Number of aggregates, on all levels, that the last factorize with `cycle=aggregation` or \
+         `preconditioner=amg` reused. 0 means that all aggregates are new.";
     MESSAGES_SENT = 1110 "messages_sent" RRB false &[],
-        "number of messages that this rank sent in the last call; a collective operation counts as one message";
-    BYTES_SENT = 1111 "bytes_sent" RRB false &[], "number of bytes in the messages counted by messages_sent";
+        "Number of messages that this rank sent in the last call. A collective operation counts as one message.";
+    BYTES_SENT = 1111 "bytes_sent" RRB false &[], "number of bytes in the messages that `messages_sent` counts";
     BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "block solver in use";
     BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "number of distinct blocks whose inverses are stored";
     GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[],
@@ -548,30 +555,32 @@ results! {
     CELLS = 1203 "cells" SMOOTHER false &[], "total number of cells of all patches";
     PRECONDITIONER = 1300 "preconditioner" DPCG_SPARSE false Preconditioner::NAMES, "preconditioner in use";
     AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
-        "condition that determined the choices of auto; crowded: there are too many components of strong couplings \
-         for multigrid and deflation, or flat cells hide these components; anisotropic: the couplings in one \
-         direction are weak; labels: the caller set regions; contrast: the couplings of one direction differ \
-         strongly; thin: a component of strong couplings is only a few cells across; plain: none of these conditions \
-         holds; asked: the caller set the options preconditioner, coarsening and deflation";
+        "Condition that determined the choices of `auto`. `crowded` means that there are too many components of \
+         strong couplings for multigrid and deflation, or that flat cells hide these components. `anisotropic` means \
+         that the couplings in one direction are weak. `labels` means that the caller set regions. `contrast` means \
+         that the couplings of one direction differ strongly. `thin` means that a component of strong couplings is \
+         only a few cells across. `plain` means that none of these conditions holds. `asked` means that the caller \
+         set the options preconditioner, coarsening and deflation.";
     DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "deflation in use";
-    COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "coarsening in use; auto means that there is no \
-                                                                  multigrid";
-    COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "coarse solver in use; auto means that there \
-                                                                          is no deflation";
+    COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES,
+        "coarsening in use; `auto` means that there is no multigrid";
+    COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES,
+        "coarse solver in use; `auto` means that there is no deflation";
     DEFLATION_VECTORS = 1305 "deflation_vectors" DPCG false &[], "number of deflation vectors in use";
     REGIONS = 1306 "regions" DPCG false &[], "number of deflation regions, including regions without a vector";
     STRONG_COMPONENTS = 1307 "strong_components" DPCG false &[],
         "number of components that consist of at least two cells joined by strong couplings";
     NEUMANN_ROW_SUM = 1308 "neumann_row_sum" DPCG true &[],
-        "largest row sum of |L D^-1| with preconditioner=neumann; if this sum is below 1, the Neumann series \
-         converges for any order";
+        "Largest row sum of |L D^-1| with `preconditioner=neumann`. If this sum is below 1, the Neumann series \
+         converges for any order.";
     SECONDS_DEFLATION = 1309 "seconds_deflation" DPCG true &[],
-        "wall time, in seconds, for the deflation regions, the coarse matrix and the factorization of the coarse \
-         matrix; this time is part of seconds_setup";
-    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "wall time, in seconds, for the solution of systems with \
-                                                           the coarse matrix; this time is part of seconds_solve";
-    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "wall time, in seconds, of the CG iterations; this \
-                                                                   time is part of seconds_solve";
+        "Wall time, in seconds, for the deflation regions, the coarse matrix and the factorization of the coarse \
+         matrix. This time is part of `seconds_setup`.";
+    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[],
+        "Wall time, in seconds, for the solution of systems with the coarse matrix. This time is part of \
+         `seconds_solve`.";
+    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[],
+        "Wall time, in seconds, of the CG iterations. This time is part of `seconds_solve`.";
     ROWS = 1400 "rows" SPARSE false &[], "number of rows of the matrix";
     COLS = 1401 "cols" SPARSE false &[], "number of columns of the matrix";
     NONZEROS = 1402 "nonzeros" SPARSE false &[], "number of entries of the matrix, including explicit zeros";
@@ -589,7 +598,7 @@ results! {
     EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "number of rows without entries";
     DUPLICATES = 1411 "duplicates" SPARSE false &[],
         "number of entries that were added to an earlier entry with the same row and column";
-    COLOURS = 1412 "colours" SPARSE false &[], "number of colours with ordering=multicolour";
+    COLOURS = 1412 "colours" SPARSE false &[], "number of colours with `ordering=multicolour`";
     SWEEP_LEVELS = 1413 "sweep_levels" SPARSE false &[],
         "number of levels in a sweep or a triangular solve; each level consists of groups of rows that are \
          independent of each other; with one thread, the number is 1";
