@@ -158,35 +158,35 @@ fn rrb_cycle() -> AutoRule {
             ("v", OTHERWISE),
         ],
         &[
-            "Aggregation is possible if `norm` is true2, `lumping` and `relaxation` have their default values, \
-             and `precision` is not bf16. The handle must come from `rrb_create` and use the CPU or one device. \
+            "Aggregation is possible if `norm` is `true2`, `lumping` and `relaxation` have their default values, \
+             and `precision` is not `bf16`. The handle must come from `rrb_create` and use the CPU or one device. \
              Aggregation must not need more memory than `switch_memory` allows.",
             "The options of the levels are `levels`, `coarse_memory`, `grids`, `lumping`, `relaxation`, \
              `compensation`, `cycle_spacing` and `cycle_steps`.",
             &format!(
                 "For each recursion, the solver estimates the condition number of M^-1 A on the grid of the \
-                 recursion. amli is selected if the condition number of the first recursion is at least \
+                 recursion. `auto` selects `amli` if the condition number of the first recursion is at least \
                  {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most \
                  {AMLI_CONDITION}. This rule also applies to singular systems."
             ),
             &format!(
-                "For regular systems on a device, or with nx * ny >= {}, amli is also selected if the condition \
-                 numbers of all recursions are at most {AMLI_JUMP_CONDITION}. In this case, the condition number \
-                 of the first recursion must be at most {AMLI_GROWTH} times the largest condition number of the \
-                 deeper recursions.",
+                "A second rule applies to regular systems on a device, and to regular systems with nx * ny >= {}. It \
+                 selects `amli` if the condition numbers of all recursions are at most {AMLI_JUMP_CONDITION}. The \
+                 condition number of the first recursion must also be at most {AMLI_GROWTH} times the largest \
+                 condition number of the deeper recursions.",
                 grouped(AMLI_JUMP_NODES)
             ),
-            "If CG finds that the selected amli cycle is indefinite, the solve continues with cycle v. All solves \
-             before the next `rrb_factorize` then also use v.",
+            "If CG finds that the selected AMLI cycle is indefinite, the solve continues with the V-cycle. All solves \
+             before the next `rrb_factorize` then also use the V-cycle.",
             &format!(
                 "A slow solve switches to aggregation if aggregation is possible and its estimated cost is lower \
-                 than the cost of the remaining iterations. On the CPU, the solver compares these costs in each \
-                 iteration from iteration {SWITCH_ITERATIONS} on. On a device, it compares the costs after \
-                 {SWITCH_ITERATIONS_ON_DEVICE} iterations and after each doubling of this number."
+                 than the estimated cost of the remaining iterations. On the CPU, the solver compares these costs in \
+                 each iteration from iteration {SWITCH_ITERATIONS} on. On a device, it compares the costs after \
+                 {SWITCH_ITERATIONS_ON_DEVICE} iterations and each time the number of iterations has doubled."
             ),
-            "`rrb_factorize` and `rrb_solve` may replace a choice of auto. After the estimates, the cycle may \
-             become v. After a pivot <= 0, the precision becomes f64. After a slow solve, the cycle may become \
-             aggregation. The new choices also apply to later matrices, until `precision`, `switch_memory`, \
+            "`rrb_factorize` and `rrb_solve` may replace a choice of `auto`. After the estimates, the cycle may \
+             become `v`. After a pivot <= 0, the precision becomes `f64`. After a slow solve, the cycle may become \
+             `aggregation`. The new choices also apply to later matrices, until `precision`, `switch_memory`, \
              `cycle` or an option of the levels (except `compensation`) changes.",
         ],
     )
@@ -202,7 +202,7 @@ fn rrb() -> [AutoRule; 4] {
                 (
                     "cuda",
                     &format!(
-                        "a CUDA device is present, nx * ny >= {}, and `cycle` is not k",
+                        "a CUDA device is present, nx * ny >= {}, and `cycle` is not `k`",
                         grouped(RRB_DEVICE_NODES)
                     ),
                 ),
@@ -228,16 +228,17 @@ fn rrb() -> [AutoRule; 4] {
                 (
                     "mixed",
                     "the solver runs on the CPU; the stencil has 5 points; there is no positive coupling and no \
-                     singular component; `grids` is not 1; `norm` is true2; `cycle` is auto; and aggregation is \
+                     singular component; `grids` is not 1; `norm` is `true2`; `cycle` is `auto`; and aggregation is \
                      possible or the handle is distributed",
                 ),
                 ("bf16", OTHERWISE),
             ],
             &[
-                "If a pivot is not positive with f32, bf16 or mixed, the factorization is repeated with f64.",
-                "If a distributed solve in mixed precision stagnates, the call factorizes the matrix again with bf16 \
+                "If a pivot is not positive with `f32`, `bf16` or `mixed`, the factorization is repeated with `f64`.",
+                "If a distributed solve with `mixed` stagnates, `rrb_solve` factorizes the matrix again with `bf16` \
                  and continues the solve.",
-                "If a slow solve in f64 on a device switches to aggregation, the aggregation cycle also uses f64.",
+                "If a slow solve with `f64` on a device switches to aggregation, the aggregation cycle also uses \
+                 `f64`.",
             ],
         ),
         rule(
@@ -259,8 +260,8 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "cuda",
                     &format!(
-                        "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is not ic0 or ric, and \
-                         `coarse_solver` is not cg",
+                        "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is not `ic0` or `ric`, and \
+                         `coarse_solver` is not `cg`",
                         grouped(DPCG_DEVICE_CELLS)
                     ),
                 ),
@@ -277,8 +278,8 @@ fn dpcg() -> [AutoRule; 6] {
                     &format!(
                         "there are at least {MANY_HIDDEN} components of strong couplings that coarse grids do not \
                          resolve; either these components are not deflated or cells are flat (see the notes); the \
-                         caller set no labels; `deflation` is auto or none; `coarsening` and `sweeps` have their \
-                         default values; and `backend` is not reference"
+                         caller set no labels; `deflation` is `auto` or `none`; `coarsening` and `sweeps` have their \
+                         default values; and `backend` is not `reference`"
                     ),
                 ),
                 ("multigrid", OTHERWISE),
@@ -293,15 +294,15 @@ fn dpcg() -> [AutoRule; 6] {
                     "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of \
                      the strongest direction."
                 ),
-                "If the allocation of memory for amg fails, multigrid is used instead.",
-                "`RRB_INFO_AUTO_REASON` reports which condition determined the choice.",
+                "If the allocation of memory for `amg` fails, `multigrid` is used instead.",
+                "`RRB_INFO_AUTO_REASON` reports the condition that determined the choice.",
             ],
         ),
         rule(
             opt::COARSENING,
             family,
-            &[("cell", "cells are flat (see `preconditioner`)"), ("vertex", OTHERWISE)],
-            &["This rule applies only if the preconditioner is multigrid."],
+            &[("cell", "cells are flat (see the notes on `preconditioner`)"), ("vertex", OTHERWISE)],
+            &["This rule applies only to `preconditioner=multigrid`."],
         ),
         rule(
             opt::DEFLATION,
@@ -314,7 +315,7 @@ fn dpcg() -> [AutoRule; 6] {
                     &format!(
                         "the preconditioner is multigrid; there are 2 to {} components of strong couplings; and the \
                          contrast is at most {FAR_APART:e}, or a component is less than {THIN} cells across, or the \
-                         coarsening is cell",
+                         coarsening is `cell`",
                         grouped(MANY_COMPONENTS)
                     ),
                 ),
@@ -322,7 +323,7 @@ fn dpcg() -> [AutoRule; 6] {
                 ("levelset_subdomain", "the caller set labels, or there is a component of strong couplings"),
                 ("subdomain", OTHERWISE),
             ],
-            &["The last two rows of the table apply to preconditioners other than multigrid and amg."],
+            &["The last two rows of the table apply to preconditioners other than `multigrid` and `amg`."],
         ),
         rule(
             opt::COARSE_SOLVER,
@@ -370,11 +371,8 @@ fn smoother() -> [AutoRule; 4] {
         rule(
             opt::PARALLEL,
             family,
-            &[(
-                "all blocks",
-                "always (all blocks of all patches form one list, which is distributed among the threads)",
-            )],
-            &[],
+            &[("all blocks", "always")],
+            &["All blocks of all patches form one list, which is distributed among the threads."],
         ),
         rule(opt::TRANSFER, family, &[("depth_first", "always")], &[]),
     ]
@@ -393,7 +391,7 @@ fn sparse() -> [AutoRule; 6] {
                 ("cg", "all diagonal entries are positive"),
                 ("minres", OTHERWISE),
             ],
-            &["If cg finds that the matrix is indefinite, the solve continues with minres."],
+            &["If `cg` finds that the matrix is indefinite, the solve continues with `minres`."],
         ),
         rule(
             opt::PRECONDITIONER,
@@ -401,23 +399,23 @@ fn sparse() -> [AutoRule; 6] {
             &[
                 (
                     "none",
-                    "the solver is jacobi, gauss_seidel or sor; or the solver is cg or minres, and a diagonal entry \
-                     is zero",
+                    "the solver is `jacobi`, `gauss_seidel` or `sor`; or the solver is `cg` or `minres`, and a \
+                     diagonal entry is zero",
                 ),
                 (
                     "amg",
                     &format!(
-                        "the solver is cg, all diagonal entries are positive, more than half of the off-diagonal \
+                        "the solver is `cg`, all diagonal entries are positive, more than half of the off-diagonal \
                          entries are negative, and the matrix has at least {} rows",
                         grouped(AMG_ROWS)
                     ),
                 ),
-                ("ic0", "the solver is cg, and all diagonal entries are positive"),
-                ("jacobi", "the solver is cg or minres"),
+                ("ic0", "the solver is `cg`, and all diagonal entries are positive"),
+                ("jacobi", "the solver is `cg` or `minres`"),
                 ("ilu0", OTHERWISE),
             ],
-            &["If the factorization of ic0 or ilu0 fails at a pivot, jacobi is used instead. If a diagonal entry is \
-               also zero or missing, no preconditioner is used."],
+            &["If the factorization of `ic0` or `ilu0` fails at a pivot, `jacobi` is used instead. If a diagonal \
+                 entry is zero or missing, `none` is used instead of `jacobi`."],
         ),
         rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
         rule(
@@ -425,10 +423,10 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("diagonal", "all entries are on the diagonal"),
-                ("csr, dia, sell or bsr", "the selected format moves the fewest bytes in a product"),
+                ("csr, dia, sell or bsr", "this format moves the fewest bytes in a product"),
             ],
             &[&format!(
-                "dia is considered only if at most {MOST_DIAGONALS} diagonals have entries. A format that needs more \
+                "`dia` is considered only if at most {MOST_DIAGONALS} diagonals have entries. A format that needs more \
                  memory than `format_memory` allows is not considered."
             )],
         ),
@@ -438,12 +436,12 @@ fn sparse() -> [AutoRule; 6] {
             &[
                 (
                     "none",
-                    "the format is dia, diagonal or skyline, or a copy of the transpose needs more memory than \
+                    "the format is `dia`, `diagonal` or `skyline`, or a copy of the transpose needs more memory than \
                      `format_memory` allows",
                 ),
                 ("copy", OTHERWISE),
             ],
-            &["This rule applies only to bicg with a matrix that is not symmetric."],
+            &["This rule applies only to `bicg` with a matrix that is not symmetric."],
         ),
     ]
 }

@@ -113,12 +113,15 @@ fn auto_rule(rule: &AutoRule) -> String {
 /// All rules as a comment of the header.
 pub fn auto_comment() -> String {
     let mut text =
-        "/* Rules of auto. The first condition that holds decides; docs/reference/auto.md has the notes.\n".to_owned();
+        "/* Rules of auto. For each option, the first condition that holds determines the choice. The notes are in\n \
+         * docs/reference/auto.md.\n"
+            .to_owned();
     for rule in auto_rules() {
-        let family = rule.family.map_or("all", Family::prefix);
+        let family = rule.family.map_or("all families", Family::prefix);
         let _ = writeln!(text, " *\n * {} ({family}):", option_name(&rule));
         for (choice, when) in &rule.choices {
-            let line = format!("{choice}: {}", when.replace('`', ""));
+            let word = if ["always", "otherwise"].contains(&when.as_str()) { " " } else { " if " };
+            let line = format!("{choice}{word}{}", when.replace('`', ""));
             let _ = writeln!(text, " *   {}", wrap(&line, 112).join("\n *     "));
         }
     }
