@@ -46,7 +46,7 @@ statuses! {
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "an argument is out of range, or arrays overlap";
     RRB_ERR_DIMENSION = -3, "a size is too small, sizes are inconsistent, or the product of sizes is too large";
-    RRB_ERR_OPTION = -4, "a key of an option or result, a name of an option, or a choice is unknown";
+    RRB_ERR_OPTION = -4, "the key or name of an option, the key of a result, or a choice is unknown";
     RRB_ERR_STATE = -5, "the order of calls is wrong; call factorize (in smoother_, set_patches) first";
     RRB_ERR_UNSUPPORTED = -6, "the call is not supported by this build, backend or method";
     RRB_ERR_MATRIX = -20, "a center or pivot is not positive, or a block is singular; sparse_ also returns this \

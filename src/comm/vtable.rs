@@ -11,7 +11,7 @@ use core::ffi::c_void;
 pub struct rrbsolver_message {
     /// Number of the other rank.
     pub peer: i32,
-    /// Tag of the messages, equal on both ranks. For each peer and tag, an exchange has one message in each direction.
+    /// Tag of the messages, equal on both ranks. For each peer and tag, an exchange has one pair of messages.
     pub tag: i32,
     /// Number of bytes to send; 0 if there is no message to send.
     pub send_bytes: i64,
@@ -56,12 +56,12 @@ pub struct rrbsolver_comm {
     /// Number of ranks.
     pub size: i32,
     /// Must be 0. Later versions of the library may define 1 for functions that accept device pointers, and 2 for a
-    /// function `start` that enqueues its work on the stream.
+    /// function `start` that enqueues its work on the CUDA stream.
     pub flags: i32,
     /// Must be 0.
     pub reserved: i32,
-    /// Creates a plan for `count` messages. The list `messages` is valid only during this call. Each start of the plan
-    /// uses the buffers of the messages.
+    /// Creates a plan for `count` pairs of messages. The list `messages` is valid only during this call. Each start of
+    /// the plan sends from and receives into the buffers of the pairs.
     pub exchange: Option<
         unsafe extern "C" fn(
             context: *mut c_void,

@@ -25,7 +25,7 @@ pub struct Constant {
 }
 
 /// Title of a group.
-const OPTION_KEYS: &str = "Options: keys of set and get.";
+const OPTION_KEYS: &str = "Keys of the options, for rrb_set_int, rrb_get_int and similar functions.";
 
 /// All constants, in groups with a title. Choices that an option and a result share appear once.
 pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
@@ -69,8 +69,8 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
             statuses,
         ),
         (OPTION_KEYS, options),
-        ("Results: keys of get.", results),
-        ("Choices: values of options and results.", choices),
+        ("Keys of the results, for rrb_get_int, rrb_get_real and similar functions.", results),
+        ("Choices, which are values of options and results.", choices),
         ("Choices of arguments.", arguments.collect()),
     ]
 }
@@ -79,18 +79,19 @@ const BANNER: &str = "\
 /* rrbsolver.h: solvers for stencil systems of simulation codes and for general sparse matrices. C99 and C++.
  *
  * Threads: different threads may use different handles at the same time. Only one thread at a time may use a handle;
- * this thread need not be the thread that created the handle. The option threads sets the number of threads that
- * compute. Callbacks run on the calling thread, between iterations; the library holds no lock meanwhile. A callback
- * must not use the handle of the call that invoked the callback. The log callback may run on any thread that uses the
- * library.
+ * this thread need not be the thread that created the handle. The option `threads` sets the number of threads that
+ * compute. Callbacks run on the calling thread, between iterations. The library holds no lock while a callback runs. A
+ * callback must not use the handle of the call that invoked the callback. The log callback may run on any thread that
+ * uses the library.
  *
- * Statuses: every function that can fail returns an rrb_status. The values are listed below. After a positive status,
+ * Statuses: every function that can fail returns an rrb_status. The values are listed below. If the status is positive,
  * the outputs are written and usable. If the status is not RRB_OK, the call also stores a message for the calling
  * thread, and rrbsolver_last_error copies this message.
  *
- * Arrays: a[j*ld + i] in 2D and a[k*lp + j*ld + i] in 3D; i = 0..nx-1 is contiguous. ld = nx and lp = ny*ld, unless the
- * options leading_dimension and leading_plane are set. The library uses pointers to arrays only during the call. An
- * output array must not overlap any other array of the call.
+ * Arrays: the element (i, j) is a[j*ld + i] in 2D, and the element (i, j, k) is a[k*lp + j*ld + i] in 3D. Elements with
+ * consecutive i = 0..nx-1 are contiguous. By default, ld is nx and lp is ny*ld; the options leading_dimension and
+ * leading_plane set other values. The library uses a pointer to an array only during the call to which the pointer is
+ * passed. An output array must not overlap any other array of the call.
  *
  * Handles: rrb_create, dpcg_create, smoother_create, sparse_create_csr and similar functions create a handle. The
  * functions rrb_destroy, dpcg_destroy, smoother_destroy and sparse_destroy free a handle and set the pointer to NULL.
