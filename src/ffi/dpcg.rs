@@ -178,11 +178,12 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// - `north` (in): matrix entry that couples the cells (i, j, k) and (i, j + 1, k).
 /// - `top` (in): matrix entry that couples the cells (i, j, k) and (i, j, k + 1).
 ///
-/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host memory or in the memory of the handle's device.
-/// Entry (i, j, k) is `a[k*lp + j*ld + i]`. Unless `leading_dimension` and `leading_plane` are set, ld = nx and lp =
-/// ny * ld.
+/// Entry (i, j, k) of an array `a` is `a[k*lp + j*ld + i]`. The option `leading_dimension` sets ld; the default is nx.
+/// The option `leading_plane` sets lp; the default is ny * ld.
 ///
-/// All four arrays are required, even if nz = 1. The call does not read the padding.
+/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host memory or in the memory of the handle's device.
+///
+/// All four arrays are required, even if nz = 1. The call does not read the padding between rows and planes.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -191,40 +192,41 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
 ///   specifies.
-/// - `RRB_ERR_ARGUMENT`: `subdomains_x`, `subdomains_y` or `subdomains_z` is greater than the number of cells in the
-///   direction of the option; or there are more than 65,535 deflation regions.
+/// - `RRB_ERR_ARGUMENT`: `subdomains_x` is greater than nx, `subdomains_y` is greater than ny, or `subdomains_z` is
+///   greater than nz.
+/// - `RRB_ERR_ARGUMENT`: there are more than 65,535 deflation regions.
 /// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a cell outside the grid is not zero.
-/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
 /// - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or at least 2^31 cells in
 ///   one direction.
 /// - `RRB_ERR_MATRIX`: a center is not positive, or is below the smallest positive normal double. If all centers are
 ///   negative, the message suggests that the arrays may hold -A and -b.
-/// - `RRB_ERR_MATRIX`: a pivot is not positive in the factorization of ic0 or ric, or in the factorization of the
-///   matrix E or of the coarsest grid. With `ric_omega=1`, every singular matrix has a pivot that is not positive.
+/// - `RRB_ERR_MATRIX`: a pivot is not positive in the ic0 or ric factorization, or in the factorization of E or of the
+///   coarsest-grid matrix. With `ric_omega=1`, every singular matrix has a pivot that is not positive.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a coefficient is NaN or infinite.
-/// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and either `preconditioner` is ic0 or ric, or `coarse_solver`
-///   is cg.
-/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, and either `backend` is reference, or there are too many cells
-///   for 32-bit indices.
-/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but the row sums of the matrix are not zero; or
-///   `memory=device` is set, but the solver runs on the CPU.
-/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels; or a child process
-///   uses a handle that was created before the fork.
+/// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, but `preconditioner=ic0`, `preconditioner=ric` or
+///   `coarse_solver=cg` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set together with `backend=reference`.
+/// - `RRB_ERR_UNSUPPORTED`: `preconditioner=amg` is set, but there are too many cells for 32-bit indices.
+/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but the row sums of the matrix are not zero.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
 /// - Positive couplings are accepted. If the caller passes couplings with the wrong sign, the library therefore reports
-///   no error, but x is wrong.
-/// - Couplings to cells outside the grid are ignored. If a coupling of this kind is neither zero nor NaN, the library
-///   logs this fact once per handle.
+///   no error, and `dpcg_solve` computes a wrong solution.
+/// - Couplings to cells outside the grid are ignored. If a coupling of this kind is a nonzero number, the library
+///   writes one log line per handle.
 /// - To exclude a solid cell, pass zero couplings and a positive center for this cell.
-/// - The system of a closed box is singular. The option `null_space` determines which components are treated as
-///   singular.
-/// - The choices of `auto` depend on the matrix, the options and the machine, but not on measured times.
+/// - If all boundaries have Neumann conditions, the matrix is singular. The option `null_space` determines which
+///   connected components of the matrix are treated as singular.
+/// - The values that `auto` selects depend on the matrix, the options and the machine, but not on measured times.
 ///   `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_COARSE_SOLVER` report the
-///   choices. `RRB_INFO_AUTO_REASON` reports the reason.
+///   selected values. `RRB_INFO_AUTO_REASON` reports the reason for the selection.
 /// - Sources: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370 (deflated CG); van der Vorst, SIAM J.
 ///   Sci. Stat. Comput. 3 (1982), 350-356 (Neumann series).
 /// - Sources: Dendy, J. Comput. Phys. 48 (1982), 366-386 (multigrid); Napov and Notay, SIAM J. Sci. Comput. 34 (2012),
@@ -265,9 +267,11 @@ pub unsafe extern "C" fn dpcg_factorize(
 
 /// Solves A x = b by deflated preconditioned conjugate gradients.
 ///
-/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where A is the caller's matrix, not the
-/// deflated matrix. The residual is recomputed from x before convergence is reported. For b = 0, the result is x = 0.
-/// If the initial guess satisfies the stopping test, the call returns the guess after 0 iterations.
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference` select
+/// the norm and the reference value. With the default `norm=true2`, A is the caller's matrix, not the deflated matrix.
+///
+/// The residual is recomputed from x before convergence is reported. For b = 0, the result is x = 0. If the initial
+/// guess satisfies the stopping test, the call returns the guess after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -279,7 +283,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///
 /// # Returns
 /// - `RRB_OK`: the solve has converged.
-/// - `RRB_NOT_CONVERGED`: the limit `max_iter` is reached, or the iteration stagnated. `x` is the last iterate, or an
+/// - `RRB_NOT_CONVERGED`: the solve reached the limit `max_iter`, or it stagnated. `x` is the last iterate, or an
 ///   earlier iterate with a smaller residual.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
 ///
@@ -289,19 +293,20 @@ pub unsafe extern "C" fn dpcg_factorize(
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
-///   option `memory` specifies.
-/// - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / max abs(diagonal of
-///   A).
-/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
+/// - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / max abs(center).
+/// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
 ///   at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
-///   that was created before the fork.
-/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
-///   large for a double.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
 /// - `RRB_ERR_BREAKDOWN`: A or M is indefinite, or the iteration overflowed.
+/// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `b` contains NaN or infinity.
 /// - `RRB_ERR_INCOMPATIBLE`: `check_compatibility=1` is set, and `b` does not sum to zero over a singular component.
 /// - `RRB_ERR_MEMORY`: allocation of transfer buffers failed. This error occurs only if the solver runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -309,11 +314,12 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - On each singular component, the solver subtracts the mean of b from b. The mean of the solution is the mean of the
-///   initial guess.
+/// - On each singular component, the solver subtracts the mean of b from b. On this component, the solution has the
+///   same mean as the initial guess.
 /// - `x` and the stopping test are in double precision, regardless of the option `precision`.
 /// - On the CPU, the call allocates no memory and starts no thread. On a device, the first solve with pageable host
-///   arrays allocates page-locked buffers. It also starts threads that copy the arrays to and from these buffers.
+///   arrays allocates page-locked buffers. This solve also starts threads that copy the arrays to and from these
+///   buffers.
 /// - Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
 ///
 /// # Fortran
@@ -333,7 +339,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or hold (nz - 1) * lp + (ny - 1) * ld + nx
+/// `h` must be NULL or come from `dpcg_create`. The arrays must be NULL or hold (nz - 1) * lp + (ny - 1) * ld + nx
 /// values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut f64) -> rrb_status {
@@ -343,12 +349,12 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 
 /// Computes z = M^-1 r or, with deflation, z = (P^T M^-1 P + Z E^-1 Z^T) r, for a Krylov method of the caller.
 ///
-/// The projection is P = I - A Z E^-1 Z^T. The operator is fixed, symmetric and positive definite, up to rounding
-/// errors in the selected `precision`. With `coarse_solver=cg`, the operator also has errors of relative size
-/// `coarse_tol`.
+/// The projection is P = I - A Z E^-1 Z^T. The operator that maps r to z is fixed, symmetric and positive definite,
+/// except with `preconditioner=amg` on the CPU. These properties hold up to rounding errors in the selected
+/// `precision`. With `coarse_solver=cg`, they hold up to errors of relative size `coarse_tol`.
 ///
-/// With `preconditioner=amg` on the CPU, the operator depends on r. Use the operator only in a flexible Krylov method,
-/// such as flexible CG.
+/// With `preconditioner=amg` on the CPU, the operator depends on r. In this case, use the operator only in a flexible
+/// Krylov method, such as flexible CG.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `dpcg_factorize`.
@@ -360,17 +366,19 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
-///   option `memory` specifies.
-/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
+/// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
 ///   at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
-///   that was created before the fork.
-/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity; or `z` is too large for a double.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: `z` is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
 /// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
-/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: the conditions are those of `dpcg_solve`.
+/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: these errors occur under the same conditions as in `dpcg_solve`.
 ///
 /// After an error `z` is unchanged.
 ///
@@ -409,15 +417,17 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `x` or `y` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is not in the memory space that the
-///   option `memory` specifies.
-/// - `RRB_ERR_DIMENSION`: the length of the arrays overflows.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
+/// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
 ///   at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU; or a child process uses a handle
-///   that was created before the fork.
-/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity; or `y` is too large for a double.
-/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: the conditions are those of `dpcg_solve`.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: `y` is too large for a double.
+/// - `RRB_ERR_MEMORY`, `RRB_ERR_DEVICE`: these errors occur under the same conditions as in `dpcg_solve`.
 ///
 /// After an error `y` is unchanged.
 ///
@@ -442,9 +452,9 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 
 /// Solves one system A x = b without a handle.
 ///
-/// The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes, solves
-/// and frees the handle. If you solve repeatedly on the same grid, use a handle, because a handle reuses the memory,
-/// the threads and the factorization.
+/// The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes the
+/// matrix, solves the system and frees the handle. If you solve repeatedly on the same grid, use a handle, because a
+/// handle reuses the memory, the threads and the factorization.
 ///
 /// # Parameters
 /// - `nx`, `ny`, `nz` (in): numbers of cells in x, y and z, as for `dpcg_create`.
