@@ -33,36 +33,39 @@ use crate::solver::solve::Function;
 /// - `out` (out): the new handle; unchanged after an error.
 ///
 /// # Returns
-/// `RRB_OK`. All ranks return the same status.
+/// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `out`, `comm`, a function of `comm`, `lower` or `size` is NULL.
+/// - `RRB_ERR_NULL`: `out`, `comm` or a function of `comm` is NULL.
+/// - `RRB_ERR_NULL`: `lower` or `size` is NULL, but `count` is not 0.
 /// - `RRB_ERR_DIMENSION`: `nx` or `ny` is below 1, or nx * ny is above 2^32 - 1.
 /// - `RRB_ERR_ARGUMENT`: a box extends beyond the domain, boxes overlap, no rank has a box, or `nx` or `ny` differs
 ///   between ranks.
-/// - `RRB_ERR_ARGUMENT`: a field of `comm` (`struct_size`, `rank`, `size`, `flags` or `reserved`) is not valid, or
-///   `count` is negative.
+/// - `RRB_ERR_ARGUMENT`: `count` is negative, or the field `struct_size`, `rank`, `size`, `flags` or `reserved` of
+///   `comm` is not valid.
 /// - `RRB_ERR_MEMORY`: allocation failed.
-/// - `RRB_ERR_COMMUNICATION`: a rank is missing for longer than `comm_timeout`, or a function of `comm` failed.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed.
 ///
 /// # Notes
-/// - This call is collective: all ranks must make it. The calls that factorize, solve, apply and multiply with this
-///   handle are collective, too. All ranks must make these calls in the same order and with the same options.
+/// - This call is collective: all ranks must make this call. With this handle, `rrb_factorize`, `rrb_solve`,
+///   `rrb_apply`, `rrb_multiply` and the functions for boxes are also collective. All ranks must make these calls in
+///   the same order and with the same options.
 /// - Only the options `threads`, `verbosity`, `log`, `leading_dimension`, `memory`, `device` and `comm_timeout` may
 ///   differ between ranks.
-/// - All ranks return the same status. If one rank fails, the messages on the other ranks begin with the number of that
-///   rank. A rank whose `comm` is incomplete cannot notify the other ranks.
+/// - The call returns the same status on all ranks. If one rank fails, the messages on the other ranks begin with the
+///   number of the failed rank. A rank whose `comm` is incomplete cannot notify the other ranks.
 /// - After `RRB_ERR_COMMUNICATION`, the only valid call with the handle is `rrb_destroy`.
 /// - A rank with one box calls `rrb_factorize`, `rrb_solve`, `rrb_apply` and `rrb_multiply` with the arrays of its box.
-///   A rank without a box calls these functions with NULL. A rank with several boxes calls the functions that end with
-///   `_boxes`.
+///   A rank without a box calls these functions with NULL. A rank with several boxes calls the functions whose names
+///   end with `_boxes`.
 /// - The rank that owns node (i, j) passes `east[i, j]`, even if node (i + 1, j) is in another box. Here i and j are
 ///   indices in the whole domain.
 /// - With `reproducible=1`, results are bitwise identical for any partition into boxes, any number of ranks and any
 ///   number of threads.
-/// - On a distributed handle, `cycle=auto` selects v or amli, but never aggregation.
-/// - With `backend=cuda`, rank 0 solves on the device or devices that its option `device` or `devices` selects. The
-///   other ranks transfer their data to rank 0 and receive their results from rank 0.
+/// - On a distributed handle, `cycle=auto` selects `cycle=v` or `cycle=amli`, but never `cycle=aggregation`.
+/// - With `backend=cuda`, rank 0 solves on the devices that its options `device` and `devices` select. The other ranks
+///   transfer their data to rank 0 and receive their results from rank 0.
 /// - The pointer `context` in `comm` must remain valid until the handle is destroyed.
 ///
 /// # Fortran
@@ -86,8 +89,8 @@ use crate::solver::solve::Function;
 /// ```
 ///
 /// # Safety
-/// `out` must be NULL or point to a pointer; `lower` and `size` must be NULL or hold `count` pairs; `comm` must be NULL
-/// or point to a table whose functions do what `rrbsolver_comm` says.
+/// `out` must be NULL or point to a pointer. `lower` and `size` must be NULL or hold `count` pairs. `comm` must be NULL
+/// or point to a table whose functions work as described at `rrbsolver_comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_create_distributed(
     nx: i64,
@@ -128,13 +131,13 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// Copies the coefficients of A and computes M like `rrb_factorize`, with one array per coefficient and box of this
 /// rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// The call is collective. Each list argument has one entry per box of this rank, in the order of the boxes in
 /// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
-///   between consecutive rows. NULL means that the arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the distance between consecutive rows of its arrays, counted in values.
+///   NULL means that the arrays have no padding.
 /// - `center`, `east`, `north` (in): lists with one array of coefficients per box, as for `rrb_factorize`.
 /// - `northeast`, `northwest` (in): lists of the additional arrays of a 9-point stencil. For a 5-point stencil, all
 ///   ranks pass NULL.
@@ -144,16 +147,17 @@ pub unsafe extern "C" fn rrb_create_distributed(
 ///
 /// # Errors
 /// - all errors of `rrb_factorize`.
-/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
-///   differ between ranks.
-/// - `RRB_ERR_ARGUMENT`: `northeast` and `northwest` are NULL on some ranks only.
+/// - `RRB_ERR_NULL`: `center`, `east` or `north` is NULL on a rank with boxes.
+/// - `RRB_ERR_NULL`: an array in a list is NULL.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box.
+/// - `RRB_ERR_ARGUMENT`: the options differ between ranks.
+/// - `RRB_ERR_ARGUMENT`: `northeast` and `northwest` are NULL on some ranks, but not on all ranks.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed.
 ///
 /// # Notes
 /// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
-/// An output array must not overlap another array.
 ///
 /// # Fortran
 /// No procedure: for one box per rank, use `factorize`. For several boxes, call the C function with `solver%handle`.
@@ -172,8 +176,8 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
-/// contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
+/// must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_factorize_boxes(
     h: *mut rrb_handle,
@@ -198,13 +202,13 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 
 /// Solves A x = b like `rrb_solve`, with one array per box of this rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// The call is collective. Each list argument has one entry per box of this rank, in the order of the boxes in
 /// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
-///   between consecutive rows. NULL means that the arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the distance between consecutive rows of its arrays, counted in values.
+///   NULL means that the arrays have no padding.
 /// - `b` (in): list of the arrays of the right-hand side, one array per box.
 /// - `x` (in/out): list of the arrays of x, one array per box. The arrays contain the initial guess on entry and the
 ///   solution on return.
@@ -215,11 +219,12 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 ///
 /// # Errors
 /// - all errors of `rrb_solve`.
-/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
-///   differ between ranks.
+/// - `RRB_ERR_NULL`: `b`, `x` or an array in these lists is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box.
+/// - `RRB_ERR_ARGUMENT`: the options differ between ranks.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed.
 ///
 /// # Notes
 /// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
@@ -245,8 +250,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
-/// contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
+/// must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve_boxes(
     h: *mut rrb_handle,
@@ -260,13 +265,13 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 
 /// Computes z = M^-1 r like `rrb_apply`, with one array per box of this rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// The call is collective. Each list argument has one entry per box of this rank, in the order of the boxes in
 /// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
-///   between consecutive rows. NULL means that the arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the distance between consecutive rows of its arrays, counted in values.
+///   NULL means that the arrays have no padding.
 /// - `r` (in): list of the arrays of r, one array per box.
 /// - `z` (out): list of the arrays for the result, one array per box.
 ///
@@ -275,11 +280,12 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 ///
 /// # Errors
 /// - all errors of `rrb_apply`.
-/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
-///   differ between ranks.
+/// - `RRB_ERR_NULL`: `r`, `z` or an array in these lists is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box.
+/// - `RRB_ERR_ARGUMENT`: the options differ between ranks.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed.
 ///
 /// # Notes
 /// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
@@ -305,8 +311,8 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
-/// contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
+/// must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply_boxes(
     h: *mut rrb_handle,
@@ -320,13 +326,13 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 
 /// Computes y = A x like `rrb_multiply`, with one array per box of this rank.
 ///
-/// The call is collective. Each list has one entry per box of this rank, in the order of the boxes in
+/// The call is collective. Each list argument has one entry per box of this rank, in the order of the boxes in
 /// `rrb_create_distributed`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create_distributed`.
-/// - `leading_dimensions` (in): for each box, the leading dimension of its arrays, which is the distance, in values,
-///   between consecutive rows. NULL means that the arrays have no padding.
+/// - `leading_dimensions` (in): for each box, the distance between consecutive rows of its arrays, counted in values.
+///   NULL means that the arrays have no padding.
 /// - `x` (in): list of the arrays of x, one array per box.
 /// - `y` (out): list of the arrays for the product, one array per box.
 ///
@@ -335,11 +341,12 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 ///
 /// # Errors
 /// - all errors of `rrb_multiply`.
-/// - `RRB_ERR_NULL`: a list is NULL on a rank with boxes.
-/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box, or the options
-///   differ between ranks.
+/// - `RRB_ERR_NULL`: `x`, `y` or an array in these lists is NULL on a rank with boxes.
+/// - `RRB_ERR_ARGUMENT`: a leading dimension is less than the number of nodes in a row of the box.
+/// - `RRB_ERR_ARGUMENT`: the options differ between ranks.
 /// - `RRB_ERR_STATE`: the handle comes from `rrb_create`, or the ranks make different calls.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed.
 ///
 /// # Notes
 /// The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
@@ -365,8 +372,8 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; each list must be NULL or have one entry per box; each array must
-/// contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
+/// must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply_boxes(
     h: *mut rrb_handle,

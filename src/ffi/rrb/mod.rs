@@ -62,12 +62,12 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 
 /// Copies the coefficients of A and computes the preconditioner M.
 ///
-/// With `cycle` v, amli or k, M is the incomplete RRB factorization L D L^T = A - R, where R is the error of the
-/// factorization. With `cycle=aggregation`, M is an aggregation-based multigrid method. The sign convention is that of
-/// -div(k grad u): `center` is positive, and couplings are normally negative.
+/// With `cycle=v`, `cycle=amli` or `cycle=k`, M is the incomplete RRB factorization L D L^T = A - R, where R is the
+/// error of the factorization. With `cycle=aggregation`, M is an aggregation-based multigrid method. The sign
+/// convention is that of -div(k grad u): `center` is positive, and couplings are normally negative.
 ///
-/// After success, the handle holds the new matrix. After an error, the handle holds no matrix. A second call with a
-/// similar matrix reuses the memory of the first call.
+/// After success, the handle holds the new matrix. After an error, the handle holds no matrix. A second call reuses the
+/// memory of the first call if possible.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from `rrb_create` or `rrb_create_distributed`.
@@ -90,37 +90,40 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// - `RRB_ERR_NULL`: `h` or a required array is NULL, or exactly one of `northeast` and `northwest` is NULL.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
 ///   specifies.
-/// - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd, or one recursive cycle would cost more than 100 V-cycles.
+/// - `RRB_ERR_ARGUMENT`: `cycle_spacing` is odd.
+/// - `RRB_ERR_ARGUMENT`: with the values of `cycle_steps` and `cycle_spacing`, one AMLI-cycle or K-cycle would cost
+///   more than 100 V-cycles.
 /// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a node outside the grid is not zero.
 /// - `RRB_ERR_DIMENSION`: `leading_dimension` is so large that the length of an array overflows.
 /// - `RRB_ERR_UNSUPPORTED`: the solver runs on a device, and `cycle=k` is set.
-/// - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set, and either `precision` is bf16 or mixed, or `backend` is
-///   reference.
-/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but a component of the matrix is regular.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver does not run on a device; or `backend=cuda` is set,
-///   but the library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_UNSUPPORTED`: `cycle=aggregation` is set together with `precision=bf16`, `precision=mixed` or
+///   `backend=reference`.
+/// - `RRB_ERR_UNSUPPORTED`: `null_space=constant` is set, but a connected component of the matrix is not singular.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver does not run on a device.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MATRIX`: a center or a pivot is not positive, or a pivot underflows in the selected `precision`.
-/// - `RRB_ERR_NOT_FINITE`: an array contains NaN or infinity, and `check_input` is not 0.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and an array contains NaN or infinity.
 /// - `RRB_ERR_MEMORY`: allocation failed, or the exact factor of the coarsest system needs more memory than
 ///   `coarse_memory` allows.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
-///   `rrb_create_distributed`.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed. This error occurs only on handles of `rrb_create_distributed`.
 ///
 /// # Notes
-/// - The choices of `precision=auto` and `cycle=auto` depend on the matrix; see the [rules of auto](auto.md).
-///   `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report the choices.
+/// - The choices of `precision=auto` and `cycle=auto` depend on the matrix. The page [rules of auto](auto.md) describes
+///   these choices. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report the choices.
 /// - `auto` changes some choices after a failed factorization or a slow solve. The new choices also apply to later
 ///   matrices, until an option that affects these choices changes.
-/// - The call computes about 40 flops per node. With `cycle=amli`, the call also applies M 6 to 16 times on coarse
-///   grids, which have at most 1/16 of all nodes.
-/// - A second call allocates memory only if this call uses another precision or cycle than the first call, or if the
-///   matrix has more connected components than before.
-/// - With `cycle=aggregation` on the CPU, the call reuses each aggregate of the previous matrix that passes the quality
-///   test for the new matrix.
-/// - On a distributed handle the call is collective: all ranks must make it. A rank with one box passes the arrays of
-///   that box.
+/// - The call performs about 40 flops per node. With `cycle=amli`, the call also performs 6 to 16 CG steps on each grid
+///   on which the cycle recurses. With the default `cycle_spacing`, these grids have at most 1/16 of all nodes.
+/// - A second call allocates memory only if the precision or the cycle has changed, or if the new matrix has more
+///   connected components than the previous matrix.
+/// - With `cycle=aggregation` on the CPU, the call tests the quality of the aggregates of the previous matrix for the
+///   new matrix. The call reuses each aggregate that passes this test.
+/// - On a distributed handle, the call is collective: all ranks must make this call. A rank with one box passes the
+///   arrays of that box.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, section 2.2.
 ///
 /// # Fortran
@@ -160,9 +163,9 @@ pub unsafe extern "C" fn rrb_factorize(
 
 /// Solves A x = b by conjugate gradients with the preconditioner M.
 ///
-/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The option `norm` defines the norm, and the
-/// option `reference` defines the reference. `x` and the stopping test are in double precision, regardless of the
-/// option `precision`.
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The options `norm` and `reference` select
+/// the norm and the reference value. `x` and the stopping test are in double precision, regardless of the option
+/// `precision`.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
@@ -173,46 +176,51 @@ pub unsafe extern "C" fn rrb_factorize(
 /// # Returns
 /// - `RRB_OK`: the solve has converged. If b = 0, the call returns x = 0 after 0 iterations. If the initial guess
 ///   satisfies the stopping test, the call returns the guess after 0 iterations.
-/// - `RRB_NOT_CONVERGED`: the iteration limit is reached, or the iteration stagnated. x is the last iterate, or an
-///   earlier iterate with a smaller residual. `RRB_INFO_STOP_REASON` reports the reason.
+/// - `RRB_NOT_CONVERGED`: the solve reached the limit `max_iter`, or it stagnated. x is the last iterate, or an earlier
+///   iterate with a smaller residual. `RRB_INFO_STOP_REASON` reports the reason.
 /// - `RRB_STOPPED`: the monitor stopped the solve; x is the current iterate.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
-///   that the option `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
 ///   `rrb_factorize`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / max abs(center).
-/// - `RRB_ERR_NOT_FINITE`: b or x contains NaN or infinity, or the solution is too large for a double.
+/// - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / max abs(center).
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and b or x contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
 /// - `RRB_ERR_BREAKDOWN`: the matrix or the preconditioner is indefinite, or the iteration overflowed.
+/// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and b contains NaN or infinity.
 /// - `RRB_ERR_INCOMPATIBLE`: `check_compatibility=1` is set, and b has a component in the null space.
 /// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the solver runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
-///   `rrb_create_distributed`.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed. This error occurs only on handles of `rrb_create_distributed`.
 ///
 /// After an error x is unchanged, except after `RRB_ERR_DEVICE`.
 ///
 /// # Notes
-/// - On each singular component, the solver subtracts the mean of b from b. The mean of the solution is the mean of the
-///   initial guess.
-/// - With `precision` f32, bf16 or mixed, the solver replaces the initial guess with zero if max |x| > 1e15 max |b| /
-///   max center.
-/// - If CG finds that the cycle selected by `cycle=auto` is indefinite, the solve continues with cycle v. All solves
-///   before the next `rrb_factorize` then also use v.
-/// - With `cycle=auto`, a slow solve may switch to aggregation, which allocates memory; see the [rules of
-///   auto](auto.md). `switch_memory` limits this memory. `switch_memory=0` prevents the switch.
-/// - If `cycle` is not auto, or if `switch_memory` is 0, a solve on the CPU allocates no memory and starts no thread.
-/// - On a distributed handle with `precision=auto`, a solve in mixed precision may stagnate. The call then factorizes
-///   the matrix again with bf16 and continues the solve.
-/// - If the solver runs on a device, the first call with pageable host arrays allocates page-locked buffers. It also
-///   starts threads that copy the arrays to and from these buffers.
+/// - On each singular component, the solver subtracts the mean of b from b. On this component, the solution has the
+///   same mean as the initial guess.
+/// - With `precision=f32`, `precision=bf16` or `precision=mixed`, the solver replaces the initial guess with zero if
+///   max |x| > 1e15 max |b| / max center.
+/// - With `cycle=auto`, CG may detect that the selected cycle is indefinite. In this case, the solve continues with
+///   `cycle=v`. All later solves before the next `rrb_factorize` also use `cycle=v`.
+/// - With `cycle=auto`, a slow solve may switch to `cycle=aggregation`, which allocates memory. The option
+///   `switch_memory` limits this memory; `switch_memory=0` prevents the switch. The page [rules of auto](auto.md)
+///   describes the switch.
+/// - If `cycle` is not `auto`, or if `switch_memory=0` is set, a solve on the CPU allocates no memory and starts no
+///   thread.
+/// - On a distributed handle with `precision=auto`, a solve with `precision=mixed` may stagnate. The call then
+///   factorizes the matrix again with `precision=bf16` and continues the solve.
+/// - If the solver runs on a device, the first call with pageable host arrays allocates page-locked buffers. This call
+///   also starts threads that copy the arrays to and from these buffers.
 /// - With a 5-point stencil and `fusion=on`, an iteration reads and writes 48 to 122 bytes of memory per unknown,
 ///   depending on `cycle` and `precision`.
-/// - On a distributed handle the call is collective: all ranks must make it.
+/// - On a distributed handle, the call is collective: all ranks must make this call.
 /// - Source: M. de Jong, C. Vuik, report 16-06, Delft University of Technology, 2016, algorithms 1 and 3.
 ///
 /// # Fortran
@@ -244,8 +252,9 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 
 /// Computes z = M^-1 r with the preconditioner M.
 ///
-/// M is symmetric and positive definite. If the matrix has singular components, the call subtracts the means of r and z
-/// on each of these components. In this case, M^-1 is positive definite on the complement of the null space.
+/// M is symmetric and positive definite, except with `cycle=k`. If the matrix has singular components, the call
+/// subtracts the means of r and z on each of these components. In this case, M^-1 is positive definite on the
+/// complement of the null space.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a factorized matrix.
@@ -257,24 +266,27 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
-///   that the option `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
 ///   `rrb_factorize`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_NOT_FINITE`: r contains NaN or infinity, or z is too large for a double.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and r contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: z is too large for a double.
+/// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and r contains NaN or infinity.
 /// - `RRB_ERR_RANGE`: the values of z are so small that they underflow.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
-///   `rrb_create_distributed`.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed. This error occurs only on handles of `rrb_create_distributed`.
 ///
 /// After an error z is unchanged.
 ///
 /// # Notes
-/// - With `cycle` v, amli or aggregation, M is a fixed matrix up to rounding. With `cycle=k`, z is not a linear
-///   function of r, so use M in a flexible Krylov method only.
+/// - With `cycle=k`, z is not a linear function of r. In this case, use M only in a flexible Krylov method. With all
+///   other cycles, M is a fixed matrix up to rounding errors.
 /// - With `precision=f64`, z has double precision. With any other precision, z has single precision.
-/// - On a distributed handle the call is collective: all ranks must make it.
+/// - On a distributed handle, the call is collective: all ranks must make this call.
 ///
 /// # Fortran
 /// `call solver%apply(r, z [, stat] [, errmsg])`
@@ -307,21 +319,23 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or an array is NULL.
-/// - `RRB_ERR_ARGUMENT`: the arrays overlap; or an array is not 8-byte aligned; or an array is not in the memory space
-///   that the option `memory` specifies.
+/// - `RRB_ERR_ARGUMENT`: the arrays overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
+///   specifies.
 /// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
 ///   `rrb_factorize`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and x contains NaN or infinity; or y is too large for a double.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and x contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: y is too large for a double.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
-/// - `RRB_ERR_COMMUNICATION`: another rank is missing or late. This error occurs only on handles of
-///   `rrb_create_distributed`.
+/// - `RRB_ERR_COMMUNICATION`: another rank did not respond within `comm_timeout` seconds, or a function of the table
+///   `comm` failed. This error occurs only on handles of `rrb_create_distributed`.
 ///
 /// After an error y is unchanged.
 ///
 /// # Notes
 /// - The product is computed in double precision, regardless of the option `precision`.
-/// - On a distributed handle the call is collective: all ranks must make it.
+/// - On a distributed handle, the call is collective: all ranks must make this call.
 ///
 /// # Fortran
 /// `call solver%multiply(x, y [, stat] [, errmsg])`
@@ -344,9 +358,9 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 
 /// Solves one system A x = b without a handle.
 ///
-/// The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes, solves
-/// and frees the handle. If you solve repeatedly on the same grid, use a handle, because a handle reuses the memory and
-/// the factorization.
+/// The function can replace a call to an ICCG routine in an existing program. It creates a handle, factorizes the
+/// matrix, solves the system and frees the handle. If you solve repeatedly on the same grid, use a handle, because a
+/// handle reuses the memory and the factorization.
 ///
 /// # Parameters
 /// - `nx`, `ny` (in): numbers of nodes in x and y, as for `rrb_create`.
