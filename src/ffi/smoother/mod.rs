@@ -18,14 +18,14 @@ use handle::{new, status_of};
 use libc::c_void;
 use watch::GhostFill;
 
-/// Creates a smoother that relaxes blocks of bx x by x bz cells of an operator with a constant stencil.
+/// Creates a block smoother for an operator with a constant stencil. A block has bx x by x bz cells.
 ///
 /// The operator is (A u)[c] = sum over k of stencil[k] u[c + offset[k]], with the same stencil in every cell. The call
 /// copies the stencil. Later, `smoother_set_patches` computes the inverses of the blocks.
 ///
 /// # Parameters
 /// - `stencil_points` (in): number of points of the stencil, 7 or 27.
-/// - `stencil` (in): coefficients of the stencil, `stencil_points` finite values. The order of 7 values is center,
+/// - `stencil` (in): array of the `stencil_points` coefficients, which must be finite. The order of 7 values is center,
 ///   west, east, south, north, bottom, top. If there are 27 values, they form a 3 x 3 x 3 cube in which the index in x
 ///   varies fastest. The center of the cube has index 13.
 /// - `bx`, `by`, `bz` (in): numbers of cells of a block in x, y and z, each in [1, 8].
@@ -36,8 +36,8 @@ use watch::GhostFill;
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `stencil` or `out` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27; or `bx`, `by` or `bz` is above 8; or `stencil` is not 8-byte
-///   aligned.
+/// - `RRB_ERR_ARGUMENT`: `stencil_points` is not 7 or 27, or `stencil` is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: `bx`, `by` or `bz` is above 8.
 /// - `RRB_ERR_DIMENSION`: `bx`, `by` or `bz` is below 1.
 /// - `RRB_ERR_NOT_FINITE`: a value of the stencil is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
@@ -46,7 +46,7 @@ use watch::GhostFill;
 /// - The stencil may be nonsymmetric, and its center may be positive or negative. If a block is singular,
 ///   `smoother_set_patches` returns an error.
 /// - A handle does not extend over several MPI ranks. In an MPI program, each rank creates its own handle. The ghost
-///   function then copies the values of ghost cells from other ranks.
+///   function, which `smoother_set_ghost_fill` sets, must then copy the values of ghost cells from other ranks.
 ///
 /// # Fortran
 /// `call s%create(stencil, block [, stat] [, errmsg])`
@@ -65,7 +65,7 @@ use watch::GhostFill;
 /// ```
 ///
 /// # Safety
-/// `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
+/// `stencil` must be NULL or hold `stencil_points` values. `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_create(
     stencil_points: i32,
@@ -107,16 +107,19 @@ pub unsafe extern "C" fn smoother_create(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h` is NULL; or `lower` or `size` is NULL, and `count` is not 0.
-/// - `RRB_ERR_ARGUMENT`: two patches overlap; or `lower` or `size` is not 8-byte aligned.
-/// - `RRB_ERR_DIMENSION`: `count` is below 0; a size is below 1; or an index, a size or the number of cells is too
-///   large. On a device, these numbers must fit into 32-bit integers.
+/// - `RRB_ERR_NULL`: `h` is NULL.
+/// - `RRB_ERR_NULL`: `lower` or `size` is NULL, but `count` is not 0.
+/// - `RRB_ERR_ARGUMENT`: two patches overlap, or `lower` or `size` is not 8-byte aligned.
+/// - `RRB_ERR_DIMENSION`: `count` is below 0, or a size is below 1.
+/// - `RRB_ERR_DIMENSION`: an index, a size or the number of cells is too large. On a device, these numbers must fit
+///   into 32-bit integers.
 /// - `RRB_ERR_MATRIX`: a block is singular, or the inverse of a block is too large for a double. The message names the
 ///   size and a cell of the block.
-/// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization` is set, but sine transforms do not apply to the stencil
-///   or would lose more than 4 digits.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or `backend=cuda` is set, but the
-///   library was built without CUDA kernels; or a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_UNSUPPORTED`: `block_solver=fast_diagonalization` is set, but sine transforms are not possible for the
+///   stencil, or would lose more than 4 digits.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the library was built without CUDA kernels.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
@@ -125,7 +128,7 @@ pub unsafe extern "C" fn smoother_create(
 ///
 /// # Notes
 /// - The call frees the arrays of `smoother_upload`.
-/// - With dense inverses, the call computes 2 n^3 flops for each distinct block shape, where n is the number of cells
+/// - With dense inverses, the call performs 2 n^3 flops for each distinct block shape, where n is the number of cells
 ///   of the block. With sine transforms, the cost is negligible.
 ///
 /// # Fortran
@@ -145,7 +148,7 @@ pub unsafe extern "C" fn smoother_create(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
+/// `h` must be NULL or come from `smoother_create`. `lower` and `size` must be NULL or hold `count` triples.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_set_patches(
     h: *mut smoother_handle,
@@ -161,13 +164,14 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// A_b^-1 (f - A u)_b.
 ///
 /// The option `method` selects coloured Gauss-Seidel, block Jacobi or chaotic Gauss-Seidel. Before each sweep, each
-/// ghost cell that another patch covers receives the value of u from this patch. The ghost function fills the other
-/// ghost cells. On return from a call without a monitor, ghost cells hold the values that the last sweep read.
+/// ghost cell that another patch covers receives the value of u from that other patch. The ghost function fills the
+/// other ghost cells. On return from a call without a monitor, ghost cells hold the values that the last sweep read.
 ///
 /// # Parameters
 /// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
-/// - `u` (in/out): table with one pointer per patch. Each pointer refers to (nx + 2) * (ny + 2) * (nz + 2) values,
-///   which include one layer of ghost cells around the patch. The index in x varies fastest.
+/// - `u` (in/out): table with one pointer per patch. For a patch of nx x ny x nz cells, the pointer refers to (nx +
+///   2) * (ny + 2) * (nz + 2) values. These values include one layer of ghost cells around the patch. The index in x
+///   varies fastest.
 /// - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values. The index in x varies
 ///   fastest.
 /// - `sweeps` (in): number of sweeps, at least 0. If `sweeps` is 0, the call only checks the input and calls the
@@ -180,32 +184,33 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// current iterate.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h` is NULL, exactly one of the tables is NULL, or a pointer in a table is NULL.
-/// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0; or an array of `u` overlaps another array; or an array or table is not
-///   8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: `backend=cuda` is set, and the arrays are neither all in host memory nor all in the memory of
-///   the handle's device.
+/// - `RRB_ERR_NULL`: `h` is NULL, exactly one of the tables `u` and `f` is NULL, or a pointer in a table is NULL.
+/// - `RRB_ERR_ARGUMENT`: `sweeps` is below 0.
+/// - `RRB_ERR_ARGUMENT`: an array of `u` overlaps another array, or an array or table is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
+///   memory, or are on another device.
 /// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
-///   set_patches; or both tables are NULL, but `smoother_upload` has not been called.
+///   set_patches.
+/// - `RRB_ERR_STATE`: both tables are NULL, but `smoother_upload` has not been called.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite. Values of ghost cells are
 ///   not checked.
 /// - `RRB_ERR_NOT_FINITE`: a monitor is set, and the norm of the residual is too large for a double. After this error,
 ///   u is the current iterate.
 /// - `RRB_ERR_UNSUPPORTED`: `remainder=overlap` is set, and a block extends beyond the edge of a patch. Such blocks
 ///   require `method=chaotic_gauss_seidel` and `parallel=patch`.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
-///   that was created before the fork.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. The check that the option
-///   `check_input` selects reads u and f once more per call.
+/// - The memory traffic per cell and sweep is 24 bytes, or 32 bytes for block Jacobi. If `check_input` is not 0, the
+///   check reads u and f once more per call.
 /// - If the smoother runs on the CPU, the arrays must be in host memory. The call does not check whether the pointers
 ///   are device pointers.
-/// - The call allocates no memory and starts no thread, with one exception. With `backend=cuda`, the first call with
-///   host arrays allocates copies of these arrays in device memory.
-/// - For periodic boundaries, the ghost function must fill the ghost cells.
+/// - The call allocates no memory and starts no thread, with one exception. If the smoother runs on a device, the first
+///   call with host arrays allocates copies of these arrays in device memory.
+/// - For periodic boundaries, the ghost function must copy the values from the opposite boundary into the ghost cells.
 /// - Source: Rodriguez, Philip, Wang and Berrill, Block-relaxation methods for 3D constant-coefficient stencils on GPUs
 ///   and multicore CPUs, algorithms 1 to 3.
 ///
@@ -231,7 +236,7 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold one pointer per patch. Each
+/// `h` must be NULL or come from `smoother_create`. `u` and `f` must be NULL or hold one pointer per patch. Each
 /// pointer must be NULL or refer to (nx+2)(ny+2)(nz+2) values in `u` and nx*ny*nz values in `f`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_apply(
@@ -244,7 +249,8 @@ pub unsafe extern "C" fn smoother_apply(
     unsafe { with(h, |h| h.apply(u, f, sweeps)) }
 }
 
-/// Copies values of u between patches: each ghost cell that another patch covers receives the value from this patch.
+/// Copies values of u between patches. Each ghost cell that another patch covers receives the value from that other
+/// patch.
 ///
 /// The call changes no other values of u. `smoother_apply` and `smoother_residual` also perform this exchange.
 ///
@@ -257,13 +263,15 @@ pub unsafe extern "C" fn smoother_apply(
 /// `RRB_OK`.
 ///
 /// # Errors
-/// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL; or `u` is NULL, but `smoother_upload` has not been called.
-/// - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array or the table is not 8-byte aligned; or `backend=cuda` is set,
-///   and the arrays are neither all in host memory nor all in device memory.
+/// - `RRB_ERR_NULL`: `h` or a pointer in the table is NULL.
+/// - `RRB_ERR_NULL`: `u` is NULL, but `smoother_upload` has not been called.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap, or an array or the table is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
+///   memory, or are on another device.
 /// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
 ///   set_patches.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
-///   that was created before the fork.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
@@ -311,7 +319,7 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 ///   ghost function.
 /// - `user` (in): pointer that is passed to `callback`; may be NULL.
 ///
-/// The argument `sweep` is the number of the sweep, counted from 0; it is -1 before a residual is computed. The
+/// The argument `sweep` is the number of the sweep, counted from 0. It is -1 before the computation of a residual. The
 /// argument `u` contains one pointer per patch to the array of the patch. If the caller passed NULL tables, these
 /// arrays are the arrays of `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
 ///
@@ -326,9 +334,10 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 ///
 /// # Notes
 /// - The callback must not use this handle, and must not throw an exception.
-/// - If the callback starts work on a device, this work must run on the stream that `smoother_set_stream` set, or must
-///   be complete when the callback returns.
-/// - With `backend=cuda` and host arrays, each call of the ghost function transfers u to the host and back.
+/// - If the callback starts work on a device, this work must run on the stream of `smoother_set_stream` or be complete
+///   when the callback returns.
+/// - If the smoother runs on a device with host arrays, the library transfers u to the host and back for each call of
+///   the ghost function.
 ///
 /// # Fortran
 /// `call s%set_ghost_fill([fill] [, stat] [, errmsg])`
@@ -351,7 +360,7 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
+/// `h` must be NULL or come from `smoother_create`. `callback` must accept `user` until another callback replaces it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_set_ghost_fill(
     h: *mut smoother_handle,
@@ -368,9 +377,8 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 
 /// Computes r = f - A u and its 2-norm over all patches.
 ///
-/// The call first updates the ghost cells of u: it performs the exchange of `smoother_exchange` and then calls the
-/// ghost function. The values of the other cells of u do not change. The norm is bitwise identical for any number of
-/// threads.
+/// The call first updates the ghost cells of u by the exchange of `smoother_exchange` and by the ghost function. The
+/// values of the other cells of u do not change. The norm is bitwise identical for any number of threads.
 ///
 /// # Parameters
 /// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
@@ -389,20 +397,21 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL, exactly one of `u` and `f` is NULL, or a pointer in a table is NULL.
 /// - `RRB_ERR_ARGUMENT`: an output array overlaps another array, or an array or table is not 8-byte aligned.
-/// - `RRB_ERR_ARGUMENT`: `backend=cuda` is set, and the arrays are neither all in host memory nor all in device memory.
-///   If u and f are the arrays of `smoother_upload`, r must be in device memory.
+/// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
+///   memory, or are on another device. With the arrays of `smoother_upload`, r must be in device memory.
 /// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
-///   set_patches; or `u` and `f` are NULL, but `smoother_upload` has not been called.
-/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite; or the norm is too large
-///   for a double.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU; or a child process uses a handle
-///   that was created before the fork.
+///   set_patches.
+/// - `RRB_ERR_STATE`: `u` and `f` are NULL, but `smoother_upload` has not been called.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite.
+/// - `RRB_ERR_NOT_FINITE`: the norm is too large for a double.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 ///
 /// # Notes
-/// The memory traffic is 16 bytes per cell, or 24 bytes per cell if r is written. If the squares in the norm overflow
-/// or underflow, a second pass computes the norm with scaling.
+/// The memory traffic is 16 bytes per cell, or 24 bytes per cell if the call writes r. If the squares in the norm
+/// overflow or underflow, a second pass computes the norm with scaling.
 ///
 /// # Fortran
 /// ```fortran
@@ -457,11 +466,11 @@ pub unsafe extern "C" fn smoother_residual(
     unsafe { with(h, residual) }
 }
 
-/// Copies u and f into arrays that the library owns until the next `smoother_set_patches`.
+/// Copies u and f into arrays of the library. The next `smoother_set_patches` frees these arrays.
 ///
-/// With `backend=cuda`, these arrays are in device memory; otherwise they are in host memory. If the caller passes NULL
-/// tables to the other functions, these functions use the library's arrays. A second call of `smoother_upload` replaces
-/// the values in these arrays.
+/// If the smoother runs on a device, these arrays are in device memory. Otherwise they are in host memory. If the
+/// caller passes NULL tables to the other functions, these functions use the library's arrays. A second call of
+/// `smoother_upload` replaces the values in these arrays.
 ///
 /// # Parameters
 /// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
@@ -478,8 +487,9 @@ pub unsafe extern "C" fn smoother_residual(
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or a pointer in a table is NULL.
-/// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned; or `backend=cuda` is set, and the arrays are neither
-///   all in host memory nor all in device memory.
+/// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
+///   memory, or are on another device.
 /// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
 ///   set_patches.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
@@ -535,10 +545,11 @@ pub unsafe extern "C" fn smoother_upload(
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `u` or a pointer in the table is NULL.
-/// - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array or the table is not 8-byte aligned; or `backend=cuda` is set,
-///   and the arrays are neither all in host memory nor all in device memory.
-/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
-///   at set_patches has changed.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap, or an array or the table is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
+///   memory, or are on another device.
+/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`.
+/// - `RRB_ERR_STATE`: an option that acts at set_patches has changed since the last `smoother_set_patches`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation of an internal list of array sections failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -575,27 +586,27 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 
 /// Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
 ///
-/// With `backend=cuda`, the addresses are device pointers; otherwise they are host pointers. The addresses are valid
-/// until the next `smoother_set_patches` or `smoother_destroy`.
+/// If the smoother runs on a device, the addresses are device pointers. Otherwise they are host pointers. The addresses
+/// are valid until the next `smoother_set_patches` or `smoother_destroy`.
 ///
 /// # Parameters
 /// - `h` (in): handle with arrays from `smoother_upload`.
-/// - `u` (out): table that receives one pointer per patch to the array of u of this patch, which includes ghost cells.
-///   The table may be NULL.
-/// - `f` (out): table that receives one pointer per patch to the array of f of this patch. The table may be NULL.
+/// - `u` (out): table that receives, for each patch, a pointer to the array of u with ghost cells. The table may be
+///   NULL.
+/// - `f` (out): table that receives, for each patch, a pointer to the array of f. The table may be NULL.
 ///
 /// # Returns
 /// `RRB_OK`.
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL.
-/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`, or an option that acts
-///   at set_patches has changed.
+/// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`.
+/// - `RRB_ERR_STATE`: an option that acts at set_patches has changed since the last `smoother_set_patches`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes
-/// Kernels that write to these arrays must run on the stream that `smoother_set_stream` set, or must be complete before
-/// the next call with this handle.
+/// Kernels that write to these arrays must run on the stream of `smoother_set_stream` or be complete before the next
+/// call with this handle.
 ///
 /// # Fortran
 /// `call s%device_pointers(u, f [, stat] [, errmsg])`
@@ -615,7 +626,7 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
+/// `h` must be NULL or come from `smoother_create`. `u` and `f` must be NULL or have room for one pointer per patch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_device_pointers(
     h: *mut smoother_handle,
