@@ -13,9 +13,12 @@ use crate::solver::solve::Function;
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): the new values, in host memory. Their number and order are those of the array `values` that created
-///   the matrix in `sparse_create_csr`, `sparse_create_csc` or `sparse_create_coo`. For a matrix from a file or from a
-///   format with padding, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has no entries.
+/// - `values` (in): the new values, in host memory. The new values have the number and order of the array `values` that
+///   was passed at the creation of the matrix. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR order.
+///   NULL is allowed if the matrix has no entries.
+///
+/// For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
+/// matrix in the format skyline, pass each off-diagonal value twice in succession.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -23,8 +26,7 @@ use crate::solver::solve::Function;
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `values` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
-/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
-///   infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
 ///   repeated entries.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
@@ -52,7 +54,8 @@ use crate::solver::solve::Function;
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; `values` must be NULL or contain the number of values given above.
+/// `h` must be NULL or a handle of the `sparse_` functions. `values` must be NULL or contain the number of values given
+/// above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -74,8 +77,8 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `sizes` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or `sizes` is not 8-byte aligned, or is in device
-///   memory.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants.
+/// - `RRB_ERR_ARGUMENT`: `sizes` is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_ARGUMENT`: `format` is `RRB_FORMAT_DIAGONAL`, but the matrix has an off-diagonal entry. The message names
 ///   this entry.
 /// - `RRB_ERR_DIMENSION`: `format` is `RRB_FORMAT_SKYLINE`, but the matrix is not square.
@@ -96,7 +99,7 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; `sizes` must be NULL or have room for four integers.
+/// `h` must be NULL or a handle of the `sparse_` functions. `sizes` must be NULL or have room for four integers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, sizes: *mut i64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -122,9 +125,10 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
-/// - `RRB_ERR_ARGUMENT`: two arrays overlap; or an array is not 8-byte aligned, or is in device memory.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or `format` is `RRB_FORMAT_DIAGONAL`, but the matrix
-///   has an off-diagonal entry.
+/// - `RRB_ERR_ARGUMENT`: two arrays overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants.
+/// - `RRB_ERR_ARGUMENT`: `format` is `RRB_FORMAT_DIAGONAL`, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format` is `RRB_FORMAT_SKYLINE`, but the matrix is not square.
 /// - `RRB_ERR_MEMORY`: the arrays need more memory than the option `format_memory` allows, or allocation failed.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
@@ -156,8 +160,8 @@ pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, size
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; each array must be NULL or have the length that `sparse_sizes`
-/// returned. The options must not have changed since `sparse_sizes`.
+/// `h` must be NULL or a handle of the `sparse_` functions. Each array must be NULL or have the length that
+/// `sparse_sizes` returned. The options must not have changed since `sparse_sizes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_arrays(
     h: *const sparse_handle,
@@ -173,7 +177,7 @@ pub unsafe extern "C" fn sparse_arrays(
 
 /// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
 ///
-/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report what `auto` selected. With `verbosity=1`,
+/// `RRB_INFO_SOLVER`, `RRB_INFO_PRECONDITIONER` and `RRB_INFO_FORMAT` report the choices of `auto`. With `verbosity=1`,
 /// a log line also reports these choices. A second call, for example after `sparse_set_values`, reuses the memory of
 /// the first call. After an error, the handle has the matrix but no factorization.
 ///
@@ -187,28 +191,30 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_NULL`: `h` is NULL.
 /// - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
 /// - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
-/// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but `solver` is cg or minres, or `preconditioner` is ic0. The
+/// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but the method is cg or minres, or the preconditioner is ic0. The
 ///   message names an entry a_ij that differs from a_ji.
 /// - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
 ///   The methods jacobi, gauss_seidel and sor divide by diagonal entries. The preconditioners jacobi, ssor, ic0,
 ///   neumann, chebyshev and amg also divide by diagonal entries. With ilu0, each diagonal entry must exist but may be
 ///   zero.
-/// - `RRB_ERR_MATRIX`: with ic0, a diagonal entry or a pivot is not positive; or with ilu0, a pivot is zero; or with
-///   `precision=f32`, an entry of M is outside the range of single precision.
+/// - `RRB_ERR_MATRIX`: with ic0, a diagonal entry or a pivot is not positive. With ilu0, a pivot is zero.
+/// - `RRB_ERR_MATRIX`: `precision=f32` is set, but an entry of M is outside the range of single precision.
 /// - `RRB_ERR_UNSUPPORTED`: the method does not accept the preconditioner. The methods jacobi, gauss_seidel and sor
-///   accept only `preconditioner=none`. The method minres accepts only the preconditioners `none` and `jacobi`. The
-///   preconditioner amg requires the method cg.
-/// - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, and the matrix has 2^32 - 1 rows or more; or a child process
-///   uses a handle that was created before the fork.
-/// - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set; or `format=diagonal` is set, but the matrix has an off-diagonal entry.
-/// - `RRB_ERR_MEMORY`: the storage format, or the copy of A' for bicg with `transpose=copy`, needs more memory than the
-///   option `format_memory` allows; or allocation failed.
+///   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
+///   `preconditioner=jacobi`. The preconditioner amg requires the method cg.
+/// - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, but the matrix has 2^32 - 1 rows or more.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set.
+/// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
+/// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
+///   failed.
+/// - `RRB_ERR_MEMORY`: with `transpose=copy`, the copy of A' for bicg needs more memory than `format_memory` allows.
 ///
 /// # Notes
-/// - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot, the call uses the preconditioner jacobi
-///   instead. If a diagonal entry is also zero or missing, the call uses no preconditioner.
-/// - A log line warns if the matrix has off-diagonal entries in one triangle only. A log line also warns if `solver` is
-///   jacobi, gauss_seidel or sor, and the matrix is not diagonally dominant.
+/// - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot, the call uses `preconditioner=jacobi`
+///   instead. If a diagonal entry is zero or missing, the call uses no preconditioner.
+/// - A log line warns if the matrix has off-diagonal entries in one triangle only. A log line also warns if the method
+///   is jacobi, gauss_seidel or sor, but the matrix is not diagonally dominant.
 /// - The call costs as much as a few matrix-vector products and the setup of the preconditioner.
 /// - Sources: Saad, Iterative Methods for Sparse Linear Systems, 2003 (methods, ic0, ilu0); Napov and Notay, SIAM J.
 ///   Sci. Comput. 34 (2012), A1079-A1109 (amg).
@@ -228,7 +234,7 @@ pub unsafe extern "C" fn sparse_arrays(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family.
+/// `h` must be NULL or a handle of the `sparse_` functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -237,9 +243,11 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 
 /// Solves A x = b with the method of `sparse_factorize`.
 ///
-/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), where norm is the 2-norm. The residual is
-/// recomputed from x before convergence is reported. For b = 0, the result is x = 0. If the initial guess satisfies the
-/// stopping test, the call returns the guess after 0 iterations.
+/// The solve stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). The norm is the 2-norm, and the option
+/// `reference` selects the reference value.
+///
+/// The residual is recomputed from x before convergence is reported. For b = 0, the result is x = 0. If the initial
+/// guess satisfies the stopping test, the call returns the guess after 0 iterations.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.
@@ -251,8 +259,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// # Returns
 /// - `RRB_OK`: the solve has converged.
 /// - `RRB_NOT_CONVERGED`: the solve has not converged; `RRB_INFO_STOP_REASON` reports the reason. If the reason is
-///   `max_iter`, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is `stagnated`,
-///   `x` is the best known iterate. If the reason is `diverged`, `x` is the best known iterate or the initial guess.
+///   `max_iter`, `x` is the last iterate, or an earlier iterate with a smaller residual. If the reason is `stagnated`
+///   or `diverged`, `x` is the iterate with the smallest known residual, which may be the initial guess.
 /// - `RRB_STOPPED`: the monitor stopped the solve; `x` is the current iterate.
 ///
 /// After `RRB_NOT_CONVERGED` and `RRB_STOPPED`, the message of `rrbsolver_last_error` contains the number of
@@ -260,24 +268,26 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap; or an array is not 8-byte aligned, or is in device memory.
-/// - `RRB_ERR_ARGUMENT`: the initial guess x is too large: max abs(x) is above 1e150 * max abs(b) / d, where d is half
-///   the largest sum of abs(a_ij) over a row.
+/// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / d. Here d is
+///   half of the largest row sum of abs(a_ij).
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
 ///   acts at factorize.
-/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity; or the solution is too
-///   large for a double.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
-/// - `RRB_ERR_BREAKDOWN`: the method is cg, and A or M is indefinite (in this case, use `solver=minres`); or the
-///   iteration overflowed.
+/// - `RRB_ERR_BREAKDOWN`: the method is cg, but A or M is indefinite. If A is indefinite, use `solver=minres`.
+/// - `RRB_ERR_BREAKDOWN`: the iteration overflowed.
+/// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `b` contains NaN or infinity.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - If `solver=auto` selects cg and cg finds that the matrix is indefinite, the solve continues with minres.
-///   `RRB_INFO_SOLVER` then reports minres.
+/// - If `solver=auto` selected cg and CG detects that the matrix is indefinite, the solve continues with the method
+///   minres. `RRB_INFO_SOLVER` then reports minres.
 /// - The results are bitwise identical for any number of threads.
 /// - The call allocates no memory and starts no thread.
 ///
@@ -298,8 +308,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; each array must be NULL or contain as many values as the matrix has
-/// rows.
+/// `h` must be NULL or a handle of the `sparse_` functions. Each array must be NULL or contain as many values as the
+/// matrix has rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -321,12 +331,14 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap; or an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
 ///   acts at factorize.
-/// - `RRB_ERR_UNSUPPORTED`: `solver` is jacobi, gauss_seidel or sor, which have no preconditioner; or a child process
-///   uses a handle that was created before the fork.
-/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity; or `z` is too large for a double.
+/// - `RRB_ERR_UNSUPPORTED`: the method is jacobi, gauss_seidel or sor, which has no preconditioner.
+/// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
+/// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity.
+/// - `RRB_ERR_NOT_FINITE`: `z` is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
 /// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -354,9 +366,9 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 
 /// Computes the product y = A x.
 ///
-/// The call needs no factorization, and the matrix may be rectangular. `sparse_factorize` converts the matrix to the
-/// storage format of the option `format`. After a change of the values or of an option of the format, the next product
-/// converts the matrix.
+/// The call needs no factorization, and the matrix may be rectangular. If the matrix is not yet in the storage format
+/// that the option `format` selects, the call first converts it. Later products use the converted matrix until the
+/// values or the options of the format change.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
@@ -368,7 +380,8 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
@@ -380,7 +393,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// After an error `y` is unchanged.
 ///
 /// # Notes
-/// - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes of memory per entry of the matrix. It computes 2 flops per
+/// - The call moves `RRB_INFO_BYTES_PER_NONZERO` bytes of memory per entry of the matrix and performs 2 flops per
 ///   stored value.
 /// - Products in the formats coo, jds, tjds and skyline use one thread. Products in the other formats use as many
 ///   threads as the option `threads` specifies.
@@ -397,7 +410,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; each array must be NULL or have the size given above.
+/// `h` must be NULL or a handle of the `sparse_` functions. Each array must be NULL or have the size given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -418,7 +431,8 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
-/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap; or an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.

@@ -19,8 +19,8 @@ use std::ffi::CStr;
 /// Creates a handle with a matrix in compressed sparse row (CSR) form.
 ///
 /// Row i has the entries k = row_ptr[i] .. row_ptr[i + 1] - 1, with the columns `col[k]` and the values `values[k]`.
-/// The columns of a row may have any order. The call adds up values with the same row and column, in the order in which
-/// the arrays contain them.
+/// The columns of a row may have any order. The call adds up values with the same row and column in the order of the
+/// arrays.
 ///
 /// Explicit zeros are entries of the sparsity pattern. The call copies all arrays.
 ///
@@ -42,12 +42,11 @@ use std::ffi::CStr;
 /// # Errors
 /// - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
-/// - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, does not start with `base`, or does not end with nnz + `base`; or a
-///   column is out of range. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: `row_ptr` decreases, does not start with `base`, or does not end with nnz + `base`.
+/// - `RRB_ERR_ARGUMENT`: a column is out of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
-///   infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
@@ -83,8 +82,8 @@ use std::ffi::CStr;
 /// ```
 ///
 /// # Safety
-/// `row_ptr` must be NULL or hold rows + 1 integers, `col` nnz integers, `values` nnz values; `out` must be NULL or
-/// point to a pointer.
+/// `row_ptr` must be NULL or hold rows + 1 integers. `col` and `values` must be NULL or hold nnz elements. `out` must
+/// be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_csr(
     rows: i64,
@@ -105,9 +104,9 @@ pub unsafe extern "C" fn sparse_create_csr(
 
 /// Creates a handle with a matrix in compressed sparse column (CSC) form.
 ///
-/// Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`. As
-/// in `sparse_create_csr`, entries may have any order, values with the same row and column are added up, and explicit
-/// zeros are entries of the sparsity pattern.
+/// Column j has the entries k = col_ptr[j] .. col_ptr[j + 1] - 1, with the rows `row[k]` and the values `values[k]`.
+/// The rows of a column may have any order. The call adds up values with the same row and column in the order of the
+/// arrays. Explicit zeros are entries of the sparsity pattern.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
@@ -127,17 +126,16 @@ pub unsafe extern "C" fn sparse_create_csr(
 /// # Errors
 /// - `RRB_ERR_NULL`: `out` is NULL, or an array of nonzero length is NULL.
 /// - `RRB_ERR_ARGUMENT`: `index_bytes` is not 4 or 8, or `base` is not 0 or 1.
-/// - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, does not start with `base`, or does not end with nnz + `base`; or a row
-///   is out of range. The message names the entry.
+/// - `RRB_ERR_ARGUMENT`: `col_ptr` decreases, does not start with `base`, or does not end with nnz + `base`.
+/// - `RRB_ERR_ARGUMENT`: a row is out of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
-///   infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
 /// # Notes
-/// The handle stores the matrix by rows, which needs as much memory as after `sparse_create_csr`. The handle also
+/// The handle stores the matrix by rows and needs as much memory for it as after `sparse_create_csr`. The handle also
 /// stores the original order of the entries for `sparse_set_values`. This order needs 8 bytes per entry.
 ///
 /// # Fortran
@@ -162,8 +160,8 @@ pub unsafe extern "C" fn sparse_create_csr(
 /// ```
 ///
 /// # Safety
-/// `col_ptr` must be NULL or hold cols + 1 integers, `row` nnz integers, `values` nnz values; `out` must be NULL or
-/// point to a pointer.
+/// `col_ptr` must be NULL or hold cols + 1 integers. `row` and `values` must be NULL or hold nnz elements. `out` must
+/// be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_csc(
     rows: i64,
@@ -184,9 +182,9 @@ pub unsafe extern "C" fn sparse_create_csc(
 
 /// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
 ///
-/// Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. As in `sparse_create_csr`, values with
-/// the same row and column are added up, and explicit zeros are entries of the sparsity pattern. The arrays can
-/// therefore contain the entries of element matrices one after the other.
+/// Entry k has the row `row[k]`, the column `col[k]` and the value `values[k]`. The call adds up values with the same
+/// row and column. The arrays can therefore contain the entries of finite-element matrices one after the other.
+/// Explicit zeros are entries of the sparsity pattern.
 ///
 /// # Parameters
 /// - `rows`, `cols` (in): number of rows and columns, at least 0.
@@ -209,8 +207,7 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// - `RRB_ERR_ARGUMENT`: a row or column is out of range. The message names the entry.
 /// - `RRB_ERR_ARGUMENT`: an array is not aligned to its element type, or is in device memory.
 /// - `RRB_ERR_DIMENSION`: `rows`, `cols` or `nnz` is negative, or is 2^60 or more.
-/// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite, or the sum of the values with the same row and column is NaN or
-///   infinite.
+/// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
 ///
@@ -239,7 +236,7 @@ pub unsafe extern "C" fn sparse_create_csc(
 /// ```
 ///
 /// # Safety
-/// `row`, `col` and `values` must each be NULL or hold nnz elements; `out` must be NULL or point to a pointer.
+/// `row`, `col` and `values` must each be NULL or hold nnz elements. `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_coo(
     rows: i64,
@@ -258,7 +255,7 @@ pub unsafe extern "C" fn sparse_create_coo(
     unsafe { create(out, || of(matter.matrix()?)) }
 }
 
-/// Creates a handle from arrays of a storage format, such as those that `sparse_arrays` writes.
+/// Creates a handle from the arrays of a storage format, for example from the arrays that `sparse_arrays` writes.
 ///
 /// If the arrays come from `sparse_arrays`, the new matrix is bitwise identical to the original matrix, with one
 /// exception. In the formats bsr, dia, ell, sell, skyline and diagonal, the call treats all zeros as padding and does
@@ -279,11 +276,11 @@ pub unsafe extern "C" fn sparse_create_coo(
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `out` or `sizes` is NULL, or an array of nonzero length is NULL.
-/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants; or a row or column pointer, an index or a permutation
-///   is not valid.
+/// - `RRB_ERR_ARGUMENT`: `format` is not one of these constants.
+/// - `RRB_ERR_ARGUMENT`: a row pointer, a column pointer, an index or a permutation is not valid.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
-/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or an entry of `sizes` is negative, or is 2^60 or more; or the lengths do not
-///   match the format and the size of the matrix.
+/// - `RRB_ERR_DIMENSION`: `rows`, `cols` or an entry of `sizes` is negative, or is 2^60 or more.
+/// - `RRB_ERR_DIMENSION`: the lengths of the arrays do not match the format and the size of the matrix.
 /// - `RRB_ERR_NOT_FINITE`: a value is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
@@ -324,7 +321,7 @@ pub unsafe extern "C" fn sparse_create_coo(
 /// ```
 ///
 /// # Safety
-/// `sizes` must be NULL or hold four integers; each array must be NULL or have the length given in `sizes`; `out` must
+/// `sizes` must be NULL or hold four integers. Each array must be NULL or have the length given in `sizes`. `out` must
 /// be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_create_from(
@@ -359,12 +356,13 @@ pub unsafe extern "C" fn sparse_create_from(
 /// # Errors
 /// - `RRB_ERR_NULL`: `path` or `out` is NULL.
 /// - `RRB_ERR_IO`: the file cannot be opened or read.
-/// - `RRB_ERR_PARSE`: the file is neither a MatrixMarket, a Harwell-Boeing nor a Rutherford-Boeing file, or the content
-///   of the file is not valid. The message contains the path, the line and the reason.
+/// - `RRB_ERR_PARSE`: the file is not a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, or the content of the
+///   file is not valid. The message contains the path, the line and the reason.
 /// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN, infinite or too
 ///   large for a double.
-/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental; or the values of the matrix are in another
-///   file; or the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
+/// - `RRB_ERR_UNSUPPORTED`: the matrix is complex, Hermitian or elemental, or the values of the matrix are in another
+///   file.
+/// - `RRB_ERR_UNSUPPORTED`: the file is a supplementary Rutherford-Boeing file without assembled right-hand sides.
 /// - `RRB_ERR_DIMENSION`: the number of rows, columns or entries of the matrix is out of range.
 /// - `RRB_ERR_MEMORY`: an allocation failed, possibly the allocation for the message of another error. After this
 ///   error, the call has freed all memory that it allocated.
@@ -374,16 +372,15 @@ pub unsafe extern "C" fn sparse_create_from(
 ///   pattern; with pattern, all values are 1. The symmetry may be general, symmetric or skew-symmetric.
 /// - The matrix of a Harwell-Boeing or Rutherford-Boeing file must be assembled. The values may be of the kind real,
 ///   integer or pattern.
-/// - If the header of a Harwell-Boeing file states a wrong number of right-hand-side cards, the call reads the file,
-///   and a log line warns about the wrong number.
-/// - The call reads right-hand sides in a separate Rutherford-Boeing file as a matrix with one column per right-hand
-///   side.
+/// - A wrong number of right-hand-side cards in the header of a Harwell-Boeing file is not an error. In this case, a
+///   log line warns about the wrong number.
+/// - The call reads a supplementary Rutherford-Boeing file with right-hand sides as a matrix with one column per
+///   right-hand side.
 /// - A gzip file may consist of several gzip members.
 /// - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, the
 ///   call starts no threads. If there is not enough memory to start a thread or to log a warning about an `RRBSOLVER_`
 ///   variable, the process terminates.
-/// - The memory that the call needs is at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per
-///   row.
+/// - The call needs memory of at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per row.
 ///
 /// # Fortran
 /// `call solver%read(path [, stat] [, errmsg])`
@@ -402,7 +399,7 @@ pub unsafe extern "C" fn sparse_create_from(
 /// ```
 ///
 /// # Safety
-/// `path` must be NULL or end with NUL; `out` must be NULL or point to a pointer.
+/// `path` must be NULL or end with NUL. `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_handle) -> rrb_status {
     // SAFETY: as our caller promised.
@@ -412,7 +409,7 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// Writes the matrix to a file, and compresses this file with gzip if its name ends with .gz.
 ///
 /// The call writes each value with the fewest digits that reproduce the double exactly. If the matrix is exactly
-/// symmetric, the call writes only its lower triangle. The call replaces an existing file when the new file is
+/// symmetric, the call writes only its lower triangle. The call replaces an existing file only when the new file is
 /// complete. After an error, the existing file is unchanged.
 ///
 /// # Parameters
@@ -452,7 +449,7 @@ pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; `path` must be NULL or end with NUL.
+/// `h` must be NULL or a handle of the `sparse_` functions. `path` must be NULL or end with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_char, file_format: i32) -> rrb_status {
     let write = |h: &Handle<sparse_handle>| {
@@ -491,8 +488,9 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `v` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `which` is not one of these constants; the file has no vector of this kind with the number
-///   `k`; or `v` is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `which` is not one of these constants, or the file has no vector of this kind with the number
+///   `k`.
+/// - `RRB_ERR_ARGUMENT`: `v` is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `v`.
 ///
@@ -518,8 +516,8 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of this family; `v` must be NULL or have room for as many values as the matrix has
-/// rows.
+/// `h` must be NULL or a handle of the `sparse_` functions. `v` must be NULL or have room for as many values as the
+/// matrix has rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_get_vector(h: *const sparse_handle, which: i32, k: i64, v: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
