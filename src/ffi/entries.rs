@@ -30,8 +30,8 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - (rrb_) The call does not wait for other ranks.
-        /// - In a child process, the call does not free a handle that was created before the fork; the call only sets
-        ///   the pointer to NULL.
+        /// - In a child process, the call does not free a handle that was created before the fork. In this case, the
+        ///   call only sets the pointer to NULL.
         ///
         /// # Fortran
         /// `call solver%destroy()`
@@ -47,16 +47,16 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
+        /// `h` must be NULL, point to NULL, or point to a handle of the `$family_` functions that no other thread uses.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $destroy(h: *mut *mut $handle) -> rrb_status {
             // SAFETY: as our caller promised.
             unsafe { destroy(h) }
         }
 
-        /// Sets an integer option or a choice.
+        /// Sets an option whose value is an integer or a named choice.
         ///
-        /// The [options](options.md) page lists the keys and ranges. The column "acts" on this page states when a new
+        /// The [options](options.md) page lists the keys and ranges. The column "acts" of that page states when a new
         /// value of an option takes effect.
         ///
         /// (rrb_, dpcg_) After a change of an option that acts at factorize, call
@@ -69,7 +69,7 @@ macro_rules! entries {
         /// # Parameters
         /// - `h` (in/out): handle of the `$family_` functions.
         /// - `key` (in): one of the constants `RRB_OPT_<NAME>`.
-        /// - `value` (in): the new value. If the option is a choice, the value is one of the constants
+        /// - `value` (in): the new value. If the option has named choices, the value is one of the constants
         ///   `RRB_<OPTION>_<CHOICE>`.
         ///
         /// # Returns
@@ -77,12 +77,12 @@ macro_rules! entries {
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or
-        ///   is the key of an option that accepts only text.
+        /// - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a result or of an option
+        ///   that accepts only text.
         /// - `RRB_ERR_ARGUMENT`: the value is out of range.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed. For example, a larger `max_iter` needs a larger residual history.
-        /// - (smoother_) `RRB_ERR_MATRIX`: `stagger` is not 0, and a block of the shifted partition is singular.
+        /// - (smoother_) `RRB_ERR_MATRIX`: `stagger` is not 0, and a shifted block is singular.
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
         /// After an error all options are unchanged.
@@ -91,8 +91,8 @@ macro_rules! entries {
         /// - The call also accepts the key of a real option. The call then converts the integer value to a real value.
         /// - After the change, the library applies the environment variable `RRBSOLVER_OPTIONS` again. If this variable
         ///   sets the same option, the value in the variable overrides the change.
-        /// - (smoother_) If `stagger` is set, this call creates the additional block inverses that shifted blocks need.
-        ///   If `method=block_jacobi` is set, this call creates a second array for u.
+        /// - (smoother_) If `stagger` is not 0, this call creates the additional inverses of the shifted blocks. If
+        ///   `method=block_jacobi` is set, this call creates a second array for u.
         /// - (sparse_) After a change of an option of the storage format, the next product converts the matrix again.
         ///
         /// # Fortran
@@ -115,7 +115,7 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family.
+        /// `h` must be NULL or a handle of the `$family_` functions.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_int(h: *mut $handle, key: i32, value: i64) -> rrb_status {
             // SAFETY: as our caller promised.
@@ -134,8 +134,8 @@ macro_rules! entries {
         ///
         /// # Errors
         /// - `RRB_ERR_NULL`: `h` is NULL.
-        /// - `RRB_ERR_OPTION`: `key` is unknown, is the key of an option of another family, is the key of a result, or
-        ///   is the key of an option that is not real.
+        /// - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a result or of an option
+        ///   that is not real.
         /// - `RRB_ERR_ARGUMENT`: the value is out of range, subnormal, infinite or NaN.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed.
@@ -164,16 +164,16 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family.
+        /// `h` must be NULL or a handle of the `$family_` functions.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_real(h: *mut $handle, key: i32, value: f64) -> rrb_status {
             // SAFETY: as our caller promised.
             unsafe { set(h, key, |o| o.set_real(key, value)) }
         }
 
-        /// Sets options from a text of entries, such as "name=value name=value".
+        /// Sets options from a text such as "name=value name=value".
         ///
-        /// Entries are separated by blanks or commas. If one entry is wrong, no option changes.
+        /// Blanks or commas separate the entries of the text. If one entry is wrong, no option changes.
         ///
         /// # Parameters
         /// - `h` (in/out): handle of the `$family_` functions.
@@ -190,7 +190,7 @@ macro_rules! entries {
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
         /// - `RRB_ERR_MEMORY`: allocation failed.
         /// - `RRB_ERR_IO`: the file that the option `log` names cannot be opened.
-        /// - (smoother_) `RRB_ERR_MATRIX`: `stagger` is not 0, and a block of the shifted partition is singular.
+        /// - (smoother_) `RRB_ERR_MATRIX`: `stagger` is not 0, and a shifted block is singular.
         /// - (smoother_) `RRB_ERR_DEVICE`: the CUDA driver reported an error.
         ///
         /// # Notes
@@ -222,7 +222,7 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
+        /// `h` must be NULL or a handle of the `$family_` functions. `text` must be NULL or end with NUL.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_options(h: *mut $handle, text: *const c_char) -> rrb_status {
             let set = |h: &mut Handle<$handle>| {
@@ -240,12 +240,12 @@ macro_rules! entries {
             unsafe { with_ok(h, set) }
         }
 
-        /// Reads an integer option, a choice, or an integer result.
+        /// Reads an option or a result whose value is an integer or a named choice.
         ///
         /// # Parameters
         /// - `h` (in): handle of the `$family_` functions.
-        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
-        ///   [results](results.md).
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages
+        ///   [options](options.md) and [results](results.md).
         /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns
@@ -259,7 +259,7 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - A result is 0 until a call has computed it.
-        /// - (rrb_, dpcg_, smoother_) `RRB_INFO_DEVICE` is -1 while no device is in use.
+        /// - (rrb_, dpcg_, smoother_) `RRB_INFO_DEVICE` is -1 if the handle uses no device.
         /// - If the environment variable `RRBSOLVER_OPTIONS` sets an option, the call returns the value from this
         ///   variable.
         ///
@@ -279,7 +279,7 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
+        /// `h` must be NULL or a handle of the `$family_` functions. `value` must be NULL or point to an `int64_t`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_int(h: *const $handle, key: i32, value: *mut i64) -> rrb_status {
             let find = |h: &Handle<$handle>| match h.result(key) {
@@ -295,8 +295,8 @@ macro_rules! entries {
         ///
         /// # Parameters
         /// - `h` (in): handle of the `$family_` functions.
-        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see [options](options.md) and
-        ///   [results](results.md).
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages
+        ///   [options](options.md) and [results](results.md).
         /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns
@@ -306,8 +306,8 @@ macro_rules! entries {
         /// - `RRB_ERR_NULL`: `h` or `value` is NULL.
         /// - `RRB_ERR_OPTION`: `key` is unknown, belongs to another family, or is the key of a text option.
         /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-        /// - (smoother_) `RRB_ERR_STATE`: `key` is a result about residuals, but the last `smoother_apply` computed no
-        ///   residuals, because no monitor was set and `verbosity` was below 2.
+        /// - (smoother_) `RRB_ERR_STATE`: `key` is the key of a residual, but the last `smoother_apply` computed no
+        ///   residuals. `smoother_apply` computes residuals only with a monitor or with `verbosity=2`.
         ///
         /// # Notes
         /// A result is 0 until a call has computed it.
@@ -327,7 +327,7 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
+        /// `h` must be NULL or a handle of the `$family_` functions. `value` must be NULL or point to a `double`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_real(h: *const $handle, key: i32, value: *mut f64) -> rrb_status {
             let find = |h: &Handle<$handle>| h.result(key).map_or_else(|| h.base.options.get_real(key), |(_, v)| v);
@@ -338,13 +338,13 @@ macro_rules! entries {
         /// Sets the CUDA stream on which the handle computes.
         ///
         /// (rrb_, dpcg_, smoother_) The stream has no effect if the solver runs on the CPU.
-        /// (sparse_) The call has no
-        /// effect because the `sparse_` functions compute on the CPU.
+        /// (sparse_) The call has no effect, because the `sparse_` functions compute on the CPU.
         ///
         /// # Parameters
         /// - `h` (in/out): handle of the `$family_` functions.
-        /// - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream,
-        ///   which is the default.
+        /// - (rrb_, dpcg_, smoother_) `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own
+        ///   non-blocking stream, which is the default.
+        /// - (sparse_) `cuda_stream` (in): stream of type `cudaStream_t`; the call ignores this argument.
         ///
         /// # Returns
         /// `RRB_OK`.
@@ -376,14 +376,14 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family.
+        /// `h` must be NULL or a handle of the `$family_` functions.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_stream(h: *mut $handle, cuda_stream: *mut c_void) -> rrb_status {
             // SAFETY: as our caller promised.
             unsafe { with_ok(h, |h| h.base.set_stream(cuda_stream)) }
         }
 
-        /// Sets or removes the monitor, a callback that observes the residual and may stop the call.
+        /// Sets or removes the monitor, a callback that receives the residuals and may stop the iteration.
         ///
         /// (rrb_, dpcg_, sparse_) `$family_solve` calls the monitor with iteration 0 before the first iteration, and
         /// then after each iteration. The monitor receives the relative residual of the stopping test.
@@ -392,8 +392,10 @@ macro_rules! entries {
         ///
         /// # Parameters
         /// - `h` (in/out): handle of the `$family_` functions.
-        /// - `callback` (in): the monitor. If it returns a nonzero value, the call stops with `RRB_STOPPED`. NULL
-        ///   removes the monitor.
+        /// - (rrb_, dpcg_, sparse_) `callback` (in): the monitor. If the monitor returns a nonzero value,
+        ///   `$family_solve` stops and returns `RRB_STOPPED`. NULL removes the monitor.
+        /// - (smoother_) `callback` (in): the monitor. If the monitor returns a nonzero value, `smoother_apply` stops
+        ///   and returns `RRB_STOPPED`. NULL removes the monitor.
         /// - `user` (in): pointer that is passed to the monitor; may be NULL.
         ///
         /// # Returns
@@ -406,13 +408,13 @@ macro_rules! entries {
         ///
         /// # Notes
         /// - The library calls the monitor on the calling thread, in the order of the iterations. The library holds no
-        ///   lock during this call.
+        ///   lock while the monitor runs.
         /// - The monitor must not use this handle. The monitor must not throw a C++ exception and must not unwind the
         ///   stack in another way.
         /// - (rrb_) On a distributed handle, a rank may set a monitor even if other ranks set none. If one monitor
         ///   stops the solve, the solve stops on all ranks.
         /// - (smoother_) With a monitor, `smoother_apply` updates the ghost cells after each sweep and reads u and f
-        ///   once more, for the residual. On return, ghost cells therefore hold the values after the last sweep.
+        ///   once more to compute the residual. On return, ghost cells therefore hold the values after the last sweep.
         ///   Without a monitor, ghost cells hold the values that the last sweep read.
         /// - (smoother_) A call of `smoother_apply` with 0 sweeps calls the monitor once.
         ///
@@ -441,7 +443,8 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
+        /// `h` must be NULL or a handle of the `$family_` functions. `callback` must accept `user` until another
+        /// callback replaces it.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_monitor(
             h: *mut $handle,
@@ -452,7 +455,7 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| h.base.set_monitor(callback, user)) }
         }
 
-        /// Copies the relative residuals of the last call that performed iterations.
+        /// Copies the residual history of the handle.
         ///
         /// (rrb_, dpcg_, sparse_) The values are the relative residuals of the stopping test in the last solve. The
         /// first value belongs to iteration 0.
@@ -492,8 +495,8 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must
-        /// be NULL or point to an `int64_t`.
+        /// `h` must be NULL or a handle of the `$family_` functions. `residuals` must have room for `capacity` values.
+        /// `count` must be NULL or point to an `int64_t`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_history(
             h: *const $handle,

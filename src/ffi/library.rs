@@ -37,7 +37,7 @@ pub extern "C" fn rrbsolver_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Returns a short description of the meaning of a status.
+/// Returns a short description of a status.
 ///
 /// # Parameters
 /// - `status` (in): any number. If the number is not a status, the function returns "unknown status".
@@ -68,7 +68,7 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
     STATUSES.iter().find(|s| s.value == status).map_or(c"unknown status".as_ptr(), |s| s.text.as_ptr().cast())
 }
 
-/// Copies the message of this thread, which describes the last call that did not return `RRB_OK`.
+/// Copies the message about the last call of this thread that did not return `RRB_OK`.
 ///
 /// An error message names the argument, its value and the allowed range. Indices in messages count from 0. After
 /// `RRB_NOT_CONVERGED` or `RRB_STOPPED`, the message contains the number of iterations, the residual, the tolerance and
@@ -180,7 +180,8 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
 /// - `RRB_ERR_NULL`: `count` is NULL.
 ///
 /// # Notes
-/// The first call loads the CUDA driver if the driver is installed. Later calls return the number of the first call.
+/// The first call loads the CUDA driver if the driver is installed. Later calls set `count` to the same number as the
+/// first call.
 ///
 /// # Fortran
 /// `rrbsolver_cuda_device_count()`
@@ -228,8 +229,8 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
 ///
 /// # Notes
 /// - The library may call the callback on any thread that uses the library, and on several threads at the same time.
-/// - The callback may call the library with other handles, but not with the handle that writes the line. The library
-///   drops the log lines of calls inside the callback. A thread therefore never runs the callback recursively.
+/// - The callback may call the library with other handles, but not with the handle that writes the log line. The
+///   library drops the log lines of calls inside the callback. A thread therefore never runs the callback recursively.
 /// - The callback must remain valid until it is replaced. If the callback itself calls `rrbsolver_set_log`, this call
 ///   does not wait.
 /// - The option `verbosity` of a handle selects the log lines of this handle. Without a callback, the library drops the
