@@ -127,7 +127,7 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// # Notes
 /// - Labels need not be consecutive. `dpcg_factorize` splits a region that extends over several connected components of
 ///   the matrix.
-/// - The call does not read the padding.
+/// - The call does not read the padding between rows and planes.
 /// - If there are more than 65,535 regions, `dpcg_factorize` returns `RRB_ERR_ARGUMENT`. With `deflation=none` or
 ///   `deflation=subdomain`, `dpcg_factorize` ignores the labels.
 ///
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size of the arrays of
+/// `h` must be NULL or come from `dpcg_create`. `labels` must be NULL or have the size of the arrays of
 /// `dpcg_factorize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i32) -> rrb_status {
@@ -181,7 +181,8 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// Entry (i, j, k) of an array `a` is `a[k*lp + j*ld + i]`. The option `leading_dimension` sets ld; the default is nx.
 /// The option `leading_plane` sets lp; the default is ny * ld.
 ///
-/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values, in host memory or in the memory of the handle's device.
+/// Each array has (nz - 1) * lp + (ny - 1) * ld + nx values. The arrays are in host memory or in the memory of the
+/// handle's device.
 ///
 /// All four arrays are required, even if nz = 1. The call does not read the padding between rows and planes.
 ///
@@ -197,8 +198,8 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// - `RRB_ERR_ARGUMENT`: there are more than 65,535 deflation regions.
 /// - `RRB_ERR_ARGUMENT`: `check_input=2` is set, and a coupling to a cell outside the grid is not zero.
 /// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
-/// - `RRB_ERR_DIMENSION`: the solver runs on a device, and the grid has more than 2^31 cells, or at least 2^31 cells in
-///   one direction.
+/// - `RRB_ERR_DIMENSION`: the solver runs on a device, but the grid has more than 2^31 cells in total, or more than
+///   2^31 - 1 cells in one direction.
 /// - `RRB_ERR_MATRIX`: a center is not positive, or is below the smallest positive normal double. If all centers are
 ///   negative, the message suggests that the arrays may hold -A and -b.
 /// - `RRB_ERR_MATRIX`: a pivot is not positive in the ic0 or ric factorization, or in the factorization of E or of the
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i3
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `dpcg_create`; each array must be NULL or have the size given above.
+/// `h` must be NULL or come from `dpcg_create`. Each array must be NULL or have the size given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_factorize(
     h: *mut dpcg_handle,
@@ -299,7 +300,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / max abs(center).
 /// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
-///   at factorize.
+///   "at factorize".
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity.
@@ -371,7 +372,7 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 ///   specifies.
 /// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
-///   at factorize.
+///   "at factorize".
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity.
@@ -422,7 +423,7 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 ///   specifies.
 /// - `RRB_ERR_DIMENSION`: `leading_dimension` or `leading_plane` is so large that the length of an array overflows.
 /// - `RRB_ERR_STATE`: `dpcg_factorize` has not succeeded since the last change of the regions or of an option that acts
-///   at factorize.
+///   "at factorize".
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
@@ -464,7 +465,7 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 /// - `x` (in/out): initial guess on entry, solution on return. The array has no padding and must not overlap another
 ///   array.
 /// - `rel_tol` (in): relative tolerance in (0, 1): the solve stops when norm(b - A x) <= rel_tol * norm(b).
-/// - `max_iter` (in): largest number of iterations, in [0, 2147483647].
+/// - `max_iter` (in): iteration limit, in [0, 2147483647].
 /// - `iterations` (out): number of iterations; unchanged after an error. The pointer may be NULL.
 ///
 /// # Returns
@@ -495,7 +496,7 @@ pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *m
 /// ```
 ///
 /// # Safety
-/// The requirements are those of `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
+/// The requirements are those of `dpcg_factorize` and `dpcg_solve`. `iterations` must be NULL or point to an `int64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_solve_once(
     nx: i64,

@@ -59,12 +59,12 @@ macro_rules! entries {
         /// The [options](options.md) page lists the keys and ranges. The column "acts" of that page states when a new
         /// value of an option takes effect.
         ///
-        /// (rrb_, dpcg_) After a change of an option that acts at factorize, call
-        /// `$family_factorize` before the next solve.
-        /// (smoother_) After a change of an option that acts at set_patches,
-        /// call `smoother_set_patches` before the next `smoother_apply`.
-        /// (sparse_) After a change of an option that
-        /// acts at factorize, call `sparse_factorize` before the next solve.
+        /// (rrb_, dpcg_) After a change of an option that acts "at factorize", call `$family_factorize` before the next
+        /// solve.
+        /// (smoother_) After a change of an option that acts "at set_patches", call `smoother_set_patches` before the
+        /// next `smoother_apply`.
+        /// (sparse_) After a change of an option that acts "at factorize", call `sparse_factorize` before the next
+        /// solve.
         ///
         /// # Parameters
         /// - `h` (in/out): handle of the `$family_` functions.

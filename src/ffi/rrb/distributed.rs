@@ -214,8 +214,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 ///   solution on return.
 ///
 /// # Returns
-/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`. All ranks return the same
-/// status.
+/// `RRB_OK`, `RRB_NOT_CONVERGED` or `RRB_STOPPED`, with the same meaning as for `rrb_solve`. The call returns the same
+/// status on all ranks.
 ///
 /// # Errors
 /// - all errors of `rrb_solve`.

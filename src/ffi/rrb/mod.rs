@@ -78,7 +78,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// - `northwest` (in): entries of A that couple the nodes (i, j) and (i-1, j+1); NULL for a 5-point stencil.
 ///
 /// Each array has (ny - 1) * ld + nx values, where ld is the option `leading_dimension` (by default nx). The arrays are
-/// in host memory or in the memory of the handle's device. The call does not read the padding.
+/// in host memory or in the memory of the handle's device. The call does not read the padding between rows.
 ///
 /// The call ignores array values that couple a node of the grid to a node outside the grid. The option `check_input`
 /// determines whether nonzero values of this kind are logged or cause an error.
@@ -112,14 +112,14 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 ///   `comm` failed. This error occurs only on handles of `rrb_create_distributed`.
 ///
 /// # Notes
-/// - The choices of `precision=auto` and `cycle=auto` depend on the matrix. The page [rules of auto](auto.md) describes
-///   these choices. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report the choices.
+/// - The choices of `precision=auto` and `cycle=auto` depend on the matrix. The [rules of auto](auto.md) describe these
+///   choices. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` report the choices.
 /// - `auto` changes some choices after a failed factorization or a slow solve. The new choices also apply to later
 ///   matrices, until an option that affects these choices changes.
 /// - The call performs about 40 flops per node. With `cycle=amli`, the call also performs 6 to 16 CG steps on each grid
-///   on which the cycle recurses. With the default `cycle_spacing`, these grids have at most 1/16 of all nodes.
-/// - A second call allocates memory only if the precision or the cycle has changed, or if the new matrix has more
-///   connected components than the previous matrix.
+///   on which the cycle recurses. With the default `cycle_spacing`, the largest of these grids has 1/16 of all nodes.
+/// - A second call allocates memory only if the precision or the cycle has changed, or if the matrix has more connected
+///   components than before.
 /// - With `cycle=aggregation` on the CPU, the call tests the quality of the aggregates of the previous matrix for the
 ///   new matrix. The call reuses each aggregate that passes this test.
 /// - On a distributed handle, the call is collective: all ranks must make this call. A rank with one box passes the
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; each array must be NULL or have the size
+/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`. Each array must be NULL or have the size
 /// given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_factorize(
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn rrb_factorize(
 /// - `RRB_OK`: the solve has converged. If b = 0, the call returns x = 0 after 0 iterations. If the initial guess
 ///   satisfies the stopping test, the call returns the guess after 0 iterations.
 /// - `RRB_NOT_CONVERGED`: the solve reached the limit `max_iter`, or it stagnated. x is the last iterate, or an earlier
-///   iterate with a smaller residual. `RRB_INFO_STOP_REASON` reports the reason.
+///   iterate with a smaller residual. `RRB_INFO_STOP_REASON` reports the stop reason.
 /// - `RRB_STOPPED`: the monitor stopped the solve; x is the current iterate.
 ///
 /// # Errors
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn rrb_factorize(
 /// - `RRB_ERR_ARGUMENT`: the arrays overlap.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
 ///   specifies.
-/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts "at factorize" has changed since the last
 ///   `rrb_factorize`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / max abs(center).
@@ -210,8 +210,8 @@ pub unsafe extern "C" fn rrb_factorize(
 /// - With `cycle=auto`, CG may detect that the selected cycle is indefinite. In this case, the solve continues with
 ///   `cycle=v`. All later solves before the next `rrb_factorize` also use `cycle=v`.
 /// - With `cycle=auto`, a slow solve may switch to `cycle=aggregation`, which allocates memory. The option
-///   `switch_memory` limits this memory; `switch_memory=0` prevents the switch. The page [rules of auto](auto.md)
-///   describes the switch.
+///   `switch_memory` limits this memory; `switch_memory=0` prevents the switch. The [rules of auto](auto.md) describe
+///   the switch.
 /// - If `cycle` is not `auto`, or if `switch_memory=0` is set, a solve on the CPU allocates no memory and starts no
 ///   thread.
 /// - On a distributed handle with `precision=auto`, a solve with `precision=mixed` may stagnate. The call then
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn rrb_factorize(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`; each array must be NULL or have the size
+/// `h` must be NULL or come from `rrb_create` or `rrb_create_distributed`. Each array must be NULL or have the size
 /// given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// - `RRB_ERR_ARGUMENT`: the arrays overlap.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
 ///   specifies.
-/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts "at factorize" has changed since the last
 ///   `rrb_factorize`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and r contains NaN or infinity.
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// - `RRB_ERR_ARGUMENT`: the arrays overlap.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is not in the memory space that the option `memory`
 ///   specifies.
-/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts at factorize has changed since the last
+/// - `RRB_ERR_STATE`: the handle holds no matrix, or an option that acts "at factorize" has changed since the last
 ///   `rrb_factorize`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and x contains NaN or infinity.
@@ -407,7 +407,7 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// ```
 ///
 /// # Safety
-/// The requirements are those of `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
+/// The requirements are those of `rrb_factorize` and `rrb_solve`. `iterations` must be NULL or point to an `int64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve_once(
     nx: i64,
