@@ -169,7 +169,7 @@ pub unsafe extern "C" fn smoother_set_patches(
 ///
 /// # Parameters
 /// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
-/// - `u` (in/out): table with one pointer per patch. For a patch of nx x ny x nz cells, the pointer refers to (nx +
+/// - `u` (in/out): table with one pointer per patch. For a patch of nx x ny x nz cells, its pointer refers to (nx +
 ///   2) * (ny + 2) * (nz + 2) values. These values include one layer of ghost cells around the patch. The index in x
 ///   varies fastest.
 /// - `f` (in): table with one pointer per patch. Each pointer refers to nx * ny * nz values. The index in x varies
@@ -189,8 +189,8 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// - `RRB_ERR_ARGUMENT`: an array of `u` overlaps another array, or an array or table is not 8-byte aligned.
 /// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
 ///   memory, or are on another device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
-///   set_patches.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts "at
+///   set_patches".
 /// - `RRB_ERR_STATE`: both tables are NULL, but `smoother_upload` has not been called.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite. Values of ghost cells are
 ///   not checked.
@@ -268,8 +268,8 @@ pub unsafe extern "C" fn smoother_apply(
 /// - `RRB_ERR_ARGUMENT`: two arrays overlap, or an array or the table is not 8-byte aligned.
 /// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
 ///   memory, or are on another device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
-///   set_patches.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts "at
+///   set_patches".
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the smoother runs on the CPU.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed. This error occurs only if the smoother runs on a device.
@@ -323,7 +323,8 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// argument `u` contains one pointer per patch to the array of the patch. If the caller passed NULL tables, these
 /// arrays are the arrays of `smoother_upload`. If the arrays are in device memory, the pointers are device pointers.
 ///
-/// The callback must write ghost cells only. A nonzero return value stops the call with `RRB_STOPPED`.
+/// The callback must write ghost cells only. If the callback returns a nonzero value, `smoother_apply` or
+/// `smoother_residual` stops and returns `RRB_STOPPED`.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -377,8 +378,8 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 
 /// Computes r = f - A u and its 2-norm over all patches.
 ///
-/// The call first updates the ghost cells of u by the exchange of `smoother_exchange` and by the ghost function. The
-/// values of the other cells of u do not change. The norm is bitwise identical for any number of threads.
+/// Like `smoother_exchange`, the call first copies values of u between patches. The call then calls the ghost function.
+/// Both steps change only the ghost cells of u. The norm is bitwise identical for any number of threads.
 ///
 /// # Parameters
 /// - `h` (in/out): handle for which `smoother_set_patches` has succeeded.
@@ -399,8 +400,8 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 /// - `RRB_ERR_ARGUMENT`: an output array overlaps another array, or an array or table is not 8-byte aligned.
 /// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
 ///   memory, or are on another device. With the arrays of `smoother_upload`, r must be in device memory.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
-///   set_patches.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts "at
+///   set_patches".
 /// - `RRB_ERR_STATE`: `u` and `f` are NULL, but `smoother_upload` has not been called.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and a value of u or f is NaN or infinite.
 /// - `RRB_ERR_NOT_FINITE`: the norm is too large for a double.
@@ -490,8 +491,8 @@ pub unsafe extern "C" fn smoother_residual(
 /// - `RRB_ERR_ARGUMENT`: an array or table is not 8-byte aligned.
 /// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
 ///   memory, or are on another device.
-/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts at
-///   set_patches.
+/// - `RRB_ERR_STATE`: `smoother_set_patches` has not succeeded since the last change of an option that acts "at
+///   set_patches".
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation failed, on the host or on the device.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -549,7 +550,7 @@ pub unsafe extern "C" fn smoother_upload(
 /// - `RRB_ERR_ARGUMENT`: the smoother runs on a device, but the arrays are partly in host memory and partly in device
 ///   memory, or are on another device.
 /// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`.
-/// - `RRB_ERR_STATE`: an option that acts at set_patches has changed since the last `smoother_set_patches`.
+/// - `RRB_ERR_STATE`: an option that acts "at set_patches" has changed since the last `smoother_set_patches`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_MEMORY`: allocation of an internal list of array sections failed.
 /// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
@@ -601,7 +602,7 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL.
 /// - `RRB_ERR_STATE`: `smoother_upload` has not succeeded since the last `smoother_set_patches`.
-/// - `RRB_ERR_STATE`: an option that acts at set_patches has changed since the last `smoother_set_patches`.
+/// - `RRB_ERR_STATE`: an option that acts "at set_patches" has changed since the last `smoother_set_patches`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 ///
 /// # Notes

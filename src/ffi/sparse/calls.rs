@@ -13,9 +13,9 @@ use crate::solver::solve::Function;
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): the new values, in host memory. The new values have the number and order of the array `values` that
-///   was passed at the creation of the matrix. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR order.
-///   NULL is allowed if the matrix has no entries.
+/// - `values` (in): the new values, in host memory. Pass as many values as for the creation of the matrix, in the same
+///   order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has
+///   no entries.
 ///
 /// For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
 /// matrix in the format skyline, pass each off-diagonal value twice in succession.
@@ -197,7 +197,8 @@ pub unsafe extern "C" fn sparse_arrays(
 ///   The methods jacobi, gauss_seidel and sor divide by diagonal entries. The preconditioners jacobi, ssor, ic0,
 ///   neumann, chebyshev and amg also divide by diagonal entries. With ilu0, each diagonal entry must exist but may be
 ///   zero.
-/// - `RRB_ERR_MATRIX`: with ic0, a diagonal entry or a pivot is not positive. With ilu0, a pivot is zero.
+/// - `RRB_ERR_MATRIX`: the preconditioner is ic0, but a diagonal entry or a pivot is not positive.
+/// - `RRB_ERR_MATRIX`: the preconditioner is ilu0, but a pivot is zero.
 /// - `RRB_ERR_MATRIX`: `precision=f32` is set, but an entry of M is outside the range of single precision.
 /// - `RRB_ERR_UNSUPPORTED`: the method does not accept the preconditioner. The methods jacobi, gauss_seidel and sor
 ///   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / d. Here d is
 ///   half of the largest row sum of abs(a_ij).
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
-///   acts at factorize.
+///   acts "at factorize".
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity.
 /// - `RRB_ERR_NOT_FINITE`: the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
@@ -286,8 +287,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// After an error `x` is unchanged.
 ///
 /// # Notes
-/// - If `solver=auto` selected cg and CG detects that the matrix is indefinite, the solve continues with the method
-///   minres. `RRB_INFO_SOLVER` then reports minres.
+/// - If `solver=auto` selected cg, and this method detects that the matrix is indefinite, the solve continues with the
+///   method minres. `RRB_INFO_SOLVER` then reports minres.
 /// - The results are bitwise identical for any number of threads.
 /// - The call allocates no memory and starts no thread.
 ///
@@ -334,7 +335,7 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 /// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap.
 /// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
-///   acts at factorize.
+///   acts "at factorize".
 /// - `RRB_ERR_UNSUPPORTED`: the method is jacobi, gauss_seidel or sor, which has no preconditioner.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `r` contains NaN or infinity.

@@ -380,7 +380,7 @@ pub unsafe extern "C" fn sparse_create_from(
 /// - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, the
 ///   call starts no threads. If there is not enough memory to start a thread or to log a warning about an `RRBSOLVER_`
 ///   variable, the process terminates.
-/// - The call needs memory of at most 32 times the size of the uncompressed text, plus 1 MB, plus 8 bytes per row.
+/// - The call needs at most 32 times the memory of the uncompressed text, plus 1 MB, plus 8 bytes per row.
 ///
 /// # Fortran
 /// `call solver%read(path [, stat] [, errmsg])`
