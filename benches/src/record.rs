@@ -128,7 +128,7 @@ impl Record {
                 format!("{} {} ({threads}{} MB)", b.kernel, digits(b.median), digits(b.megabytes))
             })
             .collect();
-        format!("\nBandwidth in the same run, GB/s: {}.\n", parts.join(", "))
+        format!("\nIn the same run, the benchmark measured these bandwidths in GB/s: {}.\n", parts.join(", "))
     }
 
     fn ceilings(&self) -> String {
