@@ -139,20 +139,12 @@ fn rrb_cycle() -> AutoRule {
         opt::CYCLE,
         Family::Rrb,
         &[
+            ("v", &format!("nx * ny < {}", grouped(SMALL_GRID))),
+            ("v", "`lumping` or `relaxation` does not have its default value"),
             (
                 "aggregation",
-                &format!(
-                    "aggregation is possible (see the notes); nx * ny >= {}; no option of the levels is set (see \
-                     the notes); and the estimated cost of a solve is lower with aggregation than with RRB",
-                    grouped(SMALL_GRID)
-                ),
-            ),
-            (
-                "v",
-                &format!(
-                    "nx * ny < {}, or `lumping` or `relaxation` does not have its default value",
-                    grouped(SMALL_GRID)
-                ),
+                "aggregation is possible, no option of the levels is set (see the notes), and the estimated cost of \
+                 a solve is lower with aggregation than with RRB",
             ),
             ("amli", "the estimated condition numbers of the recursions are in the range given in the notes"),
             ("v", OTHERWISE),
@@ -216,21 +208,14 @@ fn rrb() -> [AutoRule; 4] {
             family,
             &[
                 ("f32", "the cycle is aggregation"),
-                (
-                    "f64",
-                    &format!(
-                        "nx * ny < {}; or `lumping` or `relaxation` does not have its default value; or the ratio of \
-                         the largest to the smallest center is above {SHORT_CONTRAST:e}, or above \
-                         {SHORT_CONTRAST_SINGULAR:e} if there is a singular component",
-                        grouped(SMALL_GRID)
-                    ),
-                ),
-                (
-                    "mixed",
-                    "the solver runs on the CPU; the stencil has 5 points; there is no positive coupling and no \
-                     singular component; `grids` is not 1; `norm` is `true2`; `cycle` is `auto`; and aggregation is \
-                     possible or the handle is distributed",
-                ),
+                ("f64", &format!("nx * ny < {}", grouped(SMALL_GRID))),
+                ("f64", "`lumping` or `relaxation` does not have its default value"),
+                ("f64", &format!("the ratio of the largest to the smallest center is above {SHORT_CONTRAST:e}")),
+                ("f64", &format!("there is a singular component, and this ratio is above {SHORT_CONTRAST_SINGULAR:e}")),
+                ("bf16", "the solver does not run on the CPU"),
+                ("bf16", "the stencil has 9 points, a coupling is positive, or there is a singular component"),
+                ("bf16", "`grids` is 1, `norm` is not `true2`, or `cycle` is not `auto`"),
+                ("mixed", "aggregation is possible (see the notes on `cycle`), or the handle is distributed"),
                 ("bf16", OTHERWISE),
             ],
             &[
@@ -250,6 +235,36 @@ fn rrb() -> [AutoRule; 4] {
     ]
 }
 
+fn dpcg_preconditioner() -> AutoRule {
+    rule(
+        opt::PRECONDITIONER,
+        Family::Dpcg,
+        &[
+            ("multigrid", "the caller set labels, or `deflation` is neither `auto` nor `none`"),
+            ("multigrid", "`coarsening` or `sweeps` does not have its default value, or `backend` is `reference`"),
+            ("multigrid", &format!("there are fewer than {MANY_HIDDEN} unresolved components (see the notes)")),
+            ("amg", "cells are flat (see the notes)"),
+            ("amg", "components are not deflated (see the notes)"),
+            ("multigrid", OTHERWISE),
+        ],
+        &[
+            "An unresolved component is a component of strong couplings that coarse grids do not resolve.",
+            &format!(
+                "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of the \
+                 strongest direction."
+            ),
+            &format!(
+                "Components are not deflated if there are more than {} components of strong couplings and the contrast \
+                 is at most {FAR_APART:e}. The contrast is the ratio of the smallest to the largest coupling of a \
+                 direction.",
+                grouped(MANY_COMPONENTS)
+            ),
+            "If the allocation of memory for `amg` fails, `multigrid` is used instead.",
+            "`RRB_INFO_AUTO_REASON` reports the condition that determined the choice.",
+        ],
+    )
+}
+
 fn dpcg() -> [AutoRule; 6] {
     let family = Family::Dpcg;
     [
@@ -260,7 +275,7 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "cuda",
                     &format!(
-                        "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is not `ic0` or `ric`, and \
+                        "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is neither `ic0` nor `ric`, and \
                          `coarse_solver` is not `cg`",
                         grouped(DPCG_DEVICE_CELLS)
                     ),
@@ -269,35 +284,7 @@ fn dpcg() -> [AutoRule; 6] {
             ],
             &[],
         ),
-        rule(
-            opt::PRECONDITIONER,
-            family,
-            &[
-                (
-                    "amg",
-                    &format!(
-                        "there are at least {MANY_HIDDEN} components of strong couplings that coarse grids do not \
-                         resolve; either these components are not deflated or cells are flat (see the notes); the \
-                         caller set no labels; `deflation` is `auto` or `none`; `coarsening` and `sweeps` have their \
-                         default values; and `backend` is not `reference`"
-                    ),
-                ),
-                ("multigrid", OTHERWISE),
-            ],
-            &[
-                &format!(
-                    "Components are not deflated if there are more than {} components and the contrast is at most \
-                     {FAR_APART:e}. The contrast is the ratio of the smallest to the largest coupling of a direction.",
-                    grouped(MANY_COMPONENTS)
-                ),
-                &format!(
-                    "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of \
-                     the strongest direction."
-                ),
-                "If the allocation of memory for `amg` fails, `multigrid` is used instead.",
-                "`RRB_INFO_AUTO_REASON` reports the condition that determined the choice.",
-            ],
-        ),
+        dpcg_preconditioner(),
         rule(
             opt::COARSENING,
             family,
@@ -311,14 +298,19 @@ fn dpcg() -> [AutoRule; 6] {
                 ("levelset", "the preconditioner is multigrid or amg, and the caller set labels"),
                 ("none", "the preconditioner is amg"),
                 (
-                    "levelset",
+                    "none",
                     &format!(
-                        "the preconditioner is multigrid; there are 2 to {} components of strong couplings; and the \
-                         contrast is at most {FAR_APART:e}, or a component is less than {THIN} cells across, or the \
-                         coarsening is `cell`",
+                        "the preconditioner is multigrid, and the number of components of strong couplings is not in \
+                         [2, {}]",
                         grouped(MANY_COMPONENTS)
                     ),
                 ),
+                ("levelset", &format!("the preconditioner is multigrid, and the contrast is at most {FAR_APART:e}")),
+                (
+                    "levelset",
+                    &format!("the preconditioner is multigrid, and a component is less than {THIN} cells across"),
+                ),
+                ("levelset", "the preconditioner is multigrid, and the coarsening is `cell`"),
                 ("none", "the preconditioner is multigrid"),
                 ("levelset_subdomain", "the caller set labels, or there is a component of strong couplings"),
                 ("subdomain", OTHERWISE),
@@ -397,11 +389,8 @@ fn sparse() -> [AutoRule; 6] {
             opt::PRECONDITIONER,
             family,
             &[
-                (
-                    "none",
-                    "the solver is `jacobi`, `gauss_seidel` or `sor`; or the solver is `cg` or `minres`, and a \
-                     diagonal entry is zero",
-                ),
+                ("none", "the solver is `jacobi`, `gauss_seidel` or `sor`"),
+                ("none", "the solver is `cg` or `minres`, and a diagonal entry is zero"),
                 (
                     "amg",
                     &format!(
