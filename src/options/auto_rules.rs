@@ -275,8 +275,8 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "cuda",
                     &format!(
-                        "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is neither `ic0` nor `ric`, and \
-                         `coarse_solver` is not `cg`",
+                        "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is neither `ic0` nor `ric`, \
+                         and `coarse_solver` is not `cg`",
                         grouped(DPCG_DEVICE_CELLS)
                     ),
                 ),
