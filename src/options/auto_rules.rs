@@ -248,8 +248,8 @@ fn dpcg_preconditioner() -> AutoRule {
             ("multigrid", OTHERWISE),
         ],
         &[
-            "A component of strong couplings is a set of at least two cells that strong couplings connect. The component \
-             is unresolved if coarse grids do not resolve it.",
+            "A component of strong couplings is a set of at least two cells that strong couplings connect. The \
+             component is unresolved if coarse grids do not resolve it.",
             &format!(
                 "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of the \
                  strongest direction."
