@@ -4,6 +4,7 @@
 //! multiply-add, sums in a fixed number of lanes), so that results do not depend on it.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::sync::OnceLock;
 
 /// An instruction set that loops are compiled for.
@@ -40,12 +41,27 @@ fn named(name: &str) -> Option<Isa> {
 }
 
 /// Why a value of `RRBSOLVER_ISA` is passed over.
-pub fn complaint(wanted: &str) -> Option<String> {
-    let best = NAMES.iter().find(|n| n.1 == best()).map_or("portable", |n| n.0);
-    match named(wanted) {
-        None => Some(format!("unknown instruction set '{wanted}', must be avx512, avx2 or portable; {best} is used")),
-        Some(isa) if isa > self::best() => Some(format!("this machine does not support {wanted}; {best} is used")),
-        Some(_) => None,
+pub fn complaint(wanted: &str) -> Option<Complaint<'_>> {
+    let known = named(wanted);
+    known.is_none_or(|isa| isa > best()).then_some(Complaint { wanted, known: known.is_some() })
+}
+
+/// Warning about an instruction set. Its text allocates no memory.
+#[derive(Debug, PartialEq)]
+pub struct Complaint<'a> {
+    wanted: &'a str,
+    known: bool,
+}
+
+impl fmt::Display for Complaint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, known } = self;
+        let best = NAMES.iter().find(|n| n.1 == best()).map_or("portable", |n| n.0);
+        if *known {
+            write!(f, "this machine does not support {wanted}; {best} is used")
+        } else {
+            write!(f, "unknown instruction set '{wanted}', must be avx512, avx2 or portable; {best} is used")
+        }
     }
 }
 
@@ -127,7 +143,7 @@ mod tests {
         assert_eq!(choose(Some("portable")), Isa::Portable);
         assert_eq!(choose(None), best());
         assert_eq!(choose(Some("nonsense")), best());
-        assert!(complaint("nonsense").is_some_and(|sentence| sentence.contains("'nonsense'")));
+        assert!(complaint("nonsense").is_some_and(|warning| warning.to_string().contains("'nonsense'")));
         assert_eq!(complaint("portable"), None);
         if best() == Isa::Avx512 {
             assert_eq!(choose(Some("avx2")), Isa::Avx2);

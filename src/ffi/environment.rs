@@ -1,9 +1,10 @@
 //! What is read from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and what is wrong in it.
 
-use crate::error::{Result, formatted};
+use crate::error::{Result, formatted, push};
 use crate::isa::{ISA_VARIABLE, complaint};
 use crate::runtime::team::cores_now;
 use std::ffi::CStr;
+use std::fmt;
 
 /// Variables that say how many threads to use, first found wins (`threads = 0`).
 const THREAD_VARIABLES: [&CStr; 3] = [c"RRBSOLVER_NUM_THREADS", c"SLURM_CPUS_PER_TASK", c"OMP_NUM_THREADS"];
@@ -43,32 +44,37 @@ pub fn options() -> Result<Option<String>> {
     with_text(OPTIONS_VARIABLE, |text| formatted(text, "the value of RRBSOLVER_OPTIONS")).transpose()
 }
 
-/// Sentences about values that are passed over, beside those about entries of `RRBSOLVER_OPTIONS`.
-pub fn complaints() -> Vec<String> {
-    // An empty value is none.
-    let of_isa = |text: &str| if text.trim().is_empty() { None } else { complaint(text) };
-    let instruction_set = with_text(ISA_VARIABLE, of_isa).flatten();
-    let instruction_set = instruction_set.map(|sentence| format!("{}: {sentence}", shown(ISA_VARIABLE)));
-    let of_threads = |text: &str| {
-        let wrong = !text.trim().is_empty() && count(text).is_none();
-        wrong.then(|| format!("{} must be a positive integer, got '{text}'", shown(THREAD_VARIABLES[0])))
-    };
-    let threads = with_text(THREAD_VARIABLES[0], of_threads).flatten();
-    let unreadable = [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]].into_iter().filter_map(unreadable);
-    unreadable.chain(instruction_set).chain(threads).collect()
-}
+/// Name of the memory of warnings, in error messages.
+const WARNINGS: &str = "warnings about environment variables";
 
-fn shown(name: &CStr) -> &str {
-    name.to_str().unwrap_or_default()
-}
-
-/// Why no character of a variable is read.
-fn unreadable(name: &CStr) -> Option<String> {
-    let of_value = |value: &CStr| {
-        let sentence = || format!("{} is not UTF-8 and is ignored, got '{}'", shown(name), value.to_string_lossy());
-        value.to_str().is_err().then(sentence)
-    };
-    with(name, of_value).flatten()
+/// Warnings about values that are ignored, apart from those about entries of `RRBSOLVER_OPTIONS`.
+pub fn complaints() -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let mut warn = |text: fmt::Arguments| push(&mut warnings, formatted(text, WARNINGS)?, WARNINGS);
+    for name in [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]] {
+        let shown = name.to_str().unwrap_or_default();
+        let of_value = |value: &CStr| {
+            let Ok(text) = value.to_str() else {
+                let bytes = value.to_bytes().escape_ascii();
+                return warn(format_args!("{shown} is not UTF-8 and is ignored, got '{bytes}'"));
+            };
+            // An empty value counts as an unset variable.
+            if text.trim().is_empty() {
+                return Ok(());
+            }
+            if name == ISA_VARIABLE
+                && let Some(reason) = complaint(text)
+            {
+                warn(format_args!("{shown}: {reason}"))?;
+            }
+            if name == THREAD_VARIABLES[0] && count(text).is_none() {
+                warn(format_args!("{shown} must be a positive integer, got '{text}'"))?;
+            }
+            Ok(())
+        };
+        with(name, of_value).unwrap_or(Ok(()))?;
+    }
+    Ok(warnings)
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl<C: Core> Base<C> {
         change(&mut next)?;
         self.shape.check_layout(&next)?;
         let mut log = self.open_log(&next)?;
-        let mut complaints = environment::complaints();
+        let mut complaints = environment::complaints()?;
         if let Some(text) = environment::options()? {
             let own = next.clone();
             let mut refused = None;

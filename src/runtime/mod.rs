@@ -11,5 +11,6 @@ pub mod processes;
 pub mod reduce;
 pub mod shared;
 pub mod team;
+mod thread;
 pub mod traps;
 pub mod workers;

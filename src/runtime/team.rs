@@ -4,12 +4,12 @@
 
 use crate::error::{Error, Result, collected, reserve};
 use crate::runtime::heap::Counted;
+use crate::runtime::thread::Thread;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 thread_local! {
@@ -234,7 +234,7 @@ const PIECES: &str = "work of a thread team";
 /// The team.
 pub struct Team {
     shared: Counted<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
 }
 
 impl Team {
@@ -260,12 +260,7 @@ impl Team {
         let mut team = Self { shared: Counted::new(shared, THREADS)?, threads: Vec::new() };
         reserve(&mut team.threads, members, THREADS)?;
         for index in 1..members {
-            let shared = team.shared.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("rrbsolver-{index}"))
-                .spawn(move || follow(&shared, index))
-                .map_err(|e| Error::Memory(format!("failed to start thread {index} of {members}: {e}")))?;
-            team.threads.push(thread);
+            team.threads.push(Thread::start(&team.shared, index, members, follow)?);
         }
         // A thread takes memory as it starts, which must not happen within a solve: wait until all have.
         team.run(|_| {}, |_| ())?;
@@ -352,10 +347,7 @@ impl Drop for Team {
     fn drop(&mut self) {
         self.shared.order().end = true;
         self.shared.given.notify_all();
-        for thread in self.threads.drain(..) {
-            // A member never panics outside of its text, which is caught.
-            let _ = thread.join();
-        }
+        self.threads.clear();
     }
 }
 

@@ -108,7 +108,19 @@ typedef struct {
     int lines;
 } read_case;
 
+/* More than a megabyte, which two threads read. */
+static char large[1 << 21];
+
+static void fill_large(void)
+{
+    enum { LINES = 150000 };
+    char *end = large + sprintf(large, GENERAL "2 2 %d\n", LINES);
+    for (int k = 0; k < LINES; k++)
+        end += sprintf(end, "1 2 1.5\n");
+}
+
 static const read_case READ[] = {
+    {"large.mtx", large, NULL, 0},
     {"grid.mtx", NULL, NULL, 0},
     {"grid.mtx.gz", NULL, NULL, 0},
     {"grid.hb", NULL, NULL, 0},
@@ -186,6 +198,10 @@ static void read_case_of(uint64_t expected)
     sparse_handle *h = NULL;
     if (r->options)
         setenv("RRBSOLVER_OPTIONS", r->options, 1);
+    if (r->text == large) {
+        setenv("RRBSOLVER_NUM_THREADS", "2", 1);
+        setenv("RRBSOLVER_ISA", "unknown", 1);
+    }
     if (r->lines)
         rrbsolver_set_log(logged, NULL);
     results->solutions.lines = 0;
@@ -554,8 +570,8 @@ int main(int count_of_arguments, char **arguments)
         fprintf(stderr, "inject_files AT_LEAST SITES\n");
         return 2;
     }
-    /* To start threads takes memory of the standard library, which cannot be refused. */
     setenv("RRBSOLVER_NUM_THREADS", "1", 1);
+    fill_large();
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     first_call_is_watched = 1;
     snprintf(folder, sizeof folder, "/tmp/rrbsolver-inject-XXXXXX");
