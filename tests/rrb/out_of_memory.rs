@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Requests from so many bytes on are refused. Smaller ones of the standard library, to start threads, end the process.
+/// Requests of at least this many bytes are refused. Smaller requests of the standard library end the process.
 const AT_LEAST: &str = "1024";
 /// Of a call that makes more requests, about so many are refused; all (0), 13,000, take ten minutes.
 const SITES: &str = "5";
