@@ -21,7 +21,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT      = -2_c_int32_t
    ! a size is too small, sizes are inconsistent, or the product of sizes is too large
    integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION     = -3_c_int32_t
-   ! a key of an option or result, a name of an option, or a choice is unknown
+   ! the key or name of an option, the key of a result, or a choice is unknown
    integer(c_int32_t), parameter, public :: RRB_ERR_OPTION        = -4_c_int32_t
    ! the order of calls is wrong; call factorize (in smoother_, set_patches) first
    integer(c_int32_t), parameter, public :: RRB_ERR_STATE         = -5_c_int32_t
@@ -53,145 +53,144 @@ module rrbsolver_constants
    ! internal error, which is a bug in this library
    integer(c_int32_t), parameter, public :: RRB_ERR_INTERNAL      = -99_c_int32_t
 
-   ! Options: keys of set and get.
-   ! backend that runs the solver; cpu runs on the CPU; cuda runs on a CUDA device; reference is a simple backend for
-   ! tests that runs on the CPU with one thread; for auto, see the rules of auto
+   ! Keys of the options, for rrb_set_int, rrb_get_int and similar functions.
+   ! Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on a CUDA device. `reference` is a simple
+   ! backend for tests, which runs on the CPU with one thread. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
    ! ordinal of the CUDA device that the handle uses (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
-   ! number of threads; with 0, the environment variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS
-   ! are read in this order, and the first variable that is set to a positive number determines the number of threads;
-   ! if there is no such variable, the library uses as many threads as there are cores in the affinity mask of the
-   ! process
+   ! Number of threads. With 0, the library reads the environment variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK
+   ! and OMP_NUM_THREADS in this order. The first variable that is set to a positive number determines the number of
+   ! threads. If there is no such variable, the library uses one thread per core in the affinity mask of the process.
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
-   ! memory space of the caller's arrays; with auto, the library queries the CUDA driver for the memory space of each
-   ! array (not in sparse_)
+   ! Memory space of the caller's arrays. With `auto`, the library queries the CUDA driver for the memory space of each
+   ! array. This option is not available in sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
-   ! relative tolerance; a solve has converged when norm(b - A x) <= max(rel_tol * reference, abs_tol) (not in
-   ! smoother_)
+   ! Relative tolerance. A solve has converged when norm(b - A x) <= max(rel_tol * R, abs_tol), where R is the norm that
+   ! the option `reference` selects. This option is not available in smoother_.
    integer(c_int32_t), parameter, public :: RRB_OPT_REL_TOL             = 104_c_int32_t
-   ! absolute tolerance of the stopping test (see rel_tol); the tolerance has the unit of the residual norm (not in
-   ! smoother_)
+   ! absolute tolerance of the stopping test, in the unit of the residual norm (see `rel_tol`) (not in smoother_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
-   ! largest number of iterations per solve; with 0, a solve only computes the residual of the initial guess (not in
-   ! smoother_)
+   ! Largest number of iterations per solve. With 0, a solve only computes the residual of the initial guess. This
+   ! option is not available in smoother_.
    integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
-   ! norm of the stopping test; true2 is the 2-norm of the residual r = b - A x; preconditioned is sqrt(r' M^-1 r), with
-   ! two exceptions: on each singular component, the mean m of r is subtracted from r, and the sum of m^2 / center is
-   ! added under the root; with deflation, r is the deflated residual, and no mean is subtracted (not in smoother_,
-   ! sparse_)
+   ! Norm of the stopping test. `true2` is the 2-norm of the residual r = b - A x. `preconditioned` is sqrt(r' M^-1 r).
+   ! For each singular component, this norm subtracts the mean m of r from r and adds the sum of m^2 / center under the
+   ! root. With deflation, `preconditioned` uses the deflated residual and subtracts no mean. This option is not
+   ! available in smoother_ and sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
-   ! number by which residual norms are divided to obtain relative residuals; rhs selects the norm of b; in rrb_ and
-   ! dpcg_, the means of b over singular components are subtracted from b before the norm is computed; with
-   ! norm=preconditioned, b is also reduced to the first Schur complement S1; initial selects the norm of the initial
-   ! residual (not in smoother_)
+   ! Norm by which residual norms are divided to obtain relative residuals. `rhs` selects the norm of b. In rrb_ and
+   ! dpcg_, the means of b over singular components are first subtracted from b. If CG runs on the first Schur
+   ! complement S1, `norm=preconditioned` also reduces b to S1. `initial` selects the norm of the initial residual. This
+   ! option is not available in smoother_.
    integer(c_int32_t), parameter, public :: RRB_OPT_REFERENCE           = 108_c_int32_t
-   ! connected components that are treated as singular; with null_space=auto, these are the components with |row sum| <=
-   ! 1e-12 * center in every row; with null_space=none, no component is treated as singular; with null_space=constant,
-   ! all components are treated as singular and must have |row sum| <= 1e-6 * center (not in smoother_, sparse_)
+   ! Connected components that are treated as singular. With `auto`, these are the components with |row sum| <= 1e-12 *
+   ! center in every row. With `none`, no component is treated as singular. With `constant`, all components are treated
+   ! as singular and must have |row sum| <= 1e-6 * center. This option is not available in smoother_ and sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_NULL_SPACE          = 109_c_int32_t
-   ! checks of input arrays; with 0, input arrays are not checked; with 1, NaN and infinity are errors, and nonzero
-   ! couplings to nodes outside the grid are logged once per handle; with 2, these couplings are also errors; in
-   ! smoother_ and sparse_, 2 has the effect of 1; sparse_ always checks the matrix entries
+   ! Checks of input arrays. With 0, input arrays are not checked. With 1, NaN and infinity are errors, and nonzero
+   ! couplings to nodes outside the grid are logged once per handle. With 2, these couplings are also errors. In
+   ! smoother_ and sparse_, 2 has the effect of 1. For any value, sparse_ checks the matrix entries.
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
-   ! check of b on each singular component, before the mean of b is subtracted; with 0, b is not checked; with 1, |sum
-   ! b| > 1e-10 ||b||_1 is an error (not in smoother_, sparse_)
+   ! Check of b on each singular component, before the mean of b is subtracted. With 0, b is not checked. With 1, |sum
+   ! b| > 1e-10 ||b||_1 is an error. This option is not available in smoother_ and sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
-   ! log lines that are written; 0 selects warnings only; 1 adds one line per solve (in smoother_, per apply; in
-   ! sparse_, also per factorize); 2 adds one line per iteration (in smoother_, per sweep)
+   ! Log lines that the library writes. 0 selects only warnings. 1 adds one line per solve (in smoother_, per apply). In
+   ! sparse_, 1 also adds one line per factorize. 2 adds one line per iteration (in smoother_, per sweep).
    integer(c_int32_t), parameter, public :: RRB_OPT_VERBOSITY           = 112_c_int32_t
-   ! destination of log lines: callback (see rrbsolver_set_log), stderr, or the path of a file to which lines are
-   ! appended; the path must not contain blanks or commas
+   ! Destination of log lines: `callback` (see rrbsolver_set_log), `stderr`, or the path of a file. The library appends
+   ! lines to this file. The path must not contain blanks or commas.
    integer(c_int32_t), parameter, public :: RRB_OPT_LOG                 = 113_c_int32_t
-   ! number of elimination levels; with 0, the number depends on the grid size; values above the maximum are reduced to
-   ! the maximum
+   ! Number of elimination levels. With 0, the number depends on the grid size. Values above the maximum are reduced to
+   ! the maximum.
    integer(c_int32_t), parameter, public :: RRB_OPT_LEVELS              = 200_c_int32_t
    ! memory limit, in bytes, for the exact factor of the coarsest system
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_MEMORY       = 201_c_int32_t
-   ! number of grids that are stored by colour in the arrays r1, r2, b1 and b2; with 0, the number depends on the grid
-   ! size; values above the maximum are reduced to the maximum
+   ! Number of grids that are stored by colour in the arrays r1, r2, b1 and b2. With 0, the number depends on the grid
+   ! size. Values above the maximum are reduced to the maximum.
    integer(c_int32_t), parameter, public :: RRB_OPT_GRIDS               = 202_c_int32_t
    ! row padding and border width of the arrays r1, r2, b1 and b2, in values
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPUTE_BLOCK       = 203_c_int32_t
-   ! nodes whose dropped couplings are lumped into the diagonal; m1 selects the red nodes; m2 selects the red and black
-   ! nodes; in an option text, m1u and m2u also set relaxation=0, and m1m and m2m also set relaxation=1
+   ! Nodes whose dropped couplings are lumped into the diagonal. `m1` selects the red nodes, and `m2` selects the red
+   ! and black nodes. In the text of rrb_set_options, `m1u` and `m2u` also set `relaxation=0`, and `m1m` and `m2m` also
+   ! set `relaxation=1`.
    integer(c_int32_t), parameter, public :: RRB_OPT_LUMPING             = 204_c_int32_t
    ! relaxation factor omega, the fraction of each dropped coupling that is added to the diagonal
    integer(c_int32_t), parameter, public :: RRB_OPT_RELAXATION          = 205_c_int32_t
-   ! fusion of the stages of an iteration; with fusion=on, the stages are fused if the backend supports fusion; with
-   ! fusion=off, the solver uses the unfused reference formulation (also in dpcg_)
+   ! Fusion of the stages of an iteration. With `on`, the stages are fused if the backend supports fusion. With `off`,
+   ! the solver uses the unfused reference formulation. This option is also available in dpcg_.
    integer(c_int32_t), parameter, public :: RRB_OPT_FUSION              = 206_c_int32_t
-   ! treatment of positive off-diagonal entries in M; with compensation=always, these entries are moved to the diagonal;
-   ! with compensation=never, these entries are unchanged; for auto, see the rules of auto
+   ! Treatment of positive off-diagonal entries in M. With `always`, these entries are moved to the diagonal. With
+   ! `never`, these entries are unchanged. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
-   ! precision in which the preconditioner is stored; mixed selects bf16 for the preconditioner and single precision for
-   ! CG, if the system is a regular 5-point system on the CPU; otherwise mixed has the effect of bf16; for auto, see the
-   ! rules of auto (also in dpcg_, sparse_)
+   ! Precision in which the preconditioner is stored. For regular 5-point systems on the CPU, `mixed` selects bf16 for
+   ! the preconditioner and single precision for CG. For other systems, `mixed` has the effect of `bf16`. For `auto`,
+   ! see the rules of `auto`. This option is also available in dpcg_ and sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
-   ! cycle of the preconditioner; v is the V-cycle of RRB; amli and k are recursive cycles of RRB; aggregation selects
-   ! multigrid by aggregation instead of RRB; for auto, see the rules of auto
+   ! Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k` are recursive cycles of RRB. `aggregation`
+   ! selects multigrid by aggregation instead of RRB. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
-   ! number of levels between the recursions of a recursive cycle; the number must be even; 0 means 4
+   ! Number of levels between the recursions of a recursive cycle. The number must be even; 0 means 4.
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
    ! number of inner iterations per recursion of a recursive cycle
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
-   ! memory limit, in bytes, for the aggregation cycle; the limit applies if cycle=auto selects aggregation at factorize
-   ! or during a slow solve; -1 means no limit; with 0, auto never selects aggregation
+   ! Memory limit, in bytes, for the aggregation cycle. The limit applies if `cycle=auto` selects aggregation at
+   ! factorize or during a slow solve. -1 means no limit. With 0, `auto` never selects aggregation.
    integer(c_int32_t), parameter, public :: RRB_OPT_SWITCH_MEMORY       = 213_c_int32_t
-   ! distance, in values, between consecutive rows of the caller's arrays; the distance must be at least nx; 0 means nx
-   ! (also in dpcg_)
+   ! Distance, in values, between consecutive rows of the caller's arrays. The distance must be at least nx; 0 means nx.
+   ! This option is also available in dpcg_.
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
-   ! ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2; with devices=none, the
-   ! solver uses one device, which the option device selects
+   ! Ordinals of up to eight CUDA devices that share the rows of large grids, such as 0+1+2. With `none`, the solver
+   ! uses one device, which the option `device` selects.
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICES             = 220_c_int32_t
-   ! with 1, results are bitwise identical for any number of ranks; with 0, results are bitwise identical only for equal
-   ! numbers of ranks, but global sums need less communication than with 1
+   ! Reproducibility of results on several ranks. With 1, results are bitwise identical for any number of ranks. With 0,
+   ! results are bitwise identical only for equal numbers of ranks, but global sums need less communication.
    integer(c_int32_t), parameter, public :: RRB_OPT_REPRODUCIBLE        = 218_c_int32_t
    ! time in seconds for which a rank waits for other ranks; 0 means no limit
    integer(c_int32_t), parameter, public :: RRB_OPT_COMM_TIMEOUT        = 219_c_int32_t
    ! relaxation method: coloured block Gauss-Seidel, block Jacobi, or chaotic block Gauss-Seidel
    integer(c_int32_t), parameter, public :: RRB_OPT_METHOD              = 300_c_int32_t
-   ! relaxation factor; 0 means 0.8 for block_jacobi and 1 for the other methods
+   ! relaxation factor; 0 means 0.8 for `block_jacobi` and 1 for the other methods
    integer(c_int32_t), parameter, public :: RRB_OPT_OMEGA               = 301_c_int32_t
-   ! sweeps of smoother_apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size; with 0,
-   ! the blocks are not shifted; with 1, the blocks are shifted in the second, fourth, ... sweep; with 2, the blocks are
-   ! shifted in the first, third, ... sweep
+   ! Sweeps of smoother_apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size. 0
+   ! selects no sweeps, 1 selects the even sweeps, and 2 selects the odd sweeps. Sweeps are counted from 1.
    integer(c_int32_t), parameter, public :: RRB_OPT_STAGGER             = 302_c_int32_t
-   ! with 1, a sweep processes the colours in reverse order, for post-smoothing; with method=chaotic_gauss_seidel, the
-   ! sweep processes the blocks in reverse order
+   ! Order of the colours in a sweep. With 1, a sweep processes the colours in reverse order, for post-smoothing. With 1
+   ! and `method=chaotic_gauss_seidel`, a sweep processes the blocks in reverse order.
    integer(c_int32_t), parameter, public :: RRB_OPT_REVERSE             = 303_c_int32_t
-   ! solver of the diagonal blocks; fast_diagonalization uses sine transforms, and set_patches returns an error if the
-   ! transforms would lose more than four digits; dense uses dense inverses; for auto, see the rules of auto
+   ! Solver of the diagonal blocks. `fast_diagonalization` uses sine transforms; set_patches returns an error if the
+   ! transforms would lose more than four digits. `dense` uses dense inverses. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SOLVER        = 304_c_int32_t
-   ! treatment of blocks that extend beyond the edge of a patch; with exact, these blocks are solved as smaller blocks;
-   ! with overlap, these blocks are moved inwards and overlap other blocks
+   ! Treatment of blocks that extend beyond the edge of a patch. With `exact`, these blocks are solved as smaller
+   ! blocks. With `overlap`, these blocks are moved inwards and overlap other blocks.
    integer(c_int32_t), parameter, public :: RRB_OPT_REMAINDER           = 305_c_int32_t
-   ! work that is distributed among the threads; with auto, all blocks of all patches are distributed; with patch, whole
-   ! patches are distributed, and chaotic_gauss_seidel is lexicographic in each patch; with block, the blocks of one
-   ! patch at a time are distributed; with nested, patches are distributed among groups of threads, and the blocks of a
-   ! patch among the threads of a group
+   ! Distribution of the work among the threads. With `auto`, all blocks of all patches are distributed. With `patch`,
+   ! whole patches are distributed, and `chaotic_gauss_seidel` is lexicographic in each patch. With `block`, the blocks
+   ! of one patch at a time are distributed. With `nested`, patches are distributed among groups of threads, and the
+   ! blocks of a patch among the threads of a group.
    integer(c_int32_t), parameter, public :: RRB_OPT_PARALLEL            = 306_c_int32_t
-   ! number of groups of threads with parallel=nested; 0 selects the number automatically
+   ! number of groups of threads with `parallel=nested`; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
-   ! order of copies and kernels if a device processes patches that are in host memory; with depth_first, the first
-   ! sweep of a group of patches overlaps the transfer of the next group; with breadth_first, all patches are
-   ! transferred before the first sweep; for auto, see the rules of auto
+   ! Order of copies and kernels if a device processes patches that are in host memory. With `depth_first`, the first
+   ! sweep of a group of patches overlaps the transfer of the next group. With `breadth_first`, all patches are
+   ! transferred before the first sweep. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
-   ! preconditioner; neumann is a Neumann series with `order` + 1 terms; ic0 is incomplete Cholesky without fill (in
-   ! dpcg_, on the CPU only); ric is relaxed incomplete Cholesky without fill (on the CPU only); multigrid is geometric
-   ! multigrid; amg is multigrid by aggregation (in sparse_, for solver=cg only); ssor is symmetric SOR with the
-   ! relaxation factor sor_omega; ilu0 is incomplete LU without fill; chebyshev is a polynomial in D^-1 A whose degree
-   ! is the option degree; for auto, see the rules of auto (also in sparse_)
+   ! Preconditioner. `neumann` is a Neumann series with `order` + 1 terms. `ic0` is incomplete Cholesky without fill; in
+   ! dpcg_, it runs on the CPU only. `ric` is relaxed incomplete Cholesky without fill, which runs on the CPU only.
+   ! `multigrid` is geometric multigrid. `amg` is multigrid by aggregation; in sparse_, it requires `solver=cg`. `ssor`
+   ! is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` is incomplete LU without fill. `chebyshev` is a
+   ! polynomial in D^-1 A; the option `degree` sets its degree. For `auto`, see the rules of `auto`. This option is also
+   ! available in sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
-   ! number of terms of the Neumann series after the first term; 0 has the effect of preconditioner=jacobi (also in
+   ! number of terms of the Neumann series after the first term; 0 has the effect of `preconditioner=jacobi` (also in
    ! sparse_)
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
-   ! fraction of the dropped fill that ric subtracts from the diagonal; 0 has the effect of ic0; 1 selects modified
-   ! incomplete Cholesky
+   ! Fraction of the dropped fill that `ric` subtracts from the diagonal. 0 has the effect of `ic0`. 1 selects modified
+   ! incomplete Cholesky.
    integer(c_int32_t), parameter, public :: RRB_OPT_RIC_OMEGA           = 402_c_int32_t
-   ! deflation regions; each region has one deflation vector; subdomain selects boxes of cells; levelset selects the
-   ! caller's regions or, if there are none, the components of strong couplings; levelset_subdomain selects the regions
-   ! of levelset, split by boxes; for auto, see the rules of auto
+   ! Deflation regions; each region has one deflation vector. `subdomain` selects boxes of cells. `levelset` selects the
+   ! caller's regions or, if there are none, the components of strong couplings. `levelset_subdomain` splits the regions
+   ! of `levelset` by boxes. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_DEFLATION           = 403_c_int32_t
    ! number of deflation boxes in x, at most nx; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_X        = 404_c_int32_t
@@ -199,94 +198,97 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Y        = 405_c_int32_t
    ! number of deflation boxes in z, at most nz; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Z        = 406_c_int32_t
-   ! use of the deflation vectors if the system is singular; with 0, the vector of one region of weak couplings is
-   ! omitted; with 1, all vectors are used, and the coarse matrix is shifted
+   ! Use of the deflation vectors if the system is singular. With 0, the vector of one region of weak couplings is
+   ! omitted. With 1, all vectors are used, and the coarse matrix is shifted.
    integer(c_int32_t), parameter, public :: RRB_OPT_KEEP_ALL            = 407_c_int32_t
-   ! solver of systems with the coarse deflation matrix; inverse uses the explicit inverse; cholesky uses a Cholesky
-   ! factorization; cg uses inner CG iterations and runs on the CPU only; for auto, see the rules of auto
+   ! Solver of systems with the coarse deflation matrix. `inverse` uses the explicit inverse. `cholesky` uses a Cholesky
+   ! factorization. `cg` uses inner CG iterations and runs on the CPU only. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_SOLVER       = 408_c_int32_t
-   ! relative tolerance of coarse_solver=cg
+   ! relative tolerance of `coarse_solver=cg`
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_TOL          = 409_c_int32_t
-   ! coarsening of multigrid; vertex keeps every second cell and uses operator-dependent interpolation and Galerkin
-   ! coarse grids; cell joins pairs of cells and uses constant interpolation and a coarsest grid of at most 64 cells;
-   ! for auto, see the rules of auto
+   ! Coarsening of multigrid. `vertex` keeps every second cell; it uses operator-dependent interpolation and Galerkin
+   ! coarse grids. `cell` joins pairs of cells; it uses constant interpolation and a coarsest grid of at most 64 cells.
+   ! For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_COARSENING          = 410_c_int32_t
    ! number of multigrid sweeps before and after each coarse-grid correction; 0 selects the number automatically
    integer(c_int32_t), parameter, public :: RRB_OPT_SWEEPS              = 411_c_int32_t
-   ! number of layers of cells by which each region of levelset is enlarged; -1 means 1 for the caller's regions and 0
-   ! for components of strong couplings
+   ! Number of layers of cells by which each region of `levelset` is enlarged. -1 means 1 for the caller's regions and 0
+   ! for components of strong couplings.
    integer(c_int32_t), parameter, public :: RRB_OPT_DILATION            = 412_c_int32_t
-   ! distance, in values, between consecutive planes of the caller's arrays; the distance must be at least ny *
-   ! leading_dimension; 0 means ny * leading_dimension
+   ! Distance, in values, between consecutive planes of the caller's arrays. The distance must be at least ny *
+   ! leading_dimension; 0 means ny * leading_dimension.
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_PLANE       = 413_c_int32_t
-   ! iterative method; for auto, see the rules of auto; in an option text, jcbi, gs and gssor are other names for
-   ! jacobi, gauss_seidel and sor
+   ! Iterative method. In the text of sparse_set_options, `jcbi`, `gs` and `gssor` are other names for `jacobi`,
+   ! `gauss_seidel` and `sor`. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_SOLVER              = 500_c_int32_t
-   ! storage format for products; for auto, see the rules of auto
+   ! storage format for products; for `auto`, see the rules of `auto`
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT              = 502_c_int32_t
-   ! order of the rows in sweeps of gauss_seidel and sor; with natural, the order is ascending; with multicolour, the
-   ! rows are ordered by first-fit colours of A + A'; with blocks, the rows are divided into blocks, and each block uses
-   ! the old values of the other blocks; with symmetric, a descending sweep follows each ascending sweep
+   ! Order of the rows in sweeps of `gauss_seidel` and `sor`. With `natural`, the order is ascending. With
+   ! `multicolour`, the rows are ordered by first-fit colours of A + A'. With `blocks`, the rows are divided into
+   ! blocks, and each block uses the old values of the other blocks. With `symmetric`, a descending sweep follows each
+   ! ascending sweep.
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDERING            = 503_c_int32_t
-   ! relaxation factor of jacobi, sor and ssor, which must be below 2; 0 means 1.25 for sor and 1 for jacobi and ssor
+   ! Relaxation factor of `jacobi`, `sor` and `ssor`, which must be below 2. 0 means 1.25 for `sor` and 1 for `jacobi`
+   ! and `ssor`.
    integer(c_int32_t), parameter, public :: RRB_OPT_SOR_OMEGA           = 504_c_int32_t
-   ! number of blocks with ordering=blocks; 0 means 16
+   ! number of blocks with `ordering=blocks`; 0 means 16
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCKS              = 505_c_int32_t
-   ! number of rows and columns per block of format=bsr; 0 selects, from the numbers 2 to 6 and 8, the number with which
-   ! the format needs the fewest bytes
+   ! Number of rows and columns per block of `format=bsr`. With 0, the library tries the numbers 2 to 6 and 8, and uses
+   ! the number with which the format needs the fewest bytes.
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
-   ! number of rows per slice of format=sell, often called C in the literature; 0 means 8
+   ! number of rows per slice of `format=sell`, often called C in the literature; 0 means 8
    integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
-   ! number of rows per sorting window of format=sell; 0 means 256 if this number saves bytes, otherwise 1 (unsorted)
+   ! Number of rows per sorting window of `format=sell`. 0 means 256 if this number saves bytes, otherwise 1 (unsorted).
    integer(c_int32_t), parameter, public :: RRB_OPT_SIGMA               = 508_c_int32_t
-   ! number of iterations of gmres between restarts
+   ! number of iterations of `gmres` between restarts
    integer(c_int32_t), parameter, public :: RRB_OPT_RESTART             = 509_c_int32_t
-   ! dimension s of the shadow space of idr
+   ! dimension s of the shadow space of `idr`
    integer(c_int32_t), parameter, public :: RRB_OPT_SHADOW              = 510_c_int32_t
-   ! shift s of ic0, which factorizes A + s diag(A); with a negative value, ic0 starts with s = 0 and continues with s =
-   ! 1e-3, 2e-3, 4e-3, ... until all pivots are positive
+   ! Shift s of `ic0`, which factorizes A + s diag(A). With a negative value, `ic0` starts with s = 0 and continues with
+   ! s = 1e-3, 2e-3, 4e-3, ... until all pivots are positive.
    integer(c_int32_t), parameter, public :: RRB_OPT_SHIFT               = 511_c_int32_t
-   ! degree of the polynomial of preconditioner=chebyshev
+   ! degree of the polynomial of `preconditioner=chebyshev`
    integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
-   ! matrix that bicg uses for products with the transpose A'; with transpose=copy, bicg uses a stored copy of A'; with
-   ! transpose=none, bicg uses A itself; for auto, see the rules of auto
+   ! Matrix that `bicg` uses for products with the transpose A'. With `copy`, `bicg` uses a stored copy of A'. With
+   ! `none`, `bicg` uses A itself. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
-   ! factor of the divergence test; a solve has diverged when its residual norm exceeds this factor times max(reference,
-   ! initial residual norm); 0 means 1e100 for jacobi, gauss_seidel and sor, and 1e10 for the other methods
+   ! Factor of the divergence test. A solve has diverged when its residual norm exceeds this factor times max(R, initial
+   ! residual norm), where R is the norm that the option `reference` selects. 0 means 1e100 for `jacobi`, `gauss_seidel`
+   ! and `sor`, and 1e10 for the other methods.
    integer(c_int32_t), parameter, public :: RRB_OPT_DIVERGENCE_LIMIT    = 515_c_int32_t
-   ! memory limit, in bytes, for the arrays of a format other than csr
+   ! memory limit, in bytes, for the arrays of a format other than `csr`
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT_MEMORY       = 516_c_int32_t
 
-   ! Results: keys of get.
+   ! Keys of the results, for rrb_get_int, rrb_get_real and similar functions.
    ! number of iterations of the last solve; in smoother_, number of sweeps of the last smoother_apply
    integer(c_int32_t), parameter, public :: RRB_INFO_ITERATIONS            = 1000_c_int32_t
-   ! reason why the last solve stopped; in smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped the
-   ! last smoother_apply, otherwise RRB_STOP_REASON_NONE
+   ! Reason why the last solve stopped. In smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped the
+   ! last smoother_apply, otherwise RRB_STOP_REASON_NONE.
    integer(c_int32_t), parameter, public :: RRB_INFO_STOP_REASON           = 1001_c_int32_t
-   ! relative residual of the initial guess, in the norm of the stopping test; in smoother_, the value is 1, and this
-   ! value is available only after a smoother_apply with a monitor or with verbosity=2
+   ! Relative residual of the initial guess, in the norm of the stopping test. In smoother_, the value is 1, but it is
+   ! available only after a smoother_apply with a monitor or with `verbosity=2`.
    integer(c_int32_t), parameter, public :: RRB_INFO_INITIAL_RESIDUAL      = 1002_c_int32_t
-   ! relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve; in
-   ! smoother_, relative residual after the last sweep; this value is available only after a smoother_apply with a
-   ! monitor or with verbosity=2
+   ! Relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve. In
+   ! smoother_, the value is the relative residual after the last sweep. It is available only after a smoother_apply
+   ! with a monitor or with `verbosity=2`.
    integer(c_int32_t), parameter, public :: RRB_INFO_FINAL_RESIDUAL        = 1003_c_int32_t
-   ! wall time, in seconds, of the last factorize; in smoother_, wall time of the last smoother_set_patches; in sparse_,
-   ! also the wall time of a format conversion by a product
+   ! Wall time, in seconds, of the last factorize (in smoother_, of the last smoother_set_patches). In sparse_, a
+   ! product that converts the matrix to another format also sets this value, to the time of the conversion.
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
    ! wall time, in seconds, of the last solve; in smoother_, wall time of the last smoother_apply
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
-   ! wall time, in seconds, of copies between host and device in the last solve; this time is part of seconds_solve (not
-   ! in sparse_)
+   ! Wall time, in seconds, of copies between host and device in the last solve. This time is part of `seconds_solve`.
+   ! This result is not available in sparse_.
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
    ! number of bytes of host memory that the handle uses
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
    ! number of bytes of device memory that the handle uses (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
-   ! smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method; 0 means that there is no
-   ! estimate, because the method is not cg or because fewer than two CG iterations had positive coefficients (not in
-   ! smoother_)
+   ! Smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method. 0 means that there is no
+   ! estimate. In this case, the method is not `cg`, or fewer than two CG iterations had positive coefficients. This
+   ! result is not available in smoother_.
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
-   ! largest eigenvalue of M^-1 A, estimated by the same method as lambda_min (not in smoother_)
+   ! largest eigenvalue of M^-1 A, estimated by the same method as `lambda_min` (not in smoother_)
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
    ! backend in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
@@ -296,12 +298,12 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
    ! 1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off (not in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
-   ! number of elimination levels in use; with cycle=aggregation, number of coarse levels
+   ! number of elimination levels in use; with `cycle=aggregation`, number of coarse levels
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
-   ! precision in use (also in dpcg_, sparse_)
+   ! precision in use (also in dpcg_ and sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
-   ! cycle in use; with k, M depends on the residual r; with aggregation on the CPU, M depends on r in rrb_solve, but
-   ! not in rrb_apply
+   ! Cycle in use. With `k`, M depends on the residual r. With `aggregation` on the CPU, M depends on r in rrb_solve,
+   ! but not in rrb_apply.
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
    ! number of connected components of the matrix that have at least two nodes (also in dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
@@ -311,12 +313,12 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
    ! number of grids that are stored by colour in the arrays r1, r2, b1 and b2
    integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
-   ! number of aggregates, on all levels, that the last factorize with cycle=aggregation or preconditioner=amg reused; 0
-   ! means that all aggregates are new (also in dpcg_, sparse_)
+   ! Number of aggregates, on all levels, that the last factorize with `cycle=aggregation` or `preconditioner=amg`
+   ! reused. 0 means that all aggregates are new. This result is also available in dpcg_ and sparse_.
    integer(c_int32_t), parameter, public :: RRB_INFO_AGGREGATES_KEPT       = 1108_c_int32_t
-   ! number of messages that this rank sent in the last call; a collective operation counts as one message
+   ! Number of messages that this rank sent in the last call. A collective operation counts as one message.
    integer(c_int32_t), parameter, public :: RRB_INFO_MESSAGES_SENT         = 1110_c_int32_t
-   ! number of bytes in the messages counted by messages_sent
+   ! number of bytes in the messages that `messages_sent` counts
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_SENT            = 1111_c_int32_t
    ! block solver in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t
@@ -328,17 +330,18 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
    ! preconditioner in use (also in sparse_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
-   ! condition that determined the choices of auto; crowded: there are too many components of strong couplings for
-   ! multigrid and deflation, or flat cells hide these components; anisotropic: the couplings in one direction are weak;
-   ! labels: the caller set regions; contrast: the couplings of one direction differ strongly; thin: a component of
-   ! strong couplings is only a few cells across; plain: none of these conditions holds; asked: the caller set the
-   ! options preconditioner, coarsening and deflation
+   ! Condition that determined the choices of `auto`. `crowded` means that there are too many components of strong
+   ! couplings for multigrid and deflation, or that flat cells hide these components. `anisotropic` means that the
+   ! couplings in one direction are weak. `labels` means that the caller set regions. `contrast` means that the
+   ! couplings of one direction differ strongly. `thin` means that a component of strong couplings is only a few cells
+   ! across. `plain` means that none of these conditions holds. `asked` means that the caller set the options
+   ! preconditioner, coarsening and deflation.
    integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
    ! deflation in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t
-   ! coarsening in use; auto means that there is no multigrid
+   ! coarsening in use; `auto` means that there is no multigrid
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSENING            = 1303_c_int32_t
-   ! coarse solver in use; auto means that there is no deflation
+   ! coarse solver in use; `auto` means that there is no deflation
    integer(c_int32_t), parameter, public :: RRB_INFO_COARSE_SOLVER         = 1304_c_int32_t
    ! number of deflation vectors in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION_VECTORS     = 1305_c_int32_t
@@ -346,15 +349,15 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_REGIONS               = 1306_c_int32_t
    ! number of components that consist of at least two cells joined by strong couplings
    integer(c_int32_t), parameter, public :: RRB_INFO_STRONG_COMPONENTS     = 1307_c_int32_t
-   ! largest row sum of |L D^-1| with preconditioner=neumann; if this sum is below 1, the Neumann series converges for
-   ! any order
+   ! Largest row sum of |L D^-1| with `preconditioner=neumann`. If this sum is below 1, the Neumann series converges for
+   ! any order.
    integer(c_int32_t), parameter, public :: RRB_INFO_NEUMANN_ROW_SUM       = 1308_c_int32_t
-   ! wall time, in seconds, for the deflation regions, the coarse matrix and the factorization of the coarse matrix;
-   ! this time is part of seconds_setup
+   ! Wall time, in seconds, for the deflation regions, the coarse matrix and the factorization of the coarse matrix.
+   ! This time is part of `seconds_setup`.
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_DEFLATION     = 1309_c_int32_t
-   ! wall time, in seconds, for the solution of systems with the coarse matrix; this time is part of seconds_solve
+   ! Wall time, in seconds, for the solution of systems with the coarse matrix. This time is part of `seconds_solve`.
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_COARSE        = 1310_c_int32_t
-   ! wall time, in seconds, of the CG iterations; this time is part of seconds_solve
+   ! Wall time, in seconds, of the CG iterations. This time is part of `seconds_solve`.
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_ITERATIONS    = 1311_c_int32_t
    ! number of rows of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_ROWS                  = 1400_c_int32_t
@@ -379,7 +382,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_EMPTY_ROWS            = 1410_c_int32_t
    ! number of entries that were added to an earlier entry with the same row and column
    integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
-   ! number of colours with ordering=multicolour
+   ! number of colours with `ordering=multicolour`
    integer(c_int32_t), parameter, public :: RRB_INFO_COLOURS               = 1412_c_int32_t
    ! number of levels in a sweep or a triangular solve; each level consists of groups of rows that are independent of
    ! each other; with one thread, the number is 1
@@ -397,7 +400,7 @@ module rrbsolver_constants
    ! matrix was passed, although both halves are needed
    integer(c_int32_t), parameter, public :: RRB_INFO_TRIANGLE              = 1418_c_int32_t
 
-   ! Choices: values of options and results.
+   ! Choices, which are values of options and results.
    integer(c_int32_t), parameter, public :: RRB_BACKEND_AUTO                      = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_BACKEND_CPU                       = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_BACKEND_CUDA                      = 2_c_int32_t
