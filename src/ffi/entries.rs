@@ -244,8 +244,8 @@ macro_rules! entries {
         ///
         /// # Parameters
         /// - `h` (in): handle of the `$family_` functions.
-        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages
-        ///   [options](options.md) and [results](results.md).
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` ([list of options](options.md)) or `RRB_INFO_<NAME>`
+        ///   ([list of results](results.md)).
         /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns
@@ -295,8 +295,8 @@ macro_rules! entries {
         ///
         /// # Parameters
         /// - `h` (in): handle of the `$family_` functions.
-        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages
-        ///   [options](options.md) and [results](results.md).
+        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` ([list of options](options.md)) or `RRB_INFO_<NAME>`
+        ///   ([list of results](results.md)).
         /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns

@@ -189,8 +189,7 @@ impl CellComponents {
     }
 }
 
-/// A coupling is strong when it is so many times that of the heavy phase.
-pub const STRONG: f64 = 30.0;
+pub use crate::options::limits::STRONG;
 
 /// Groups of cells that strong couplings join: bubbles, or the air around drops. The couplings of the heavy phase are
 /// the smallest that there are in each direction, so that cells need not be cubes.

@@ -46,6 +46,9 @@ pub mod limits {
     /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least this part, 1 / SEMI, of the
     /// strongest direction's.
     pub const SEMI: f64 = 3.0;
+    /// `deflation` of `dpcg_`: a coupling is strong if it exceeds this many times the smallest coupling of its
+    /// direction, which is a coupling of the heavy phase.
+    pub const STRONG: f64 = 30.0;
     /// `deflation` of `dpcg_`: the largest number of components of strong couplings that is deflated. With more, E
     /// costs more than it saves.
     pub const MANY_COMPONENTS: usize = 1000;
@@ -80,8 +83,8 @@ pub mod limits {
 use limits::{
     AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION,
     DPCG_DEVICE_CELLS, FAR_APART, INVERTED, INVERTED_ON_DEVICE, MANY_COMPONENTS, MANY_HIDDEN, MOST_DIAGONALS,
-    MOST_SCALING, RRB_DEVICE_NODES, SEMI, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID, SWITCH_ITERATIONS,
-    SWITCH_ITERATIONS_ON_DEVICE, THIN, ZERO_ROW_SUM,
+    MOST_SCALING, RRB_DEVICE_NODES, SEMI, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID, STRONG,
+    SWITCH_ITERATIONS, SWITCH_ITERATIONS_ON_DEVICE, THIN, ZERO_ROW_SUM,
 };
 
 /// What `auto` selects for an option of a family.
@@ -248,8 +251,11 @@ fn dpcg_preconditioner() -> AutoRule {
             ("multigrid", OTHERWISE),
         ],
         &[
-            "A component of strong couplings is a set of at least two cells that strong couplings connect. The \
-             component is unresolved if coarse grids do not resolve it.",
+            &format!(
+                "A coupling is strong if it exceeds {STRONG} times the smallest coupling of the same direction. A \
+                 component of strong couplings is a group of at least two cells that are connected by strong \
+                 couplings. The component is unresolved if coarse grids do not resolve it."
+            ),
             &format!(
                 "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of the \
                  strongest direction."

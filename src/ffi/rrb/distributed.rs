@@ -176,8 +176,8 @@ pub unsafe extern "C" fn rrb_create_distributed(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
-/// must contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of
+/// this rank. Each array must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_factorize_boxes(
     h: *mut rrb_handle,
@@ -250,8 +250,8 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
-/// must contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of
+/// this rank. Each array must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve_boxes(
     h: *mut rrb_handle,
@@ -311,8 +311,8 @@ pub unsafe extern "C" fn rrb_solve_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
-/// must contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of
+/// this rank. Each array must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply_boxes(
     h: *mut rrb_handle,
@@ -372,8 +372,8 @@ pub unsafe extern "C" fn rrb_apply_boxes(
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
-/// must contain the values of its box.
+/// `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of
+/// this rank. Each array must contain the values of its box.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply_boxes(
     h: *mut rrb_handle,

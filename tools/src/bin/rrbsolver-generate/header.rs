@@ -96,7 +96,10 @@ const BANNER: &str = "\
  * Handles: rrb_create, dpcg_create, smoother_create, sparse_create_csr and similar functions create a handle. The
  * functions rrb_destroy, dpcg_destroy, smoother_destroy and sparse_destroy free a handle and set the pointer to NULL.
  *
- * The numbers of statuses, options, results and choices never change their meaning.
+ * The values of the constants for statuses, options, results and choices do not change in later versions.
+ *
+ * The part \"Required\" of a description lists conditions that the call cannot check. If one of these conditions is not
+ * met, the behaviour is undefined.
  *
  * Generated from the sources of the library; do not edit. */";
 

@@ -15,8 +15,7 @@ use crate::error::{Result, zeroed};
 use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
 
-/// A direction is coarsened where this many times its couplings are as strong as those of any other.
-pub const SEMI: f64 = 3.0;
+pub use crate::options::limits::SEMI;
 
 /// Weights of the coarse points around a point in its interpolation: bit d of the index says which of the two in
 /// direction d, 0 where the point has no odd index.
