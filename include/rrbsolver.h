@@ -18,7 +18,10 @@
  * Handles: rrb_create, dpcg_create, smoother_create, sparse_create_csr and similar functions create a handle. The
  * functions rrb_destroy, dpcg_destroy, smoother_destroy and sparse_destroy free a handle and set the pointer to NULL.
  *
- * The numbers of statuses, options, results and choices never change their meaning.
+ * The values of the constants for statuses, options, results and choices do not change in later versions.
+ *
+ * The part "Required" of a description lists conditions that the call cannot check. If one of these conditions is not
+ * met, the behaviour is undefined.
  *
  * Generated from the sources of the library; do not edit. */
 
@@ -1664,8 +1667,8 @@ rrb_status rrb_create_distributed(int64_t nx,
  * The arrays of a box of sx x sy nodes have (sy - 1) * ld + sx values, where ld is the leading dimension of the box.
  *
  * Required:
- * `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
- * must contain the values of its box.
+ * `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of this
+ * rank. Each array must contain the values of its box.
  */
 rrb_status rrb_factorize_boxes(rrb_handle *h,
                                const int64_t *leading_dimensions,
@@ -1707,8 +1710,8 @@ rrb_status rrb_factorize_boxes(rrb_handle *h,
  * An output array must not overlap another array.
  *
  * Required:
- * `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
- * must contain the values of its box.
+ * `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of this
+ * rank. Each array must contain the values of its box.
  */
 rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *b, double *const *x);
 
@@ -1742,8 +1745,8 @@ rrb_status rrb_solve_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * An output array must not overlap another array.
  *
  * Required:
- * `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
- * must contain the values of its box.
+ * `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of this
+ * rank. Each array must contain the values of its box.
  */
 rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, const double *const *r, double *const *z);
 
@@ -1777,8 +1780,8 @@ rrb_status rrb_apply_boxes(rrb_handle *h, const int64_t *leading_dimensions, con
  * An output array must not overlap another array.
  *
  * Required:
- * `h` must be NULL or a handle of the `rrb_` functions. Each list must be NULL or have one entry per box. Each array
- * must contain the values of its box.
+ * `h` must be NULL or a handle of the `rrb_` functions. Each list that is not NULL must have one entry per box of this
+ * rank. Each array must contain the values of its box.
  */
 rrb_status rrb_multiply_boxes(rrb_handle *h,
                               const int64_t *leading_dimensions,
@@ -2931,7 +2934,7 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `rrb_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -2958,7 +2961,7 @@ rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
  *
  * Parameters:
  * - `h` (in): handle of the `rrb_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3201,7 +3204,7 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `smoother_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3228,7 +3231,7 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
  *
  * Parameters:
  * - `h` (in): handle of the `smoother_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3470,7 +3473,7 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `dpcg_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3497,7 +3500,7 @@ rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
  *
  * Parameters:
  * - `h` (in): handle of the `dpcg_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3732,7 +3735,7 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `sparse_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3758,7 +3761,7 @@ rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
  *
  * Parameters:
  * - `h` (in): handle of the `sparse_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` or `RRB_INFO_<NAME>`; see the pages options and results.
+ * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
