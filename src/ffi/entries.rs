@@ -244,8 +244,8 @@ macro_rules! entries {
         ///
         /// # Parameters
         /// - `h` (in): handle of the `$family_` functions.
-        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` ([list of options](options.md)) or `RRB_INFO_<NAME>`
-        ///   ([list of results](results.md)).
+        /// - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the [table of options](options.md)) or of a result
+        ///   (`RRB_INFO_<NAME>`, see the [table of results](results.md)).
         /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns
@@ -295,8 +295,8 @@ macro_rules! entries {
         ///
         /// # Parameters
         /// - `h` (in): handle of the `$family_` functions.
-        /// - `key` (in): one of the constants `RRB_OPT_<NAME>` ([list of options](options.md)) or `RRB_INFO_<NAME>`
-        ///   ([list of results](results.md)).
+        /// - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the [table of options](options.md)) or of a result
+        ///   (`RRB_INFO_<NAME>`, see the [table of results](results.md)).
         /// - `value` (out): value of the option or result; unchanged after an error.
         ///
         /// # Returns
@@ -443,8 +443,8 @@ macro_rules! entries {
         /// ```
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of the `$family_` functions. `callback` must accept `user` until another
-        /// callback replaces it.
+        /// `h` must be NULL or a handle of the `$family_` functions. It must be safe to call `callback` with
+        /// `user` until another callback replaces `callback` or the handle is destroyed.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_monitor(
             h: *mut $handle,

@@ -361,7 +361,8 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 /// ```
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`. `callback` must accept `user` until another callback replaces it.
+/// `h` must be NULL or come from `smoother_create`. It must be safe to call `callback` with `user` until
+/// another callback replaces `callback` or the handle is destroyed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_set_ghost_fill(
     h: *mut smoother_handle,
