@@ -1,31 +1,31 @@
-//! Loops compiled for several instruction sets, one of which is chosen for the process.
+//! Kernels compiled for several instruction sets; one instruction set is selected per process.
 //!
-//! Every loop does the same operations in the same order whatever the instruction set (no fused
-//! multiply-add, sums in a fixed number of lanes), so that results do not depend on it.
+//! Every kernel does the same operations in the same order on all instruction sets: no fused multiply-add, and sums in
+//! a fixed number of lanes. Results therefore do not depend on the instruction set.
 
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// An instruction set that loops are compiled for.
+/// An instruction set for which kernels are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// What the target has at least.
+    /// The baseline of the compilation target.
     Portable,
-    /// 256-bit vectors.
+    /// AVX2: 256-bit vectors.
     Avx2,
-    /// 512-bit vectors.
+    /// AVX-512 (F, VL, DQ, BW): 512-bit vectors.
     Avx512,
 }
 
-/// Names an instruction set for the whole process.
+/// Environment variable that selects the instruction set of the process.
 pub const ISA_VARIABLE: &CStr = c"RRBSOLVER_ISA";
 
-/// Names, and what they mean, from the least.
+/// Values of `RRBSOLVER_ISA`, in ascending order of the instruction sets.
 const NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
 
-/// The best one this machine has, or the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the
-/// machine has it.
+/// Returns the instruction set of this process: the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the
+/// machine supports it, otherwise the best one of the machine.
 pub fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
     *ISA.get_or_init(|| choose(std::env::var(ISA_VARIABLE.to_str().unwrap_or_default()).ok().as_deref()))
@@ -40,13 +40,13 @@ fn named(name: &str) -> Option<Isa> {
     NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
 }
 
-/// Why a value of `RRBSOLVER_ISA` is passed over.
+/// Returns the reason why a value of `RRBSOLVER_ISA` is ignored, if it is.
 pub fn complaint(wanted: &str) -> Option<Complaint<'_>> {
     let known = named(wanted);
     known.is_none_or(|isa| isa > best()).then_some(Complaint { wanted, known: known.is_some() })
 }
 
-/// Warning about an instruction set. Its text allocates no memory.
+/// Warning about an ignored instruction set. Formatting its text allocates no memory.
 #[derive(Debug, PartialEq)]
 pub struct Complaint<'a> {
     wanted: &'a str,
@@ -85,7 +85,7 @@ fn best() -> Isa {
     Isa::Portable
 }
 
-/// Compiles a loop once for each instruction set, and a function that calls the chosen one.
+/// Compiles a kernel once per instruction set, and a function that calls the selected version.
 macro_rules! for_each_isa {
     ($(
         $(#[$doc:meta])*
@@ -110,14 +110,14 @@ macro_rules! for_each_isa {
                 fn avx2 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
                     text $(::<$($f),+>)? ($($argument),*)
                 }
-                // Not a part of those that call it, where tests/machine_code.rs would not find it.
+                // Not inlined into callers, where tests/machine_code.rs would not find this function.
                 #[inline(never)]
                 #[allow(clippy::too_many_arguments)]
                 fn portable $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
                     text $(::<$($f),+>)? ($($argument),*)
                 }
                 match $crate::isa::isa() {
-                    // SAFETY: `isa` names only instruction sets that this machine was seen to have.
+                    // SAFETY: `isa` returns only instruction sets that were detected on this machine.
                     $crate::isa::Isa::Avx512 => unsafe { avx512 $(::<$($f),+>)? ($($argument),*) },
                     // SAFETY: as above.
                     $crate::isa::Isa::Avx2 => unsafe { avx2 $(::<$($f),+>)? ($($argument),*) },

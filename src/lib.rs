@@ -1,8 +1,9 @@
-//! Stencil solvers for simulators, behind a C ABI.
+//! Stencil solvers and sparse solvers for simulation programs, with a C ABI.
 //!
-//! The public interface is the C header, the Fortran module and the C++ header made for it; from Rust,
-//! [`ffi`] holds the same functions. Layers, from the outside in: `ffi`, `solver`, `backend`, `comm`, `grid` and
-//! `sparse`, `runtime`; `error`, `isa`, `options`, `report` and `spectrum` are leaves that every layer may use.
+//! The public interface consists of the C header and of the Fortran module and C++ header generated for it. From Rust,
+//! [`ffi`] provides the same functions. Layers, from the top: `ffi`, `solver`, `backend`, `comm`, `grid` and `sparse`,
+//! `runtime`. Every layer may use `error`, `isa`, `options`, `report` and `spectrum`, which depend on no layer except
+//! for leaf modules of `runtime`.
 
 pub mod error;
 pub mod ffi;
@@ -18,7 +19,7 @@ mod solver;
 mod sparse;
 mod spectrum;
 
-/// What the benchmark, the tools and the fuzz targets need from below the C ABI. No promise of compatibility.
+/// Internal items for the benchmark, the tools and the fuzz targets. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
     pub use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};

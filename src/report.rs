@@ -1,26 +1,27 @@
-//! What a solve tells about itself. A leaf.
+//! Results of a solve, events during a solve, and the residual history. Depends on `error` and `options` only.
 
 pub use crate::options::StopReason;
 
 use std::fmt;
 
-/// Numbers of one solve.
+/// Results of one solve.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Iterations done.
+    /// Number of iterations.
     pub iterations: usize,
-    /// Why it ended.
+    /// Reason why the solve ended.
     pub reason: StopReason,
-    /// Relative residual of the guess, in the tested norm.
+    /// Relative residual of the initial guess, in the norm of the stopping test.
     pub initial_residual: f64,
-    /// Relative residual of x.
+    /// Relative residual of the returned x.
     pub final_residual: f64,
-    /// What they are relative to.
+    /// Norm to which both residuals are relative.
     pub reference: f64,
 }
 
 impl Outcome {
-    /// Vectors may hold infinities, in their padding too, which a next solve must not find.
+    /// Returns whether the solve may have left infinities or NaN in the vectors. The next solve must not read such
+    /// values, not even in padding.
     pub fn went_astray(result: &crate::error::Result<Self>) -> bool {
         use crate::error::Error;
         match result {
@@ -30,17 +31,17 @@ impl Outcome {
     }
 }
 
-/// A solve that ended before it met its tolerance. Neither this nor its message allocates memory.
+/// Message about a solve that ended before convergence. Its construction and formatting allocate no memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Unfinished {
     outcome: Outcome,
     rel_tol: f64,
-    /// The relative residual that the solve was to reach: max(`rel_tol`, `abs_tol` / reference).
+    /// Relative residual of the stopping test: max(`rel_tol`, `abs_tol` / reference).
     target: f64,
 }
 
 impl Unfinished {
-    /// A solve with these tolerances that ended with `outcome`.
+    /// Describes a solve with these tolerances that ended with `outcome`.
     #[must_use]
     pub fn new(outcome: Outcome, rel_tol: f64, abs_tol: f64) -> Self {
         let absolute = if outcome.reference > 0.0 { abs_tol / outcome.reference } else { 0.0 };
@@ -55,7 +56,7 @@ impl fmt::Display for Unfinished {
         f.write_str(if stopped { "stopped by the monitor" } else { "not converged" })?;
         let plural = if iterations == 1 { "" } else { "s" };
         write!(f, ": {iterations} iteration{plural}, relative residual {final_residual:.1e}, target ")?;
-        // As the caller wrote it, unless abs_tol determines it.
+        // In the caller's notation, unless `abs_tol` determines the target.
         if self.target == self.rel_tol {
             write!(f, "{:e}", self.rel_tol)?
         } else {
@@ -74,31 +75,31 @@ impl fmt::Display for Unfinished {
     }
 }
 
-/// What a solve reports between iterations.
+/// Event between iterations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// The tested relative residual after so many iterations. The observer may ask to stop.
+    /// Iteration number, and the relative residual of the stopping test. The observer may request a stop.
     Iteration(usize, f64),
-    /// The same of an iteration that was done before the answer to stop came.
+    /// Iteration number and relative residual, reported too late for a stop request: a later iteration is already done.
     Passed(usize, f64),
-    /// The solve switches to another preconditioner: after so many iterations with the one before, which had left this
-    /// part of the residual, when so many more were expected of it.
+    /// Switch to another preconditioner: iterations with the previous one, norm relative to the first one, and the
+    /// number of further iterations that were predicted.
     Changed(usize, f64, f64),
-    /// CG in single precision has stagnated after so many iterations: the solve continues in double precision.
+    /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
     Widened(usize),
-    /// alpha of the step just taken and the beta that led to it (0 at a start), for the Lanczos matrix.
+    /// alpha of the latest CG step and the beta before it (0 after a restart), for the Lanczos matrix.
     Coefficients(f64, f64),
 }
 
-/// Receives what happens between iterations; called on the calling thread, in order.
+/// Receives the events of a solve in order, on the calling thread.
 pub trait Observer {
-    /// `true` asks to stop, after an [`Event::Iteration`].
+    /// Receives an event. Returns `true` after an [`Event::Iteration`] to request a stop.
     fn see(&mut self, event: Event) -> bool;
-    /// Whether an iteration may be answered by a wish to stop, so that a parallel solver must wait for the answer.
+    /// Returns whether `see` may request a stop, so that a parallel solver must wait for the return value.
     fn may_stop(&self) -> bool;
 }
 
-/// Where nobody listens, as to `rrb_apply` and `rrb_multiply`.
+/// Observer that ignores all events, for `rrb_apply` and `rrb_multiply`.
 pub struct Nobody;
 
 impl Observer for Nobody {
@@ -111,7 +112,7 @@ impl Observer for Nobody {
     }
 }
 
-/// Residuals and CG coefficients of the last solve. Memory is taken when `max_iter` is set.
+/// Residuals and CG coefficients of the last solve. Memory is allocated when `max_iter` is set.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     residuals: Vec<f64>,
@@ -119,11 +120,11 @@ pub struct History {
     first_run_ended: bool,
 }
 
-/// Entries kept at most, whatever `max_iter` says.
+/// Maximum number of entries, for any `max_iter`.
 pub const HISTORY_LIMIT: usize = 1_000_000;
 
 impl History {
-    /// Takes memory for `max_iter` iterations.
+    /// Allocates memory for `max_iter` iterations.
     pub fn reserve(&mut self, max_iter: usize) -> crate::error::Result<()> {
         let len = max_iter.saturating_add(1).min(HISTORY_LIMIT);
         self.reserve_residuals(len)?;
@@ -131,28 +132,29 @@ impl History {
         crate::error::reserve(&mut self.coefficients, missing, "a history of max_iter iterations")
     }
 
-    /// Takes memory for `len` residuals alone.
+    /// Allocates memory for `len` residuals only.
     pub fn reserve_residuals(&mut self, len: usize) -> crate::error::Result<()> {
         let missing = len.saturating_sub(self.residuals.len());
         crate::error::reserve(&mut self.residuals, missing, "a history of residuals")
     }
 
-    /// Forgets the last solve, keeps the memory.
+    /// Clears the history; the memory stays allocated.
     pub fn clear(&mut self) {
         self.residuals.clear();
         self.coefficients.clear();
         self.first_run_ended = false;
     }
 
-    /// Adds a residual while there is room.
+    /// Appends a residual if the allocated memory suffices.
     pub fn push(&mut self, residual: f64) {
         if self.residuals.len() < self.residuals.capacity().min(HISTORY_LIMIT) {
             self.residuals.push(residual);
         }
     }
 
-    /// Adds a step of CG. The Lanczos matrix ends at a restart, where beta is 0 again, and where rounding makes beta of
-    /// the flexible method or alpha nonpositive: only positive coefficients make it positive definite.
+    /// Appends the coefficients of a CG step. The Lanczos matrix is positive definite only if all coefficients are
+    /// positive. It therefore ends at a restart, where beta is 0, and where rounding makes alpha or the flexible beta
+    /// nonpositive.
     pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
         let positive = |value: f64| value > 0.0 && value.is_finite();
         self.first_run_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));
@@ -161,12 +163,12 @@ impl History {
         }
     }
 
-    /// Relative residuals kept, from iteration 0.
+    /// Returns the stored relative residuals, from iteration 0 on.
     pub fn residuals(&self) -> &[f64] {
         &self.residuals
     }
 
-    /// (alpha, beta) of the first run of CG.
+    /// Returns (alpha, beta) of the CG steps before the first restart.
     pub fn coefficients(&self) -> &[(f64, f64)] {
         &self.coefficients
     }

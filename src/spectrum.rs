@@ -1,19 +1,18 @@
-//! Eigenvalue estimates that the coefficients of conjugate gradients give. A leaf.
+//! Eigenvalue estimates from the coefficients of conjugate gradients. Depends on no other module.
 
-/// Smallest and largest eigenvalue of the Lanczos matrix T of a CG run with coefficients (alpha_k, beta_k), where
-/// beta_0 is ignored; `None` with fewer than two steps, or where an entry of T overflows.
+/// Returns the smallest and largest eigenvalue of the Lanczos matrix T of a CG run with coefficients (alpha_k, beta_k).
+/// beta_0 is ignored. Returns `None` with fewer than two steps, or if an entry of T overflows.
 ///
 /// T = L D L^T with D_k = 1 / alpha_k and the subdiagonal sqrt(beta_k) of L (Saad, Iterative methods, section 6.7.3),
-/// so T is positive definite if all alpha_k and beta_k are positive. Callers end the sequence
-/// before the first one that is not. The eigenvalues of T lie inside the spectrum of M^-1 A and converge to the ends of
-/// that spectrum.
+/// so T is positive definite if all alpha_k and beta_k are positive. Callers end the sequence before the first
+/// nonpositive coefficient. The eigenvalues of T lie inside the spectrum of M^-1 A and converge to its ends.
 pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = coefficients.len();
     if n < 2 {
         return None;
     }
     let inverse_alpha = |k: usize| 1.0 / coefficients[k].0;
-    // l_k^2 D_{k-1}: what step k - 1 adds to the diagonal of row k.
+    // l_k^2 D_{k-1}: contribution of step k - 1 to the diagonal of row k.
     let added = |k: usize| if k > 0 { coefficients[k].1 * inverse_alpha(k - 1) } else { 0.0 };
     let off = |k: usize| if k > 0 { coefficients[k].1.sqrt() * inverse_alpha(k - 1) } else { 0.0 };
     let next_off = |k: usize| if k + 1 < n { off(k + 1) } else { 0.0 };
@@ -22,10 +21,10 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     if !high.is_finite() {
         return None;
     }
-    // Sylvester's law of inertia: as many eigenvalues are below t as pivots of T - t I are negative. The stationary qds
-    // recurrence computes these pivots from L and D without forming T: no entry is squared, and no cancellation in the
-    // diagonal makes T indefinite (Dhillon and Parlett, Linear Algebra Appl. 387 (2004), 1-28). A tiny
-    // pivot is moved by a rounding of T, so that quotients stay finite while `high` is below 1e292.
+    // Sylvester's law of inertia: the number of eigenvalues below t is the number of negative pivots of T - t I. The
+    // stationary qds recurrence computes these pivots from L and D without forming T. No entry is squared, and no
+    // cancellation in the diagonal makes T indefinite (Dhillon and Parlett, Linear Algebra Appl. 387 (2004), 1-28). A
+    // tiny pivot is replaced by a rounding error of T, so that quotients stay finite while `high` is below 1e292.
     let smallest = f64::EPSILON * high;
     let below = |t: f64| {
         let mut count = 0;
@@ -79,7 +78,7 @@ mod tests {
             }
         }
         let (low, high) = lanczos_extremes(&coefficients).unwrap();
-        // Bisection resolves 1e-18 of the interval, the coefficients carry a few roundings.
+        // Bisection resolves 1e-18 of the interval; the coefficients carry a few rounding errors.
         assert!((low - 1.0).abs() < 1e-14 && (high - 4.0).abs() < 1e-14, "{low} {high}");
         assert!(lanczos_extremes(&coefficients[..1]).is_none());
     }

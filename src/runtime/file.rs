@@ -1,5 +1,5 @@
-//! System calls on files that take names as C strings. The functions of `std::fs` allocate memory for long names, and
-//! abort the process if there is none.
+//! System calls on files, with names as C strings. The functions of `std::fs` allocate memory for long names, and abort
+//! the process if the allocation fails.
 
 use std::ffi::{CStr, OsStr};
 use std::fmt;
@@ -8,17 +8,18 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Bytes of a path with its NUL for the system, at most.
+/// Maximum length of a path in bytes, including its NUL.
 pub const LONGEST_PATH: usize = libc::PATH_MAX as usize;
 
-/// The text of an error as its own `Display` has it, which allocates memory for the text of the system.
+/// Text of an I/O error, as its own `Display` writes it. `Display` of `std::io::Error` allocates memory for the
+/// system's text; this type does not.
 pub struct Reason<'a>(pub &'a Error);
 
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(code) = self.0.raw_os_error() else { return fmt::Display::fmt(self.0, f) };
         let mut buffer = [0u8; 128];
-        // SAFETY: the buffer has the length passed. A text that it does not hold is cut or empty.
+        // SAFETY: the buffer has the length passed. A text that does not fit is truncated, or missing.
         unsafe { libc::strerror_r(code, buffer.as_mut_ptr().cast(), buffer.len()) };
         let text = CStr::from_bytes_until_nul(&buffer).unwrap_or_default();
         write!(f, "{} (os error {code})", OsStr::from_bytes(text.to_bytes()).display())
@@ -35,7 +36,7 @@ pub fn open_to_write(path: &CStr) -> Result<File> {
     opened(path, libc::O_WRONLY, 0)
 }
 
-/// Creates a file; an error of the kind `AlreadyExists` if the name is in use.
+/// Creates a file. Fails with the kind `AlreadyExists` if the name is in use.
 pub fn create_new(path: &CStr) -> Result<File> {
     opened(path, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o666)
 }
@@ -45,7 +46,7 @@ fn opened(path: &CStr, flags: libc::c_int, mode: libc::c_uint) -> Result<File> {
         // SAFETY: the path ends with NUL and outlives the call.
         let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) };
         if descriptor >= 0 {
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor, which has no other owner.
             return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into());
         }
         let error = Error::last_os_error();
@@ -55,31 +56,31 @@ fn opened(path: &CStr, flags: libc::c_int, mode: libc::c_uint) -> Result<File> {
     }
 }
 
-/// The kind and the permissions of a file, as `st_mode`. Follows links.
+/// Returns type and permissions of a file as `st_mode`. Follows symbolic links.
 pub fn mode(path: &CStr) -> Result<u32> {
     let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the path ends with NUL, and there is room for the result.
+    // SAFETY: the path ends with NUL, and `status` has the size of the result.
     checked(unsafe { libc::stat(path.as_ptr(), status.as_mut_ptr()) })?;
-    // SAFETY: filled in by the call that succeeded.
+    // SAFETY: initialized by the call, which succeeded.
     Ok(unsafe { status.assume_init() }.st_mode)
 }
 
-/// Whether `mode` is that of an ordinary file.
+/// Returns whether `mode` is the mode of a regular file.
 pub fn is_ordinary(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG
 }
 
-/// The path without links, in a buffer of [`LONGEST_PATH`] bytes.
+/// Resolves all symbolic links of a path. `buffer` must have [`LONGEST_PATH`] bytes.
 pub fn resolved<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a CStr> {
     assert!(buffer.len() >= LONGEST_PATH);
-    // SAFETY: the path ends with NUL, and the buffer has the bytes that the call may write.
+    // SAFETY: the path ends with NUL, and the buffer has the PATH_MAX bytes that the call may write, as asserted above.
     if unsafe { libc::realpath(path.as_ptr(), buffer.as_mut_ptr().cast()) }.is_null() {
         return Err(Error::last_os_error());
     }
     CStr::from_bytes_until_nul(buffer).map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// Renames a file; replaces a file of the new name.
+/// Renames a file. An existing file with the new name is replaced.
 pub fn rename(from: &CStr, to: &CStr) -> Result<()> {
     // SAFETY: both paths end with NUL.
     checked(unsafe { libc::rename(from.as_ptr(), to.as_ptr()) })

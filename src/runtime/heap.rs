@@ -1,5 +1,5 @@
-//! Values on the heap whose making can fail, as `Box::new` and `Arc::new` cannot: the host program must survive a full
-//! machine. A leaf.
+//! Heap allocation that reports failure, unlike `Box::new` and `Arc::new`: the host program must survive exhausted
+//! memory. Depends on `error` only.
 
 use crate::error::{Result, reserve};
 use std::fmt;
@@ -7,18 +7,18 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// A box, or [`NoMemory`](crate::error::Error::NoMemory) naming what it was for.
+/// Allocates a box. On failure, returns [`NoMemory`](crate::error::Error::NoMemory) with the purpose `what`.
 pub fn boxed<T>(value: T, what: &'static str) -> Result<Box<T>> {
-    // Moved once: a value may be larger than what is left of a small stack.
+    // Moved only once: the value may be larger than the free part of a small stack.
     let mut one = Vec::new();
     reserve(&mut one, 1, what)?;
     one.push(value);
     let one = Box::into_raw(one.into_boxed_slice());
-    // SAFETY: a slice of one value lies in memory as the value does, and was a box until just now.
+    // SAFETY: a boxed slice of one value has the layout of a boxed value, and `into_raw` gave up its ownership.
     Ok(unsafe { Box::from_raw(one.cast::<T>()) })
 }
 
-/// A value with several owners, as in an `Arc`.
+/// A reference-counted value, as in an `Arc`.
 pub struct Counted<T> {
     inner: NonNull<Inner<T>>,
 }
@@ -28,20 +28,20 @@ struct Inner<T> {
     value: T,
 }
 
-// SAFETY: owners share the value, and whoever is the last one drops it.
+// SAFETY: owners share the value by reference, and the last owner drops it on its own thread.
 unsafe impl<T: Send + Sync> Send for Counted<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Counted<T> {}
 
 impl<T> Counted<T> {
-    /// The first owner.
+    /// Allocates the value with one owner. `what` is its purpose, for the error message.
     pub fn new(value: T, what: &'static str) -> Result<Self> {
         let inner = boxed(Inner { owners: AtomicUsize::new(1), value }, what)?;
         Ok(Self { inner: NonNull::from(Box::leak(inner)) })
     }
 
     fn inner(&self) -> &Inner<T> {
-        // SAFETY: it lives as long as there is an owner, and this is one.
+        // SAFETY: the value lives as long as there is an owner, and `self` is an owner.
         unsafe { self.inner.as_ref() }
     }
 }
@@ -56,8 +56,8 @@ impl<T> Deref for Counted<T> {
 
 impl<T> Clone for Counted<T> {
     fn clone(&self) -> Self {
-        // Whoever gives an owner to another thread orders that themselves. A count that overflows would take more
-        // owners than fit into memory.
+        // Relaxed suffices: passing an owner to another thread needs its own synchronization. The count cannot
+        // overflow, since so many owners would not fit into memory.
         self.inner().owners.fetch_add(1, Ordering::Relaxed);
         Self { inner: self.inner }
     }
@@ -66,9 +66,9 @@ impl<T> Clone for Counted<T> {
 impl<T> Drop for Counted<T> {
     fn drop(&mut self) {
         if self.inner().owners.fetch_sub(1, Ordering::Release) == 1 {
-            // What other owners did comes before the end.
+            // All accesses by other owners happen before the value is dropped.
             fence(Ordering::Acquire);
-            // SAFETY: made by `boxed`, and this was the last owner.
+            // SAFETY: made by `boxed`; the count shows that this was the last owner.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
     }

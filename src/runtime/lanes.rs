@@ -1,36 +1,21 @@
-//! Eight values that are worked on together, for each instruction set. Every operation but `mul_add` gives the same
-//! bits on all of them. Used where row slices are too short for the compiler to find the vectors itself: blocks of at
-//! most eight cells a side, whose lines along x are turned by register transposes (`rrbsolver-bench smoother` has both
-//! forms).
+//! Vectors of eight doubles for each instruction set. All operations except `mul_add` and `mul_sub` are bitwise
+//! identical on all instruction sets. Used where row slices are too short for automatic vectorization: blocks of at
+//! most eight cells per side, whose lines along x are transposed in registers. `rrbsolver-bench smoother` measures both
+//! forms.
 
-/// Eight doubles.
+/// Vector of eight doubles.
 pub trait Lanes: Copy {
-    /// Eight times `x`.
+    /// Sets all eight values to `x`.
     fn splat(x: f64) -> Self;
-    /// The eight values from `p` on.
-    ///
-    /// # Safety
-    /// They may be read.
+    /// Loads the eight values at `p`.
     unsafe fn load(p: *const f64) -> Self;
-    /// The first `n` of them, zeros behind.
-    ///
-    /// # Safety
-    /// They may be read; n <= 8.
+    /// Loads the first `n` values and sets the others to zero.
     unsafe fn load_first(p: *const f64, n: usize) -> Self;
-    /// (*first, 0, 0, 0, 0, 0, 0, *last)
-    ///
-    /// # Safety
-    /// Both may be read.
+    /// Loads (*first, 0, 0, 0, 0, 0, 0, *last).
     unsafe fn load_ends(first: *const f64, last: *const f64) -> Self;
-    /// Writes all eight.
-    ///
-    /// # Safety
-    /// They may be written.
+    /// Stores all eight values.
     unsafe fn store(self, p: *mut f64);
-    /// Writes the first `n`.
-    ///
-    /// # Safety
-    /// They may be written; n <= 8.
+    /// Stores the first `n` values.
     unsafe fn store_first(self, p: *mut f64, n: usize);
     /// a + b
     fn add(self, b: Self) -> Self;
@@ -38,24 +23,24 @@ pub trait Lanes: Copy {
     fn sub(self, b: Self) -> Self;
     /// a b
     fn mul(self, b: Self) -> Self;
-    /// a b + c; rounded once where the machine can, so that its last bit depends on the instruction set. (Machines with
-    /// 256-bit vectors and without fused operations exist.)
+    /// a b + c; rounded once if the instruction set is AVX-512, otherwise twice. The last bit therefore depends on the
+    /// instruction set. (Some machines have 256-bit vectors but no fused operations.)
     #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
         self.mul(b).add(c)
     }
-    /// a b - c, rounded as `mul_add`.
+    /// a b - c, rounded as in `mul_add`.
     #[inline(always)]
     fn mul_sub(self, b: Self, c: Self) -> Self {
         self.mul(b).sub(c)
     }
-    /// rows[i][l] = rows[l][i]
+    /// Transposes: rows[i][l] = rows[l][i].
     fn transpose(rows: &mut [Self; 8]);
-    /// Asks for the cache line of `p`, which may be any address.
+    /// Prefetches the cache line of `p`, which may be any address.
     fn prefetch(_: *const f64) {}
 }
 
-/// Scalars, or what the compiler makes of them.
+/// Array of eight doubles, vectorized by the compiler if at all.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Portable([f64; 8]);
@@ -79,7 +64,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn load(p: *const f64) -> Self {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         Self(unsafe { p.cast::<[f64; 8]>().read_unaligned() })
     }
 
@@ -87,7 +72,7 @@ impl Lanes for Portable {
     unsafe fn load_first(p: *const f64, n: usize) -> Self {
         let mut v = [0.0; 8];
         for (l, v) in v.iter_mut().enumerate().take(n) {
-            // SAFETY: as the caller promised.
+            // SAFETY: guaranteed by the caller.
             *v = unsafe { *p.add(l) };
         }
         Self(v)
@@ -95,20 +80,20 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn load_ends(first: *const f64, last: *const f64) -> Self {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         Self(unsafe { [*first, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *last] })
     }
 
     #[inline(always)]
     unsafe fn store(self, p: *mut f64) {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { p.cast::<[f64; 8]>().write_unaligned(self.0) };
     }
 
     #[inline(always)]
     unsafe fn store_first(self, p: *mut f64, n: usize) {
         for (l, v) in self.0.into_iter().enumerate().take(n) {
-            // SAFETY: as the caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { *p.add(l) = v };
         }
     }
@@ -142,7 +127,8 @@ impl Lanes for Portable {
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
-/// The methods may only be called inside functions that enable the instruction set, into which they are inlined.
+/// Implementations for x86-64. Their methods may only be called inside functions that enable the instruction set; they
+/// are inlined there.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Lanes;
@@ -158,7 +144,7 @@ mod x86 {
     }
 
     // SAFETY (all blocks below): kernels are instantiated with this type only in functions with the target feature, and
-    // `isa` names those only on machines that have it; pointers are as the trait's callers promised.
+    // `isa` selects those only on machines that support it; callers of the trait guarantee valid pointers.
     impl Lanes for Avx512 {
         #[inline(always)]
         fn splat(x: f64) -> Self {
@@ -174,7 +160,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn load_first(p: *const f64, n: usize) -> Self {
-            // SAFETY: as above; what the mask leaves out is not read.
+            // SAFETY: as above; masked-out values are not read.
             Self(unsafe { _mm512_maskz_loadu_pd(first(n), p) })
         }
 
@@ -195,7 +181,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn store_first(self, p: *mut f64, n: usize) {
-            // SAFETY: as above; what the mask leaves out is not written.
+            // SAFETY: as above; masked-out values are not written.
             unsafe { _mm512_mask_storeu_pd(p, first(n), self.0) };
         }
 
@@ -231,7 +217,7 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(p: *const f64) {
-            // SAFETY: a hint, which cannot fail.
+            // SAFETY: a hint, which cannot fault.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) };
         }
 
@@ -243,10 +229,10 @@ mod x86 {
                 let pair = |a, b| (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
                 let ((a0, a1), (a2, a3)) = (pair(r[0], r[1]), pair(r[2], r[3]));
                 let ((a4, a5), (a6, a7)) = (pair(r[4], r[5]), pair(r[6], r[7]));
-                // 128-bit parts: even ones of both, odd ones of both.
+                // 128-bit parts: the even parts of both operands, and the odd parts of both.
                 let even = |a, b| _mm512_shuffle_f64x2::<0x88>(a, b);
                 let odd = |a, b| _mm512_shuffle_f64x2::<0xdd>(a, b);
-                // e02 holds columns 0 and 4 of rows 0..3, and so on.
+                // e02 holds columns 0 and 4 of rows 0..3; the others follow the same scheme.
                 let (e02, o02) = (even(a0, a2), odd(a0, a2));
                 let (e13, o13) = (even(a1, a3), odd(a1, a3));
                 let (e46, o46) = (even(a4, a6), odd(a4, a6));
@@ -276,7 +262,7 @@ mod x86 {
         }
     }
 
-    /// Rows of four.
+    /// Transposes a 4 x 4 block.
     #[inline(always)]
     fn transpose4(r: [__m256d; 4]) -> [__m256d; 4] {
         // SAFETY: as for `Avx512`.
@@ -295,7 +281,7 @@ mod x86 {
     #[inline(always)]
     fn first4(n: usize) -> __m256i {
         const ONES: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
-        // SAFETY: as for `Avx512`; n <= 4, so that four entries from 4 - n on are inside.
+        // SAFETY: as for `Avx512`; n <= 4, so the four entries from 4 - n on are inside the array.
         unsafe { _mm256_loadu_si256(ONES.as_ptr().add(4 - n).cast()) }
     }
 
@@ -316,7 +302,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn load_first(p: *const f64, n: usize) -> Self {
             let (low, high) = (n.min(4), n.saturating_sub(4));
-            // SAFETY: as above; what the masks leave out is not read.
+            // SAFETY: as above; masked-out values are not read.
             Self(unsafe { [_mm256_maskload_pd(p, first4(low)), _mm256_maskload_pd(p.wrapping_add(4), first4(high))] })
         }
 
@@ -341,7 +327,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn store_first(self, p: *mut f64, n: usize) {
             let (low, high) = (n.min(4), n.saturating_sub(4));
-            // SAFETY: as above; what the masks leave out is not written.
+            // SAFETY: as above; masked-out values are not written.
             unsafe {
                 _mm256_maskstore_pd(p, first4(low), self.0[0]);
                 _mm256_maskstore_pd(p.wrapping_add(4), first4(high), self.0[1]);
@@ -368,7 +354,7 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(p: *const f64) {
-            // SAFETY: a hint, which cannot fail.
+            // SAFETY: a hint, which cannot fault.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) };
         }
 

@@ -1,4 +1,5 @@
-//! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
+//! Allocation of the solver's arrays: zero-initialized, aligned to cache lines, large blocks mapped from the system.
+//! Also non-temporal copies.
 
 use super::pages::prefer_large_mapped;
 use crate::error::{Error, Refused, Result};
@@ -13,23 +14,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Line(#[expect(dead_code, reason = "read through a pointer to its first byte")] [u8; LINE]);
 
 const LINE: usize = 64;
-/// Cache lines of a page: sets of a first-level cache way on most machines.
+/// Cache lines per 4 KiB page; also the number of sets of a typical L1 data cache.
 const SETS: usize = 64;
-/// From this size on, blocks are mapped: their pages are zero without being written, so that the member that first
-/// writes a row has it in the memory next to it, and may be large ones, which costs a fraction of the page faults.
+/// Minimum block size in bytes that is mapped. Mapped pages are zero without being written, so the thread that first
+/// writes a row gets the page on its NUMA node (first touch). Mapped blocks may also use large pages, which reduces
+/// page faults.
 const MAPPED: usize = 1 << 18;
 
-/// A block of zeros.
+/// A block of zero-initialized memory.
 pub struct Memory {
-    /// Keeps the block; read through `data` alone.
+    /// Owns the block; all accesses use `data`.
     _block: Block,
-    /// The first byte.
+    /// Address of the first byte.
     data: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: the block is its own, and belongs to no thread; who may touch what of it when is the care of those who take
-// `data`.
+// SAFETY: the block owns its memory and is not bound to a thread. Users of `data` guarantee that accesses do not race.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -44,10 +45,10 @@ enum Block {
 }
 
 impl Memory {
-    /// `bytes` zeros.
+    /// Allocates `bytes` zeros.
     pub fn zeroed(bytes: u128) -> Result<Self> {
-        // Arrays begin in different cache sets: stages read the same row of some twenty of them at once, and large
-        // blocks of memory all begin at the same place of a page.
+        // Arrays start in different cache sets. Kernels read the same row of about twenty arrays at once, and large
+        // blocks would otherwise all start at the same offset within a page.
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let no_memory = || Error::NoMemory(Refused { bytes, what: "the solver's arrays" });
         let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
@@ -58,22 +59,19 @@ impl Memory {
         Ok(Self { _block: block, data, bytes: LINE * lines })
     }
 
-    /// Bytes, without the lines skipped.
+    /// Returns the usable size in bytes, without the skipped cache lines.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The first byte, on a cache line boundary.
+    /// Returns the address of the first byte, aligned to a cache line.
     pub fn data(&self) -> *mut u8 {
         self.data
     }
 
-    /// All zero again.
-    ///
-    /// # Safety
-    /// Nobody may use the block meanwhile.
+    /// Sets all bytes to zero.
     pub unsafe fn clear(&self) {
-        // SAFETY: `bytes` bytes from `data` on are this block's; not used by others, as the caller promised.
+        // SAFETY: the block owns `bytes` bytes from `data` on; the caller excludes concurrent use.
         unsafe { std::ptr::write_bytes(self.data(), 0, self.bytes) };
     }
 }
@@ -106,7 +104,7 @@ impl Block {
 
     #[cfg(unix)]
     fn mapped(bytes: usize) -> Option<Self> {
-        // SAFETY: asks for new pages of our own; nothing is replaced.
+        // SAFETY: requests a new private mapping; no existing mapping is replaced.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -120,7 +118,7 @@ impl Block {
         if start == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: the pages just made: zeros, which are bytes.
+        // SAFETY: the new mapping has `bytes` bytes.
         prefer_large_mapped(unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), bytes) });
         Some(Self::Pages { start: start.cast(), bytes })
     }
@@ -130,14 +128,14 @@ impl Drop for Block {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Self::Pages { start, bytes } = *self {
-            // SAFETY: mapped by `mapped`, with this size; nobody uses it after the drop.
+            // SAFETY: mapped by `mapped` with this size, and not used after the drop.
             unsafe { libc::munmap(start.cast(), bytes) };
         }
     }
 }
 
-/// An error where a large array is more than the machine has left: the system promises what it does not have, and ends
-/// the process that writes to it.
+/// Fails if a large array exceeds the available memory. The system overcommits memory, and ends a process that writes
+/// to pages it cannot provide.
 pub fn check_there(bytes: u128, what: &'static str) -> Result<()> {
     const LARGE: u128 = 1 << 30;
     if bytes > LARGE && left().is_some_and(|left| bytes > left.into()) {
@@ -146,10 +144,11 @@ pub fn check_there(bytes: u128, what: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that this process can have, as far as the system tells: those of the machine, and those of its control group.
+/// Returns the bytes that this process can still allocate, if known: the minimum over the machine and its control
+/// group.
 fn left() -> Option<u64> {
     let mut buffer = [0; 512];
-    // The third line of some fifty.
+    // `MemAvailable` is the third of about fifty lines.
     let of_machine = start_of("/proc/meminfo", &mut buffer).and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
@@ -160,26 +159,28 @@ fn left() -> Option<u64> {
     of_machine.into_iter().chain(of_group).min()
 }
 
-/// The first bytes of a file, without memory from the heap.
+/// Reads the first bytes of a file without heap allocation.
 fn start_of<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
     let count = File::open(path).and_then(|mut file| file.read(buffer)).ok()?;
     std::str::from_utf8(&buffer[..count]).ok()
 }
 
-/// Whether whole lines are written from the first value on. They go past the caches: a line that is not fetched first.
+/// Returns whether the values occupy whole cache lines. Only such arrays are written with non-temporal stores, which
+/// avoid fetching the line first.
 #[cfg(target_arch = "x86_64")]
 fn are_lines<T>(values: &[T]) -> bool {
     (values.as_ptr() as usize).is_multiple_of(LINE) && size_of_val(values).is_multiple_of(LINE)
 }
 
-/// target = source, past the caches where the machine can. Call [`copies_are_done`] before other threads read it.
+/// Copies source to target, with non-temporal stores if possible. Call [`copies_are_done`] before other threads read
+/// the target.
 pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
     if are_lines(target) {
         use std::arch::x86_64::{_mm_loadu_pd, _mm_stream_pd};
         for (target, source) in target.chunks_exact_mut(2).zip(source.chunks_exact(2)) {
-            // SAFETY: both have two values; the target lies on a multiple of 16. SSE2 is there on every x86_64.
+            // SAFETY: both chunks have two values, and the target is 16-byte aligned. Every x86_64 has SSE2.
             unsafe { _mm_stream_pd(target.as_mut_ptr(), _mm_loadu_pd(source.as_ptr())) };
         }
         return;
@@ -187,14 +188,14 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     target.copy_from_slice(source);
 }
 
-/// target = factor source in single precision, likewise.
+/// Computes target = factor * source in single precision, with the stores of [`copy_past_caches`].
 pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
     if are_lines(target) {
         use std::arch::x86_64::{_mm_cvtpd_ps, _mm_loadu_pd, _mm_movelh_ps, _mm_mul_pd, _mm_set1_pd, _mm_stream_ps};
         for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
-            // SAFETY: both have four values; the target lies on a multiple of 16. SSE2 is there on every x86_64.
+            // SAFETY: both chunks have four values, and the target is 16-byte aligned. Every x86_64 has SSE2.
             unsafe {
                 let two = |k| _mm_cvtpd_ps(_mm_mul_pd(_mm_set1_pd(factor), _mm_loadu_pd(source.as_ptr().add(k))));
                 _mm_stream_ps(target.as_mut_ptr(), _mm_movelh_ps(two(0), two(2)));
@@ -207,8 +208,8 @@ pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     }
 }
 
-/// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], as many as fill whole lines, past the caches where these begin lines;
-/// returns how many of each are done: none where the machine cannot.
+/// Splits pairs: even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], for as many k as fill whole cache lines. An output that
+/// starts at a cache line is written with non-temporal stores. Returns the number of pairs done, 0 on other targets.
 pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
     #[cfg(target_arch = "x86_64")]
     {
@@ -217,7 +218,7 @@ pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]
         let (even, odd) = (&mut even[..done], &mut odd[..done]);
         let (even_streams, odd_streams) = (are_lines(even), are_lines(odd));
         for ((pairs, even), odd) in pairs.chunks_exact(4).zip(even.chunks_exact_mut(2)).zip(odd.chunks_exact_mut(2)) {
-            // SAFETY: four values are read and two written to each, which lie on a multiple of 16 where they stream.
+            // SAFETY: four values are read and two are written to each output; streamed outputs are 16-byte aligned.
             unsafe {
                 let (low, high) = (_mm_loadu_pd(pairs.as_ptr()), _mm_loadu_pd(pairs.as_ptr().add(2)));
                 let store = |streams: bool, target: *mut f64, values| {
@@ -236,18 +237,18 @@ pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]
     }
 }
 
-/// Orders this thread's copies past the caches before what it writes next.
+/// Orders the non-temporal stores of this thread before its subsequent stores.
 pub fn copies_are_done() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is there on every x86_64.
+    // SAFETY: every x86_64 has SSE.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
 }
 
-/// Whether both have the same bytes, written or not.
+/// Returns whether two byte arrays are equal; uninitialized bytes are compared as they are.
 pub fn same_bytes(a: &[MaybeUninit<u8>], b: &[MaybeUninit<u8>]) -> bool {
-    // SAFETY: as many bytes in both, if the first is true; the C library compares what is there.
+    // SAFETY: both arrays have the same length if the first condition holds; the C library compares the stored bytes.
     a.len() == b.len() && unsafe { libc::memcmp(a.as_ptr().cast(), b.as_ptr().cast(), a.len()) } == 0
 }
 
@@ -262,7 +263,7 @@ mod tests {
             assert_eq!(m.data() as usize % LINE, 0);
             assert!(m.bytes() >= bytes && m.bytes() < bytes + LINE);
             let all = |m: &Memory| {
-                // SAFETY: as many bytes as the block has.
+                // SAFETY: the length is the size of the block.
                 unsafe { std::slice::from_raw_parts(m.data(), m.bytes()) }.iter().all(|&b| b == 0)
             };
             assert!(all(&m));
@@ -270,7 +271,7 @@ mod tests {
                 // SAFETY: the last byte of the block.
                 unsafe { m.data().add(m.bytes() - 1).write(7) };
                 assert!(!all(&m));
-                // SAFETY: nobody else uses the block.
+                // SAFETY: only this test uses the block.
                 unsafe { m.clear() };
                 assert!(all(&m));
             }
@@ -280,10 +281,10 @@ mod tests {
     #[test]
     fn copies_past_the_caches_are_copies() {
         let source: Vec<f64> = (0..200).map(|k| f64::from(k).sqrt() - 7.0).collect();
-        // Whole lines, parts of them, and places that no wide store takes.
+        // Whole cache lines, parts of cache lines, and positions where non-temporal stores are impossible.
         for (start, len) in [(0, 64), (0, 16), (4, 8), (1, 16), (3, 5), (0, 0), (8, 100)] {
             let memory = Memory::zeroed(200 * 8).unwrap();
-            // SAFETY: 200 doubles, or twice as many of half their size, that nobody else uses.
+            // SAFETY: 200 doubles, or the first 200 floats of this memory, which only this test uses.
             let wide = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 200) };
             copy_past_caches(&mut wide[start..start + len], &source[..len]);
             copies_are_done();
@@ -305,10 +306,10 @@ mod tests {
         let pairs: Vec<f64> = (0..200).map(f64::from).collect();
         for (start, len) in [(0, 200), (0, 33), (1, 64), (8, 16), (3, 15), (0, 0)] {
             let memory = Memory::zeroed(400 * 8).unwrap();
-            // SAFETY: 400 doubles that nobody else uses.
+            // SAFETY: 400 doubles that only this test uses.
             let targets = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 400) };
             let (even, odd) = targets.split_at_mut(200);
-            // One of them begins a line, or none.
+            // One of the outputs starts at a cache line, or neither does.
             let done = deinterleave_past_caches(&pairs[..len], &mut even[start..], &mut odd[..]);
             copies_are_done();
             assert!(2 * done <= len && done.is_multiple_of(LINE / 8));

@@ -1,5 +1,5 @@
-//! What all families run on, without mathematics: threads, memory, sums of fixed shape, loops over lanes, the
-//! floating-point mode.
+//! Services without mathematics that all families use: thread teams, memory, reductions of fixed shape, vector lanes,
+//! and the floating-point mode.
 
 pub mod file;
 pub mod heap;

@@ -1,8 +1,8 @@
-//! Numbers that loops compute in.
+//! Floating-point types of the kernels, and arithmetic without intermediate overflow.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
-/// What sweeps compute in.
+/// Floating-point type in which a kernel computes: `f64` or `f32`.
 pub trait Real:
     Copy
     + Default
@@ -13,9 +13,9 @@ pub trait Real:
     + AddAssign
     + SubAssign
 {
-    /// v rounded to nearest; the range is the caller's care.
+    /// Rounds v to nearest. The caller guarantees that v is in range.
     fn narrow(v: f64) -> Self;
-    /// Its value.
+    /// Converts to double precision, which is exact.
     fn wide(self) -> f64;
 }
 
@@ -43,17 +43,19 @@ impl Real for f32 {
     }
 }
 
-/// The largest power of two not above v, for finite v > 0; kept where its inverse is a normal number.
+/// Returns the largest power of two not above v, for finite v > 0. The exponent is clamped so that the inverse is a
+/// normal number.
 pub fn power_of_two_below(v: f64) -> f64 {
     let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
     f64::from_bits(exponent << 52)
 }
 
-/// sqrt(a^2 + b^2), with a relative error below 2^-52 and without intermediate overflow or underflow.
+/// Returns sqrt(a^2 + b^2) with a relative error below 2^-52, without intermediate overflow or underflow.
 ///
-/// Replaces `f64::hypot`: that calls the C library, whose `hypot` needs GLIBC_2.35 and rounds differently per version.
-/// Both operands are divided by a power of two near the larger one, which is exact wherever it matters. The squares,
-/// their sum, and the root then round once each, by at most d = u / (1 + u) with u = 2^-53: (1 + d)^2 - 1 < 2 u.
+/// Replaces `f64::hypot`, which calls the C library: its `hypot` requires GLIBC_2.35 and rounds differently per
+/// version. Both operands are divided by a power of two near the larger operand. This division is exact wherever it
+/// affects the result. The squares, their sum, and the root then round once each, by at most d = u / (1 + u) with u =
+/// 2^-53, and (1 + d)^2 - 1 < 2 u.
 pub fn hypot(a: f64, b: f64) -> f64 {
     let (a, b) = (a.abs(), b.abs());
     let largest = a.max(b);
@@ -72,13 +74,13 @@ pub fn hypot(a: f64, b: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// (h - sqrt(a^2 + b^2)) / h to first order, from the exact squares of numbers in about 1 .. 2^26.
+    /// Returns (h - sqrt(a^2 + b^2)) / h to first order, from the exact squares of operands between about 1 and 2^26.
     fn relative_error(a: f64, b: f64, h: f64) -> f64 {
-        // A product and its rounding error, both exact (Dekker).
+        // A product and its rounding error, both exact (Dekker 1971).
         let square = |v: f64| (v * v, v.mul_add(v, -(v * v)));
         let (a, b) = if a.abs() > b.abs() { (a, b) } else { (b, a) };
         let ((a2, a_low), (b2, b_low), (h2, h_low)) = (square(a), square(b), square(h));
-        // h^2 lies between a^2 and 2 a^2: the difference of the high parts is exact (Sterbenz).
+        // h^2 lies between a^2 and 2 a^2, so the difference of the high parts is exact (Sterbenz lemma).
         -(((a2 - h2) + b2) + ((a_low - h_low) + b_low)) / (2.0 * h2)
     }
 

@@ -1,13 +1,13 @@
-//! Large pages for large blocks: a fraction of the page faults, and fewer misses of the address cache. A leaf.
+//! Large pages for large blocks: fewer page faults and fewer TLB misses. Depends on no other module.
 
 use std::mem::MaybeUninit;
 
-/// From this size on, large pages are asked for: two of them.
+/// Minimum block size in bytes for which large pages are requested: two pages of 2 MiB.
 const LARGE: usize = 4 << 20;
-/// What addresses of advice are multiples of, on all machines with pages up to this size.
+/// Alignment in bytes of the advised range; suits all machines with base pages up to this size.
 const PAGE: usize = 1 << 16;
 
-/// Asks for large pages for room that nobody has written yet. Advice: a refusal changes nothing but speed.
+/// Requests large pages for memory that was not written yet. The request is a hint; a refusal affects only speed.
 pub fn prefer_large<T>(room: &mut [MaybeUninit<T>]) {
     let bytes = size_of_val(room);
     if bytes < LARGE {
@@ -18,15 +18,15 @@ pub fn prefer_large<T>(room: &mut [MaybeUninit<T>]) {
     advise(start.wrapping_add(skip), (bytes - skip) / PAGE * PAGE);
 }
 
-/// The same for a block that was mapped, of any size: blocks mapped one after the other lie side by side, and are one
-/// to the system where the same is advised of them, with large pages across.
+/// Requests large pages for a mapped block of any size. The system merges adjacent mappings with equal advice, so that
+/// large pages can extend across their boundary.
 pub fn prefer_large_mapped(block: &mut [MaybeUninit<u8>]) {
     advise(block.as_mut_ptr().cast(), block.len());
 }
 
 #[cfg(target_os = "linux")]
 fn advise(start: *mut u8, bytes: usize) {
-    // SAFETY: whole pages inside a block of the caller, which this advice leaves as they are.
+    // SAFETY: whole pages inside a block of the caller; this advice does not change their contents.
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 

@@ -1,19 +1,19 @@
-//! Processes of one host: how they tell themselves apart, and memory that several of them have.
+//! Identification of the processes of a host, and memory shared by several of these processes.
 
 use super::memory::check_there;
 use crate::error::{Error, Refused, Result};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
-/// A number of this process that no other one has.
+/// Returns a random 64-bit identifier of this process.
 pub fn own_number() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     let drawn = *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish());
-    // A child has what its parent had drawn.
+    // After a fork, the child inherits the drawn number, so the process id is mixed in.
     drawn ^ u64::from(std::process::id()).rotate_left(32)
 }
 
-/// The same number on all processes of this host since it was started, and on no other; 0: not known.
+/// Returns an identifier of this host and boot, equal on all its processes; 0 if unknown.
 pub fn host_number() -> u64 {
     let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
     let mut hasher = std::hash::DefaultHasher::new();
@@ -21,22 +21,22 @@ pub fn host_number() -> u64 {
     hasher.finish()
 }
 
-/// For errors.
+/// Allocation named in error messages.
 const ROWS: &str = "rows of all ranks";
 
-/// What another process needs to open a block of memory.
+/// Address of a shared memory block for other processes of the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
     pub process: u64,
     pub file: u64,
-    /// Written at its begin.
+    /// Signature that is stored at the start of the block.
     pub sign: u64,
 }
 
-/// Bytes before the values, which begin with the sign.
+/// Bytes before the values. The signature is stored in the first 8 bytes.
 const HEAD: usize = 4096;
 
-/// Values that several processes can read and write, zero at first.
+/// Array of doubles shared by several processes, initially zero.
 pub struct Mapped {
     #[cfg(target_os = "linux")]
     file: std::fs::File,
@@ -44,8 +44,8 @@ pub struct Mapped {
     values: usize,
 }
 
-// SAFETY: pages of our own, which belong to no thread; who may touch what of them when is the care of those who use the
-// unsafe functions below.
+// SAFETY: the mapping is not bound to a thread. Callers of the unsafe functions below guarantee that accesses do not
+// race.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -56,45 +56,44 @@ fn unavailable(what: &str, error: &std::io::Error) -> Error {
 
 #[cfg(target_os = "linux")]
 impl Mapped {
-    /// So many zeros, of memory that is there.
+    /// Allocates shared memory for `values` zeros and reserves its pages.
     pub fn new(values: usize) -> Result<Self> {
         use std::os::fd::{AsRawFd, FromRawFd};
         let bytes = Self::bytes_of(values)?;
         check_there(bytes as u128, ROWS)?;
-        // Beyond this limit for files the system ends the process.
+        // Beyond the limit for file sizes, the system would end the process (SIGXFSZ).
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer outlives the call.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
         if !known || limit.rlim_cur < bytes as u64 {
             return Err(Error::Io(format!("shared memory: {bytes} bytes exceed the limit of file sizes")));
         }
-        // By its number: older C libraries have no name for this call.
-        // SAFETY: a name that ends, and flags of the call.
+        // Called by number: older C libraries have no wrapper for memfd_create.
         let file = unsafe { libc::syscall(libc::SYS_memfd_create, c"rrbsolver".as_ptr(), libc::MFD_CLOEXEC) };
         if file < 0 {
             return Err(unavailable("memfd_create", &std::io::Error::last_os_error()));
         }
-        // SAFETY: a descriptor that was made just now, for nobody else.
+        // SAFETY: a new descriptor, which has no other owner.
         let file = unsafe { std::fs::File::from_raw_fd(file as i32) };
-        // Taken now: what is promised and not there would end the process that writes to it.
-        // SAFETY: the descriptor is there.
+        // Reserves the pages now: with overcommitted memory, a later write would end the process.
         let taken = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
         if taken != 0 {
             return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
         }
         let made = Self::map(file, values)?;
-        // SAFETY: the head is there, and nobody else has the pages yet.
+        // SAFETY: the mapping has at least `HEAD` bytes, and no other process has opened it yet.
         unsafe { made.start.cast::<u64>().write(own_number()) };
         Ok(made)
     }
 
-    /// That of another process.
+    /// Maps the memory block of another process.
     pub fn open(told: &Told, values: usize) -> Result<Self> {
         use std::os::unix::fs::FileExt;
         let path = format!("/proc/{}/fd/{}", told.process, told.file);
         let opened = std::fs::OpenOptions::new().read(true).write(true).open(&path);
         let file = opened.map_err(|error| unavailable(&path, &error))?;
-        // Where processes are numbered apart this may be anything: it is read before it is mapped.
+        // In another PID namespace, the path may name any file. The signature is therefore checked before the file is
+        // mapped.
         let mut sign = [0; 8];
         let read = file.read_exact_at(&mut sign, 0).and_then(|()| file.metadata());
         let bytes = read.map_err(|error| unavailable(&path, &error))?.len();
@@ -108,7 +107,7 @@ impl Mapped {
         use std::os::fd::AsRawFd;
         let bytes = Self::bytes_of(values)?;
         let all = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: asks for pages of the file, at any place; nothing is replaced.
+        // SAFETY: requests a new mapping of the file at any address; no existing mapping is replaced.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, all, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
@@ -122,7 +121,7 @@ impl Mapped {
         bytes.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(refused)
     }
 
-    /// For other processes.
+    /// Returns the address by which other processes open the memory.
     pub fn told(&self) -> Told {
         use std::os::fd::AsRawFd;
         Told { process: std::process::id().into(), file: self.file.as_raw_fd() as u64, sign: own_number() }
@@ -131,17 +130,17 @@ impl Mapped {
 
 #[cfg(not(target_os = "linux"))]
 impl Mapped {
-    /// Not offered here.
+    /// Unsupported on this system.
     pub fn new(_: usize) -> Result<Self> {
         Err(unavailable("this system", &std::io::ErrorKind::Unsupported.into()))
     }
 
-    /// Not offered here.
+    /// Unsupported on this system.
     pub fn open(_: &Told, _: usize) -> Result<Self> {
         Self::new(0)
     }
 
-    /// Not offered here.
+    /// Unsupported on this system.
     pub fn told(&self) -> Told {
         Told { process: 0, file: 0, sign: 0 }
     }
@@ -153,22 +152,16 @@ impl Mapped {
         self.start.wrapping_add(HEAD).cast::<f64>().wrapping_add(start)
     }
 
-    /// Values start .. start + len.
-    ///
-    /// # Safety
-    /// No process may write these values while the slice is used.
+    /// Returns the values start .. start + len.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &[f64] {
-        // SAFETY: inside the pages, as was checked; not written meanwhile, as the caller promised.
+        // SAFETY: `place` checks the bounds; the caller excludes concurrent writes.
         unsafe { std::slice::from_raw_parts(self.place(start, len), len) }
     }
 
-    /// Values start .. start + len, to write.
-    ///
-    /// # Safety
-    /// Nobody else, of any process, may read or write these values while the slice is used.
+    /// Returns the values start .. start + len for writing.
     #[expect(clippy::mut_from_ref, reason = "shared by processes that write disjoint parts")]
     pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [f64] {
-        // SAFETY: inside the pages, as was checked; not used by others, as the caller promised.
+        // SAFETY: `place` checks the bounds; the caller excludes concurrent accesses.
         unsafe { std::slice::from_raw_parts_mut(self.place(start, len), len) }
     }
 }
@@ -177,7 +170,7 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if let Ok(bytes) = Self::bytes_of(self.values) {
-            // SAFETY: mapped by `map`, with this size; nobody uses it after the drop.
+            // SAFETY: mapped by `map` with this size, and not used after the drop.
             unsafe { libc::munmap(self.start.cast(), bytes) };
         }
     }
@@ -187,13 +180,13 @@ impl Drop for Mapped {
 mod tests {
     use super::*;
 
-    /// Opened a second time it is the same memory, whoever has closed it; what is not what was told is refused.
+    /// A second mapping shows the same memory, also after the first mapping is gone. A wrong address is refused.
     #[test]
     fn memory_of_several() {
         let first = Mapped::new(1000).unwrap();
         let told = first.told();
         let second = Mapped::open(&told, 1000).unwrap();
-        // SAFETY: nobody else uses them; one after the other.
+        // SAFETY: only this test uses the mappings, one after the other.
         unsafe {
             assert!(first.slice(0, 1000).iter().all(|&v| v == 0.0));
             second.slice_mut(990, 10).fill(3.0);

@@ -1,14 +1,16 @@
-//! Sums of a fixed shape: the same bits whatever the number of threads or the instruction set.
+//! Reductions of fixed shape. The sums are bitwise identical for any number of threads and any instruction set.
 
 use crate::error::Result;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 
-/// Independent partial sums: enough for the latency of an addition, few enough for 16 registers of 2.
+/// Number of independent partial sums: enough to hide the latency of an addition, and few enough for 16 registers of
+/// two doubles.
 const LANES: usize = 16;
 
-/// <a, b> in the type of b: lane l sums the products at l, l + 16, ...; lanes are added by halves, the tail last.
+/// Returns sum_i a_i b_i, computed in the type of b. Lane l sums the products with indices l, l + 16, ...; then the
+/// lanes are added pairwise by halves, and the tail is added last.
 #[inline(always)]
 pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     let n = a.len().min(b.len());
@@ -28,7 +30,7 @@ pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     (add_lanes(&lanes) + tail).wide()
 }
 
-/// <v, D v>, with the lanes of `dot`.
+/// Returns sum_i v_i d_i v_i, with the summation order of [`dot`].
 #[inline(always)]
 pub fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
     let n = v.len().min(d.len());
@@ -44,7 +46,7 @@ pub fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
     add_lanes(&lanes) + tail
 }
 
-/// Sum of a.
+/// Returns sum_i a_i in double precision, with the summation order of [`dot`].
 #[inline(always)]
 pub fn sum<R: Real>(a: &[R]) -> f64 {
     let mut lanes = [0.0; LANES];
@@ -58,8 +60,9 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
     add_lanes(&lanes) + tail
 }
 
-/// Not inlined: its pairs would make the compiler keep lanes in vectors of two. One array for each halving: in place,
-/// the compiler reads across the vectors just written, and waits for them to arrive in memory.
+/// Adds the lanes pairwise by halves. Not inlined: the pairs would make the compiler keep all lanes in vectors of two
+/// values. Each halving writes a new array: in place, the compiler would load across the vectors just stored and wait
+/// for these stores.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
     fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
@@ -71,7 +74,8 @@ fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
     lanes[0] + lanes[1]
 }
 
-/// Sum by halves: error growth log n, shape fixed by the length alone.
+/// Returns sum_i a_i by recursive halving (pairwise summation; Higham, Accuracy and Stability of Numerical Algorithms,
+/// section 4.2). The rounding error grows as log n; the shape depends on the length only.
 pub fn pairwise(a: &[f64]) -> f64 {
     match a.len() {
         0..=64 => sum(a),
@@ -82,68 +86,72 @@ pub fn pairwise(a: &[f64]) -> f64 {
     }
 }
 
-/// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top.
+/// Returns max_i |a_i|, or NaN if any entry is NaN. Compares bit patterns, whose order is the order of the magnitudes
+/// with NaN above infinity.
 #[inline(always)]
 pub fn max_abs(a: &[f64]) -> f64 {
     largest(a.iter().copied())
 }
 
-/// The same of what an iterator gives.
+/// Returns the largest magnitude of the values of an iterator, as [`max_abs`].
 #[inline(always)]
 pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
     const MAGNITUDE: u64 = !(1 << 63);
     f64::from_bits(a.fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
 }
 
-/// What other ranks note.
+/// Partial results of the other ranks.
 pub trait Elsewhere: Send + Sync {
-    /// `numbers`: of everything; this rank has noted its own, and the rest is filled in.
+    /// Fills in the entries of the other ranks. Each array in `numbers` covers all ranks; the caller has set the
+    /// entries of this rank.
     fn fill(&self, numbers: &mut [&mut [f64]]);
 
-    /// The same where sums alone are made of them: the sum of what a rank has may stand at its first place, and zeros
-    /// at the others, on all ranks alike.
+    /// Fills in entries of which only sums are used. On all ranks alike, the first entry of a rank may hold the sum of
+    /// all entries of this rank; its other entries are then zero.
     fn fill_sums(&self, numbers: &mut [&mut [f64]]);
 }
 
-/// Room for what the members of a team note of rows, or of other things that are one member's each.
+/// Workspace for the partial results of a reduction: up to `most` numbers per row, or per other unit that has one owner
+/// thread.
 pub struct Noted {
-    /// In turns: one reduction may be noted while the one before is still read.
+    /// Two buffers, used alternately: a reduction may be written while the previous one is still read.
     values: [Shared; 2],
     rows: usize,
 }
 
 impl Noted {
-    /// For `most` numbers a row.
+    /// Allocates a workspace for `most` numbers per row.
     pub fn new(rows: usize, most: usize) -> Result<Self> {
         Ok(Self { values: [Shared::zeroed(most * rows)?, Shared::zeroed(most * rows)?], rows })
     }
 
-    /// The same where the caller has a barrier between the end of a reduction and the beginning of the next one.
+    /// Allocates a workspace with a single buffer. The caller guarantees a barrier between the end of a reduction and
+    /// the beginning of the next one.
     pub fn once(rows: usize, most: usize) -> Result<Self> {
         let values = Shared::zeroed(most * rows)?;
         Ok(Self { values: [values.clone(), values], rows })
     }
 
-    /// Rows that it has room for.
+    /// Returns the number of rows of the workspace.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Bytes, of a `once`.
+    /// Returns the size in bytes of a workspace made by [`Self::once`].
     pub fn bytes(&self) -> usize {
         self.values[0].bytes()
     }
 
-    /// Begins reduction number `turn` over the first `rows` rows. A barrier stands between two reductions whose numbers
-    /// are both even or both odd.
+    /// Begins reduction number `turn` over the first `rows` rows. The caller guarantees a barrier between two
+    /// reductions whose numbers have the same parity.
     pub fn reduce<const N: usize>(&self, turn: usize, rows: usize) -> Reduce<'_, N> {
         Reduce { values: &self.values[turn % 2], room: self.rows, rows, elsewhere: None }
     }
 }
 
-/// N sums over rows, or what else is made of all of them: each row is noted by its owner, and then all members do the
-/// same with the same numbers in the same order, so that all have the same bits, whatever their number; over several
-/// ranks, too.
+/// Reduction of N numbers per row. The owner thread of a row writes its partial results. Then all threads combine all
+/// partial results in the same order. The results are therefore bitwise identical on all threads and ranks, for any
+/// number of threads and ranks.
 #[derive(Clone, Copy)]
 pub struct Reduce<'a, const N: usize> {
     values: &'a Shared,
@@ -153,28 +161,27 @@ pub struct Reduce<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Reduce<'a, N> {
-    /// The numbers of a row.
-    ///
-    /// # Safety
-    /// The row must be this member's, and be noted once.
+    /// Stores the partial results of a row.
     pub unsafe fn note(&self, row: usize, values: [f64; N]) {
         for (k, value) in values.into_iter().enumerate() {
-            // SAFETY: as the caller promised; who read it in the reduction before was at a barrier since.
+            // SAFETY: the caller owns the row; a barrier separates this write from the reads of the previous reduction.
             unsafe { self.values.slice_mut(k * self.room + row, 1)[0] = value };
         }
     }
 
-    /// Some of it is noted by other ranks.
+    /// Includes the partial results of other ranks.
     pub fn over(self, elsewhere: Option<&'a dyn Elsewhere>) -> Self {
         Self { elsewhere, ..self }
     }
 
-    /// All that was noted, number by number. `None`: a barrier stands between already, or one member alone works.
+    /// Returns all partial results, one slice per number. If `me` is `None`, the caller has already passed a barrier,
+    /// or only one thread runs.
     pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
         self.filled(me, |elsewhere, numbers| elsewhere.fill(numbers))
     }
 
-    /// The same for sums over all, or over parts that hold all or nothing of what a rank has in one piece.
+    /// Returns partial results of which only sums are used: sums over all rows, or over subsets that contain each
+    /// rank's contiguous range completely or not at all.
     pub fn summands(&self, me: Option<Me>) -> [&'a [f64]; N] {
         self.filled(me, |elsewhere, numbers| elsewhere.fill_sums(numbers))
     }
@@ -185,7 +192,8 @@ impl<'a, const N: usize> Reduce<'a, N> {
         }
         if let Some(elsewhere) = self.elsewhere {
             if me.is_none_or(|me| me.index == 0) {
-                // SAFETY: all is noted, and the others wait; or one member alone works.
+                // SAFETY: all partial results are stored and the other threads wait at the barrier below; or only one
+                // thread runs.
                 let of = |k: usize| unsafe { self.values.slice_mut(k * self.room, self.rows) };
                 fill(elsewhere, &mut std::array::from_fn::<_, N, _>(of));
             }
@@ -193,11 +201,11 @@ impl<'a, const N: usize> Reduce<'a, N> {
                 me.barrier();
             }
         }
-        // SAFETY: noted before the barrier; noted again only after another one.
+        // SAFETY: the values were written before the barrier above, and are written again only after another barrier.
         std::array::from_fn(|k| unsafe { self.values.slice(k * self.room, self.rows) })
     }
 
-    /// The sums, by halves.
+    /// Returns the N sums over all rows, by pairwise summation.
     pub fn sum(&self, me: Option<Me>) -> [f64; N] {
         self.summands(me).map(pairwise)
     }
@@ -210,7 +218,7 @@ mod tests {
     #[test]
     fn sums_of_awkward_lengths() {
         for n in [0, 1, 2, 7, 8, 9, 64, 65, 1000] {
-            // Whole numbers below 2^53: every order gives the same sum.
+            // All values and sums are integers below 2^53, so every summation order gives the same sum.
             let a: Vec<f64> = (0..n).map(|k| f64::from(k % 17)).collect();
             let b: Vec<f64> = (0..n).map(|k| f64::from(k % 5)).collect();
             let expected: f64 = a.iter().zip(&b).map(|(x, y)| x * y).sum();

@@ -1,6 +1,6 @@
-//! A team of threads that run one text together. The calling thread is member 0, so that callbacks happen on
-//! it; the others wait between runs and are neither made nor ended inside one. A general-purpose pool would
-//! take memory to enter, and would keep the caller outside.
+//! Team of threads that run one function together. The calling thread is thread 0, so callbacks happen on it. The other
+//! threads wait between runs; none is created or ended during a run. A general-purpose pool would allocate memory on
+//! entry and would keep the calling thread out of the work.
 
 use crate::error::{Error, Result, collected, reserve};
 use crate::runtime::heap::Counted;
@@ -16,35 +16,35 @@ thread_local! {
     static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread was made by a team.
+/// Returns whether the calling thread was created by a team.
 pub fn is_team_thread() -> bool {
     IS_MEMBER.get()
 }
 
-/// Cores that this process may use: its affinity mask, and a container's quota, where there is one.
+/// Returns the number of cores that this process may use: its affinity mask, limited by the quota of a container.
 pub fn cores_now() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// The same, asked for once: the answer is read from files, which takes memory that cannot be refused.
+/// Returns [`cores_now`], determined once: the query reads files, which allocates memory without reporting failure.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(cores_now)
 }
 
-/// Offers this thread's core to others that are ready.
+/// Yields the core of this thread to other ready threads.
 pub fn give_way() {
     std::thread::yield_now();
 }
 
-/// Polls before a waiting member offers its core to others: about ten microseconds, longer than members differ in a
+/// Polls before a waiting thread yields its core: about 10 microseconds, longer than threads typically differ in a
 /// step.
 const POLLS: usize = 400;
-/// How long it goes on polling between such offers before it sleeps: longer than what one member does alone in an
-/// iteration (small grids, the exact factor), since to be woken takes 50 microseconds; shorter than a time slice.
+/// Time for which a thread polls and yields before it sleeps. Longer than the serial work of one thread in an iteration
+/// (small grids, the exact factorization), since waking a thread takes 50 microseconds. Shorter than a time slice.
 const PATIENCE: Duration = Duration::from_micros(500);
 
-/// The polls of one wait.
+/// Polling state of one wait.
 struct Polls {
     until: Option<Instant>,
     done: usize,
@@ -52,7 +52,7 @@ struct Polls {
 }
 
 impl Polls {
-    /// Whether to poll again at once.
+    /// Returns whether to poll again; yields the core between late polls.
     fn again(&mut self) -> bool {
         if self.may_spin && self.done < POLLS {
             self.done += 1;
@@ -66,30 +66,30 @@ impl Polls {
     }
 }
 
-/// One member of a running team.
+/// A thread of a running team.
 #[derive(Clone, Copy)]
 pub struct Me<'a> {
-    /// 0 for the calling thread.
+    /// Thread index; 0 is the calling thread.
     pub index: usize,
-    /// Members.
+    /// Number of threads in the team.
     pub members: usize,
     barrier: &'a Barrier,
 }
 
 impl Me<'_> {
-    /// Waits until every member has come here; what any of them wrote before is then visible to all.
+    /// Waits until all threads of the team have arrived. Their earlier writes are then visible to all threads.
     pub fn barrier(&self) {
         if self.members > 1 {
             self.barrier.wait();
         }
     }
 
-    /// Tells the members next to this one that it has come to `point` of stage `stage`.
+    /// Signals the neighbouring threads that this thread has reached `point` of stage `stage`.
     pub fn post(&self, point: Point, stage: usize) {
         self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
     }
 
-    /// Waits until `member` has come to `point` of stage `stage`; what it wrote before is then visible.
+    /// Waits until thread `member` has reached `point` of stage `stage`. Its earlier writes are then visible.
     pub fn wait_for(&self, member: usize, point: Point, stage: usize) {
         let post = &self.barrier.posts[member].0[point as usize];
         let mut polls = self.barrier.polls();
@@ -103,43 +103,43 @@ impl Me<'_> {
         }
     }
 
-    /// This member as a team of its own, for what it does while the others wait.
+    /// Returns this thread as a team of one, for serial work while the other threads wait.
     pub fn alone(&self) -> Self {
         Self { index: 0, members: 1, ..*self }
     }
 
-    /// The part of 0..n that is this member's: contiguous, the same in every step.
+    /// Returns this thread's part of 0..n: contiguous, and equal for equal n.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         share(n, self.index, self.members)
     }
 }
 
-/// The part of 0..n that is a member's.
+/// Returns the part of 0..n of thread `member`.
 pub fn share(n: usize, member: usize, members: usize) -> std::ops::Range<usize> {
     n * member / members..n * (member + 1) / members
 }
 
-/// Where a member can be in a stage, as far as its neighbours ask.
+/// Synchronization points of a thread within a stage.
 #[derive(Clone, Copy)]
 pub enum Point {
-    /// Its first row is done.
+    /// The first row of the thread is done.
     First = 0,
-    /// Its last row is done.
+    /// The last row of the thread is done.
     Last = 1,
 }
 
-/// Stages in which a member has come to its points, on a cache line of its own.
+/// Latest stage in which a thread reached each of its points, on a separate cache line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Posts([AtomicUsize; 2]);
 
-/// Marks a panic that only passes on another member's.
+/// Payload of a panic that only propagates the panic of another thread.
 struct Abandoned;
 
-/// Counts members in; the last one lets all go.
+/// Barrier: counts the arrivals; the last thread releases all others.
 struct Barrier {
     members: usize,
-    /// With more members than cores, a spinning one keeps another from working.
+    /// False with more threads than cores: a spinning thread would block another thread's core.
     may_spin: bool,
     arrived: AtomicUsize,
     round: AtomicUsize,
@@ -177,7 +177,7 @@ impl Barrier {
     }
 
     fn release(&self, round: usize) {
-        // Under the lock, so that nobody falls asleep between seeing the old round and the wake-up.
+        // Under the lock, so that no thread falls asleep between its check of the round and the notification.
         let guard = lock(&self.asleep);
         self.round.store(round, Ordering::Release);
         drop(guard);
@@ -196,14 +196,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the members other than 0 run, with its lifetime erased; see [`Team::run`].
+/// Function that the threads other than 0 run, with its lifetime erased; see [`Team::run`].
 #[derive(Clone, Copy)]
 struct Text(*const (dyn Fn(Me) + Sync));
 
-// SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while members use it.
+// SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while threads use it.
 unsafe impl Send for Text {}
 
-/// What members wait for between runs.
+/// State for which the threads wait between runs.
 struct Order {
     number: usize,
     text: Option<Text>,
@@ -214,10 +214,10 @@ struct Shared {
     barrier: Barrier,
     order: Mutex<Order>,
     given: Condvar,
-    /// Members other than 0 that have not finished the current text.
+    /// Number of threads other than 0 that have not finished the current run.
     running: AtomicUsize,
     finished: Condvar,
-    /// First panic of a member other than 0.
+    /// First panic of a thread other than 0.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -227,11 +227,11 @@ impl Shared {
     }
 }
 
-/// For errors.
+/// Allocations named in error messages.
 const THREADS: &str = "a thread team";
 const PIECES: &str = "work of a thread team";
 
-/// The team.
+/// A team of threads.
 pub struct Team {
     shared: Counted<Shared>,
     threads: Vec<Thread>,
@@ -262,18 +262,18 @@ impl Team {
         for index in 1..members {
             team.threads.push(Thread::start(&team.shared, index, members, follow)?);
         }
-        // A thread takes memory as it starts, which must not happen within a solve: wait until all have.
+        // A thread allocates memory as it starts, which must not happen within a solve. Wait until all threads run.
         team.run(|_| {}, |_| ())?;
         Ok(team)
     }
 
-    /// Members, the calling thread included.
+    /// Returns the number of threads, including the calling thread.
     pub fn members(&self) -> usize {
         self.shared.barrier.members
     }
 
-    /// Runs `others` on members 1.. and `own` on the calling thread, and waits for all. A panic of any member
-    /// frees the others from their barriers and ends the run; the team is of no use afterwards.
+    /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
+    /// the other threads from their barriers and ends the run; the team is unusable afterwards.
     pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
         let shared = &*self.shared;
         if shared.barrier.broken.load(Ordering::Acquire) {
@@ -282,8 +282,8 @@ impl Team {
         let me = Me { index: 0, members: self.members(), barrier: &shared.barrier };
         if me.members > 1 {
             let text: *const (dyn Fn(Me) + Sync + '_) = &raw const others;
-            // SAFETY: only the lifetime changes. Members use the text only until they have counted themselves
-            // out of `running`, and this function does not return or unwind before that count is zero.
+            // SAFETY: only the lifetime changes. Threads use the function only until they have decremented `running`,
+            // and this function neither returns nor unwinds before that count is zero.
             let text = Text(unsafe {
                 std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(text)
             });
@@ -309,7 +309,7 @@ impl Team {
         }
     }
 
-    /// What `work` gives of each piece, in their order; a member takes the next piece when it is done with one.
+    /// Returns the results of `work` for all pieces, in their order. Each idle thread processes the next piece.
     pub fn map<T: Send, R: Send>(&mut self, pieces: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
         let given = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), PIECES)?;
         let made = collected(given.iter().map(|_| Mutex::new(None)), PIECES)?;
@@ -325,7 +325,7 @@ impl Team {
         collected(made, PIECES)
     }
 
-    /// What both give; where there are several members, member 1 does `other` meanwhile.
+    /// Runs both functions and returns their results. With several threads, thread 1 runs `other` concurrently.
     pub fn both<A, B: Send>(&mut self, own: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> Result<(A, B)> {
         if self.members() == 1 {
             return Ok((own(), other()));
@@ -374,7 +374,7 @@ impl Shared {
     }
 }
 
-/// What a thread of the team does: orders, one after the other.
+/// Main loop of a thread of the team: waits for a run, and executes it.
 fn follow(shared: &Shared, index: usize) {
     IS_MEMBER.set(true);
     crate::runtime::traps::on_own_thread();
@@ -392,7 +392,7 @@ fn follow(shared: &Shared, index: usize) {
         let text = order.text;
         drop(order);
         if let Some(Text(text)) = text {
-            // SAFETY: `Team::run` keeps the closure alive until this member is counted out below.
+            // SAFETY: `Team::run` keeps the closure alive until this thread decrements `running` below.
             let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*text)(me) }));
             if let Err(payload) = result {
                 if !payload.is::<Abandoned>() {
@@ -402,7 +402,7 @@ fn follow(shared: &Shared, index: usize) {
             }
         }
         if shared.running.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Under the lock, so that member 0 does not fall asleep in between.
+            // Under the lock, so that thread 0 does not fall asleep between its check and the notification.
             drop(shared.order());
             shared.finished.notify_all();
         }

@@ -1,4 +1,4 @@
-//! Operating-system threads whose start can fail: `std::thread` aborts the process where it cannot allocate memory.
+//! Operating-system threads whose start can fail. `std::thread` aborts the process if it cannot allocate memory.
 
 use super::heap::{Counted, boxed};
 use crate::error::{Error, Result, formatted};
@@ -6,15 +6,15 @@ use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-/// Stack of a thread in bytes, as in `std::thread`.
+/// Stack size of a thread in bytes, as in `std::thread`.
 const STACK: usize = 2 << 20;
-/// Name of the memory in error messages.
+/// Allocation named in error messages.
 const THREAD: &str = "a thread";
 
-/// A running thread; dropping it waits for its end.
+/// A running thread. Dropping the handle waits for the end of the thread.
 pub struct Thread(libc::pthread_t);
 
-/// Arguments of a thread.
+/// Arguments of [`run`].
 struct Start<T> {
     shared: Counted<T>,
     index: usize,
@@ -32,8 +32,8 @@ impl Thread {
         let start = Box::into_raw(boxed(Start { shared: shared.clone(), index, body }, THREAD)?);
         let mut attributes = MaybeUninit::uninit();
         let mut id = MaybeUninit::uninit();
-        // SAFETY: `attributes` is initialized by the first call and destroyed by the last one; `run::<T>` takes over
-        // `start`, which holds values that may be sent to another thread, if and only if the thread starts.
+        // SAFETY: `attributes` is initialized by the first call and destroyed by the last one. `run::<T>` takes
+        // ownership of `start` if and only if the thread starts; the values in `start` are `Send`.
         let failure = unsafe {
             let mut failure = libc::pthread_attr_init(attributes.as_mut_ptr());
             if failure == 0 {
@@ -44,7 +44,7 @@ impl Thread {
             failure
         };
         if failure != 0 {
-            // SAFETY: made by `Box::into_raw` above, and no thread has it.
+            // SAFETY: made by `Box::into_raw` above; no thread was started, so no thread owns it.
             drop(unsafe { Box::from_raw(start) });
             let reason = if failure == libc::EAGAIN {
                 "not enough memory, or the limit of threads is reached (ulimit -u)"
@@ -66,19 +66,19 @@ impl Drop for Thread {
     }
 }
 
-/// First function of a thread.
+/// Entry point of a thread.
 extern "C" fn run<T>(start: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: `Thread::start` passes a box of this type and does not use it any more.
+    // SAFETY: `Thread::start` passes a box of this type and gives up its ownership.
     let start = unsafe { Box::from_raw(start.cast::<Start<T>>()) };
     set_name(start.index);
     (start.body)(&start.shared, start.index);
     null_mut()
 }
 
-/// Names the calling thread, for debuggers and profilers: at most 15 characters.
+/// Sets the name of the calling thread, for debuggers and profilers; at most 15 characters.
 fn set_name(index: usize) {
     let mut name = [0_u8; 16];
-    // A name that is too long is cut off.
+    // A longer name is truncated.
     let _ = write!(&mut name[..15], "rrbsolver-{index}");
     // SAFETY: the name ends with NUL.
     unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr().cast()) };

@@ -1,13 +1,14 @@
-//! Floating-point mode: the library's own inside its code, the host's in the host's code. A leaf.
+//! Floating-point mode: the library's own mode inside library code, the host's mode in host code. Depends on no other
+//! module.
 //!
-//! Inside, no exception traps, rounding is to nearest and subnormal numbers are numbers, whatever the host has set:
-//! what no result depends on (padding, pivots of a matrix that is refused) may divide by zero, and results have the
-//! same bits in every host. Mode and exception flags of the host are put back when a call returns and while a callback
+//! In library code, no exception traps, rounding is to nearest, and subnormal numbers are not flushed to zero. Values
+//! that no result depends on (padding, pivots of a rejected matrix) may therefore divide by zero. Results are bitwise
+//! identical in every host. Mode and exception flags of the host are restored when a call returns and while a callback
 //! runs.
 
 use std::cell::Cell;
 
-/// Control and status of the floating-point unit.
+/// Control and status registers of the floating-point unit.
 #[derive(Clone, Copy)]
 struct State {
     #[cfg(target_arch = "x86_64")]
@@ -20,7 +21,7 @@ struct State {
 
 #[cfg(target_arch = "x86_64")]
 impl State {
-    /// All six exceptions masked, rounding to nearest, no flush to zero, no flags: as a process starts.
+    /// All six exceptions masked, rounding to nearest, no flush to zero, no flags set: the state of a new process.
     const OWN: Self = Self { mxcsr: 0x1f80 };
 
     fn get() -> Self {
@@ -31,14 +32,14 @@ impl State {
     }
 
     fn set(self) {
-        // SAFETY: reads four bytes that are `OWN`, or that stmxcsr has written: no reserved bit is set.
+        // SAFETY: loads `OWN`, or four bytes that stmxcsr has stored, so no reserved bit is set.
         unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack)) };
     }
 }
 
 #[cfg(target_arch = "aarch64")]
 impl State {
-    /// No exception traps, rounding to nearest, no flush to zero, no flags: as a process starts.
+    /// No traps, rounding to nearest, no flush to zero, no flags set: the state of a new process.
     const OWN: Self = Self { fpcr: 0, fpsr: 0 };
 
     fn get() -> Self {
@@ -52,7 +53,7 @@ impl State {
     }
 
     fn set(self) {
-        // SAFETY: writes `OWN`, or what was read from these registers.
+        // SAFETY: writes `OWN`, or values that were read from these registers.
         unsafe {
             std::arch::asm!("msr fpcr, {}", in(reg) self.fpcr, options(nostack));
             std::arch::asm!("msr fpsr, {}", in(reg) self.fpsr, options(nostack));
@@ -60,7 +61,7 @@ impl State {
     }
 }
 
-/// Elsewhere the mode stays the host's.
+/// On other targets, the host's mode stays in effect.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl State {
     const OWN: Self = Self {};
@@ -73,17 +74,17 @@ impl State {
 }
 
 thread_local! {
-    /// The host's state, while a call of it is under way on this thread.
+    /// State of the host during a library call on this thread.
     static HOST: Cell<Option<State>> = const { Cell::new(None) };
 }
 
-/// While it lives, this thread has the library's own state; then mode and flags are the host's again.
+/// Guard: while it lives, this thread has the library's state. Its drop restores mode and flags of the host.
 pub struct Own {
     outer: Option<State>,
 }
 
 impl Own {
-    /// At the start of a call.
+    /// Saves the host's state and sets the library's state, at the start of a call.
     pub fn new() -> Self {
         let outer = HOST.replace(Some(State::get()));
         State::OWN.set();
@@ -99,9 +100,10 @@ impl Drop for Own {
     }
 }
 
-/// Runs code of the host within a call: with its mode and flags, and what it makes of them is kept for the call's end.
+/// Runs host code within a library call, in the host's state. Flags and mode that `code` leaves are saved and restored
+/// at the end of the call.
 pub fn as_the_host<T>(code: impl FnOnce() -> T) -> T {
-    /// Back to the library's state, also where `code` unwinds.
+    /// Restores the library's state, also if `code` unwinds.
     struct Inside;
     impl Drop for Inside {
         fn drop(&mut self) {
@@ -115,7 +117,7 @@ pub fn as_the_host<T>(code: impl FnOnce() -> T) -> T {
     code()
 }
 
-/// For a thread of the library's own, which inherits the state of the thread that starts it.
+/// Sets the library's state on one of its own threads, which inherits the state of its creator.
 pub fn on_own_thread() {
     State::OWN.set();
 }
@@ -124,7 +126,7 @@ pub fn on_own_thread() {
 mod tests {
     use super::*;
 
-    /// The host's flags: an inexact division sets one.
+    /// Returns the state after an inexact division, which sets a flag.
     fn inexact() -> State {
         std::hint::black_box(std::hint::black_box(1.0) / std::hint::black_box(3.0));
         State::get()
@@ -148,7 +150,7 @@ mod tests {
         assert_ne!(word(inexact()), clean);
         as_the_host(|| {
             assert_eq!(word(State::get()), clean);
-            // A call from a callback.
+            // A library call from within a callback.
             let nested = Own::new();
             inexact();
             drop(nested);

@@ -1,27 +1,28 @@
-//! Threads for work that comes in pieces, such as what is read, sorted or converted: started when they are worth it.
+//! Thread team for divisible work such as parsing, sorting and conversion. The team is started only if the work is
+//! large enough.
 
 use crate::error::{Result, collected, push};
 use crate::runtime::team::{Team, share};
 use std::ops::Range;
 
-/// Pieces for each thread, so that none waits long for the last one.
+/// Pieces per thread. More than one balances the load at the end.
 const PIECES_OF_A_THREAD: usize = 4;
-/// Bytes of work from which on threads are started: to start one takes about as long as to read 20 kB of text, or to
-/// move 200 kB.
+/// Minimum work in bytes for which threads are started. Starting a thread takes as long as reading about 20 kB of text,
+/// or moving about 200 kB.
 const WORTH_A_TEAM: usize = 1 << 20;
-/// Values of a part of a lane at least.
+/// Minimum number of values per part of a lane; see [`across`].
 const LEAST_ACROSS: usize = 1024;
-/// For errors.
+/// Allocation named in error messages.
 const PIECES: &str = "pieces of work";
 
-/// Threads at most, and those that were started.
+/// Maximum number of threads, and the thread team once it is started.
 pub struct Workers {
     threads: Threads,
     worth: usize,
     team: Option<Team>,
 }
 
-/// How many, or who says it where that matters.
+/// Number of threads, or a function that determines this number at first use.
 #[derive(Clone, Copy)]
 enum Threads {
     Known(usize),
@@ -29,27 +30,27 @@ enum Threads {
 }
 
 impl Workers {
-    /// This thread and so many others that all are `threads`.
+    /// Uses at most `threads` threads, including the calling thread.
     pub fn new(threads: usize) -> Self {
         Self { threads: Threads::Known(threads), worth: WORTH_A_TEAM, team: None }
     }
 
-    /// As many as `ask` says when there is work for them.
+    /// Uses as many threads as `ask` returns; calls `ask` only if there is enough work for several threads.
     pub fn asked(ask: fn() -> usize) -> Self {
         Self { threads: Threads::Asked(ask), worth: WORTH_A_TEAM, team: None }
     }
 
-    /// The calling thread.
+    /// Uses the calling thread only.
     pub fn alone() -> Self {
         Self::new(1)
     }
 
-    /// With threads for any work, however little: for tests.
+    /// Starts threads for any amount of work; for tests.
     pub fn eager(threads: usize) -> Self {
         Self { worth: 0, ..Self::new(threads) }
     }
 
-    /// Threads for work on so many bytes.
+    /// Returns the number of threads for work on so many bytes.
     pub fn threads(&self, bytes: usize) -> usize {
         if bytes < self.worth { 1 } else { self.most() }
     }
@@ -61,7 +62,7 @@ impl Workers {
         }
     }
 
-    /// In how many pieces such work is done.
+    /// Returns the number of pieces into which work on so many bytes is divided.
     pub fn pieces(&self, bytes: usize) -> usize {
         match self.threads(bytes) {
             1 => 1,
@@ -69,12 +70,14 @@ impl Workers {
         }
     }
 
-    /// The same of `n` lanes that are cut across, each of whose parts takes room: none is short.
+    /// Returns the number of pieces for `n` positions that are divided across all lanes. Each part of a lane costs
+    /// memory, so every part has at least 1024 values.
     pub fn pieces_across(&self, n: usize, bytes: usize) -> usize {
         self.pieces(bytes).min(n / LEAST_ACROSS).max(1)
     }
 
-    /// What `work` gives of each piece, in their order. Where threads cannot be started this one does all.
+    /// Returns the results of `work` for all pieces, in the order of the pieces. If threads cannot be started, the
+    /// calling thread does all pieces.
     pub fn map<T: Send, R: Send>(
         &mut self,
         pieces: impl IntoIterator<Item = T>,
@@ -91,18 +94,19 @@ impl Workers {
         self.team.insert(team).map(pieces, work)
     }
 
-    /// The same of work that gives nothing.
+    /// Runs `work` on all pieces, as [`Self::map`] without results.
     pub fn each<T: Send>(&mut self, pieces: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) -> Result<()> {
         self.map(pieces, work).map(drop)
     }
 }
 
-/// 0..n in pieces of about the same length.
+/// Divides 0..n into `pieces` contiguous ranges of about equal length.
 pub fn cut(n: usize, pieces: usize) -> impl Iterator<Item = Range<usize>> {
     (0..pieces).map(move |k| share(n, k, pieces))
 }
 
-/// The lanes that begin and end at `ptr` in pieces of about as many entries.
+/// Divides lanes into contiguous ranges with about equal numbers of entries. Lane l consists of the entries
+/// `ptr[l]..ptr[l + 1]`.
 pub fn cut_lanes(ptr: &[usize], pieces: usize) -> impl Iterator<Item = Range<usize>> {
     let lanes = ptr.len() - 1;
     let (first, entries) = (ptr[0], ptr[lanes] - ptr[0]);
@@ -114,20 +118,21 @@ pub fn cut_lanes(ptr: &[usize], pieces: usize) -> impl Iterator<Item = Range<usi
     (0..pieces).map(move |k| start(k)..start(k + 1))
 }
 
-/// An array that is handed out in parts, one after another.
+/// Array of which consecutive parts are split off from the front.
 pub struct Parts<'a, T>(pub &'a mut [T]);
 
 impl<'a, T> Parts<'a, T> {
-    /// The next so many values, or as many as are left.
+    /// Splits off the next `count` values, or all remaining values if there are fewer.
     pub fn next(&mut self, count: usize) -> &'a mut [T] {
         self.0.split_off_mut(..count.min(self.0.len())).unwrap_or_default()
     }
 }
 
-/// A range, and the part of each lane in it.
+/// A range of positions, and the slice of each lane in this range.
 pub type Across<'a, T> = (Range<usize>, Vec<&'a mut [T]>);
 
-/// Of lanes of `len` values that lie one behind another the part in each of these ranges, which follow one another.
+/// Divides each lane of an array along `cuts`. The array consists of consecutive lanes of `len` values. The ranges in
+/// `cuts` must be contiguous and ascending.
 pub fn across<T>(array: &mut [T], len: usize, cuts: impl Iterator<Item = Range<usize>>) -> Result<Vec<Across<'_, T>>> {
     let mut lanes = collected(array.chunks_mut(len.max(1)).map(Parts), PIECES)?;
     let mut all = Vec::new();
@@ -153,7 +158,7 @@ mod tests {
                 assert_eq!(cut(n, pieces).flatten().collect::<Vec<_>>(), (0..n).collect::<Vec<_>>());
             }
         }
-        // By entries, not by lanes.
+        // The division balances entries, not lanes.
         assert_eq!(cut_lanes(&ptr, 2).collect::<Vec<_>>(), [0..6, 6..9]);
     }
 
