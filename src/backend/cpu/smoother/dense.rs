@@ -1,21 +1,22 @@
-//! Relaxation of blocks by dense inverses: the product of a matrix with many residuals at once, or with one.
+//! Relaxation of blocks with dense inverses. A batch of blocks uses one matrix-matrix product; a single block uses a
+//! matrix-vector product. See docs/theory/smoother.md, "Dense inverses".
 
-#![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
+#![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
 use super::kernels::{BATCH, Form, Lines, Operator, SCRATCH, Solver, Task, tile_residual, tile_update};
 use crate::grid::block_inverse::Shape;
 use crate::runtime::lanes::Lanes;
 
-/// The block's cells as tile rows, row by row with the place of the first cell of each.
+/// Returns, for each tile row of a block, the index of its first cell in the block, j and k.
 #[inline(always)]
 fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..by * bz).map(move |r| (r * bx, r % by, r / by))
 }
 
-/// See `relax::relax_dense`.
+/// Relaxes up to `BATCH` blocks with the dense inverse, for the lanes `V`: u_b <- u_b + omega A_b^-1 (f - A u)_b.
 ///
 /// # Safety
-/// As there.
+/// The conditions of `relax::relax_dense` hold.
 #[inline(always)]
 pub unsafe fn relax_dense_text<V: Lanes>(
     tasks: &[Task],
@@ -29,13 +30,14 @@ pub unsafe fn relax_dense_text<V: Lanes>(
     let n = bx * by * bz;
     let inverse = &inverse[..n * n];
     let (r, z) = scratch[..SCRATCH].split_at_mut(SCRATCH / 2);
-    // One block: values one after the other. More: value t of task b at r[t * BATCH + b].
+    // Value t of block b is stored at r[t] for a single block, and at r[t * BATCH + b] for a batch.
     let step = if alone { 1 } else { BATCH };
     for (b, task) in tasks.iter().enumerate() {
         let lines = Lines::new(task, bx);
         for (first, j, k) in tile_rows(solver.shape) {
             let mut values = [0.0; 8];
-            // SAFETY: as our caller promised; eight values.
+            // SAFETY: the caller guarantees that the cells of the tasks may be read; `values` has room for eight
+            // values.
             unsafe { tile_residual::<V>(&lines, task, j, k, a).store(values.as_mut_ptr()) };
             for (i, v) in values.into_iter().enumerate().take(bx) {
                 r[(first + i) * step + b] = v;
@@ -53,13 +55,13 @@ pub unsafe fn relax_dense_text<V: Lanes>(
         let lines = Lines::new(task, bx);
         for (first, j, k) in tile_rows(solver.shape) {
             let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first + i) * step + b] } else { 0.0 });
-            // SAFETY: as our caller promised; eight values.
+            // SAFETY: the caller guarantees that the cells of the tasks may be written; `values` holds eight values.
             unsafe { tile_update(&lines, task, j, k, V::load(values.as_ptr())) };
         }
     }
 }
 
-/// <a, b> in eight lanes.
+/// Computes the dot product sum_t a_t b_t with eight partial sums, which are then added in a fixed order.
 #[inline(always)]
 fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
     let n = a.len().min(b.len());
@@ -70,12 +72,13 @@ fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
         sum = unsafe { V::load_first(a.as_ptr().add(t), here).mul_add(V::load_first(b.as_ptr().add(t), here), sum) };
     }
     let mut lanes = [0.0; 8];
-    // SAFETY: eight values.
+    // SAFETY: `lanes` has room for eight values.
     unsafe { sum.store(lanes.as_mut_ptr()) };
     ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
 }
 
-/// z = inverse r for `BATCH` columns: eight rows by two vectors at a time.
+/// Computes the product z = inverse r for `BATCH` columns. One step multiplies eight rows by two vectors of eight
+/// columns.
 #[inline(always)]
 fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
     const ROWS: usize = 8;

@@ -1,55 +1,59 @@
-//! Ghost cells handed from patch to patch in passing.
+//! Exchange of ghost cells between patches within a fused coloured sweep.
 //!
-//! Ghost cells take 8 bytes each, but those at the ends of rows lie on lines of their own: an exchange of its own moves
-//! 192 bytes for each, a quarter of what a sweep of 64^3 cells takes. So a row of blocks whose values are final puts
-//! those that other patches see into an array in the order of the copy plan, and a row that is about to be relaxed
-//! fills its ghost cells from there: both while its lines are in the cache. Two such arrays take turns, since patches
-//! are swept at different times. Every ghost cell gets the same values as by an exchange before the sweep.
+//! A ghost cell has 8 bytes, but the ghost cells at the ends of rows are on separate cache lines. A separate exchange
+//! moves 192 bytes for each of them: one line read, and one line read and written. On 64^3 cells this is a quarter of
+//! the memory traffic of a sweep.
+//!
+//! A row of blocks with final values therefore copies the values that other patches need into a buffer, in the order of
+//! the copy plan. A row that is about to be relaxed fills its ghost cells from this buffer. The cache lines of the row
+//! are in the cache during both copies. Two buffers alternate from sweep to sweep, since the patches are swept at
+//! different times. Every ghost cell receives the same value as from an exchange before the sweep.
 
 use crate::error::{Result, zeroed};
 use crate::grid::patches::{Cut, Patch, PatchList};
 use crate::runtime::shared::Shared;
 
-/// Planes of single ghost cells that are kept together: those of a block.
+/// Planes per storage layer of pieces that are one cell wide: the largest number of planes of a block.
 const LAYER: usize = 8;
 
-/// Rows of blocks look at all pieces beside them: a patch with so many neighbours has an exchange of its own.
+/// Largest number of pieces per patch. Every row of blocks scans all pieces of its patch; with more pieces, a separate
+/// exchange is used.
 const MOST_PIECES: usize = 256;
 
-/// The values on their way, and who has which.
+/// Buffers of the exchange and the boxes of the copy plan.
 pub struct Handover {
     to: Pieces,
     from: Pieces,
     values: [Shared; 2],
 }
 
-/// Boxes of the copy plan in the patches that are written, or in those that are read, patch after patch. Where a patch
-/// has several, those that its inner rows of blocks know nothing of come last.
+/// Boxes of the copy plan, sorted by the patch that is written or by the patch that is read. Within a patch, the boxes
+/// that only the outer rows of blocks need are stored last.
 struct Pieces {
     all: Vec<Piece>,
-    /// Patch p has `first[p] .. first[p + 1]`,
+    /// The pieces of patch p are `first[p] .. first[p + 1]`.
     first: Vec<usize>,
-    /// of which inner rows look at `first[p] .. inner[p]`.
+    /// Inner rows of blocks scan only the pieces `first[p] .. inner[p]`.
     inner: Vec<usize>,
 }
 
-/// A box: `size` cells from the patch's cell `lower` on.
+/// A box of `size` cells, whose first cell has the index `lower` relative to the patch.
 #[derive(Clone, Copy, Default)]
 struct Piece {
     lower: [i64; 3],
     size: [usize; 3],
-    /// Where its values begin.
+    /// Index of the first value in the buffer.
     start: usize,
 }
 
-/// What becomes of the cells of a piece.
+/// Direction of a copy: `Out` from the patch to the buffer, `In` from the buffer to the ghost cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Out,
     In,
 }
 
-/// Cells of a patch: rows y.0 .. y.1 of planes z.0 .. z.1.
+/// Cells of a patch in the rows y.0 .. y.1 and the planes z.0 .. z.1; the end is exclusive.
 #[derive(Clone, Copy)]
 struct Band {
     y: (i64, i64),
@@ -96,7 +100,7 @@ impl Pieces {
 }
 
 impl Handover {
-    /// For the plan of this list; `old`: its memory serves again where it suffices.
+    /// Builds the pieces for the copy plan of `list`. The buffers of `old` are reused if they are large enough.
     pub fn new(list: &PatchList, old: Option<Self>) -> Result<Self> {
         let to = Pieces::new(list, |c| list.copies[c].to)?;
         let from = Pieces::new(list, |c| list.copies[c].from)?;
@@ -104,7 +108,7 @@ impl Handover {
         let values = match old {
             Some(old) if old.values[0].len() >= len => old.values,
             old => {
-                // Its memory first.
+                // Frees the old buffers before the new ones are allocated.
                 drop(old);
                 [Shared::zeroed(len)?, Shared::zeroed(len)?]
             }
@@ -112,48 +116,50 @@ impl Handover {
         Ok(Self { to, from, values })
     }
 
-    /// Whether ghost cells may be passed on in the sweep.
+    /// Returns whether the exchange within the sweep can be used: no patch has more than `MOST_PIECES` pieces.
     pub fn serves(&self) -> bool {
         [&self.to, &self.from].iter().all(|p| p.first.windows(2).all(|w| w[1] - w[0] <= MOST_PIECES))
     }
 
-    /// Bytes.
+    /// Returns the memory use in bytes.
     pub fn bytes(&self) -> usize {
         self.to.bytes() + self.from.bytes() + self.values.iter().map(Shared::bytes).sum::<usize>()
     }
 
-    /// Takes all that others see of patch p.
+    /// Copies all values of patch p that other patches need into the buffer `which`.
     ///
     /// # Safety
-    /// `u` is the patch's array; nobody writes these cells, or uses their values in the array `which`.
+    /// `u` is the array of patch p. No other thread writes these cells, or accesses their values in the buffer `which`.
     pub unsafe fn collect(&self, list: &PatchList, p: usize, which: usize, u: *mut f64) {
         let all = Band { y: (i64::MIN, i64::MAX), z: (i64::MIN, i64::MAX) };
         for piece in &self.from.all[self.from.first[p]..self.from.first[p + 1]] {
-            // SAFETY: as our caller promised.
+            // SAFETY: the caller guarantees exclusive access to these values; the pieces are boxes of patch p.
             unsafe { self.copy(piece, &list.patches[p], all, which, u, Way::Out) };
         }
     }
 
-    /// Takes what others see of a row of blocks of patch p.
+    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which`.
     ///
     /// # Safety
-    /// As for `collect`, for the cells of this row.
+    /// The conditions of `collect` hold for the cells of this row.
     pub unsafe fn give(&self, list: &PatchList, cut: &Cut, p: usize, row: usize, which: usize, u: *mut f64) {
-        // SAFETY: as our caller promised.
+        // SAFETY: the caller guarantees the conditions of `collect` for this row.
         unsafe { self.row(&self.from, list, cut, (p, row), which, u, Way::Out) };
     }
 
-    /// Fills the ghost cells that a row of blocks of patch p reads.
+    /// Fills the ghost cells that a row of blocks of patch p reads, from the buffer `which`.
     ///
     /// # Safety
-    /// `u` is the patch's array; nobody else uses the ghost cells beside this row; nobody writes the array `which`.
+    /// `u` is the array of patch p. No other thread accesses the ghost cells of this row or writes the buffer `which`.
     pub unsafe fn take(&self, list: &PatchList, cut: &Cut, p: usize, row: usize, which: usize, u: *mut f64) {
-        // SAFETY: as our caller promised.
+        // SAFETY: the caller guarantees exclusive access to these ghost cells.
         unsafe { self.row(&self.to, list, cut, (p, row), which, u, Way::In) };
     }
 
+    /// Copies the part of the pieces of patch p that belongs to a row of blocks.
+    ///
     /// # Safety
-    /// As for `give` and `take`.
+    /// The conditions of `give` (`Way::Out`) or `take` (`Way::In`) hold.
     #[expect(clippy::too_many_arguments, reason = "the two above, which distinguish them")]
     unsafe fn row(
         &self,
@@ -172,7 +178,7 @@ impl Handover {
         }
         let (in_slab, slabs) = (cut.range(patch, 1).1, cut.range(patch, 2).1);
         let (jb, kb) = (row % in_slab, row / in_slab);
-        // Rows of blocks at the edge have the ghost cells beyond.
+        // A row of blocks at the edge of the patch also has the adjacent ghost cells.
         let along = |axis: usize, m: usize, count: usize| {
             let segment = cut.segment(patch, axis, m);
             let (start, end) = (segment.start as i64, (segment.start + segment.len) as i64);
@@ -181,15 +187,15 @@ impl Handover {
         let band = Band { y: along(1, jb, in_slab), z: along(2, kb, slabs) };
         let is_inner = jb > 0 && jb + 1 < in_slab && kb > 0 && kb + 1 < slabs;
         for piece in &pieces.all[first..if is_inner { inner } else { end }] {
-            // SAFETY: as our caller promised.
+            // SAFETY: the caller guarantees the conditions of `give` or `take`.
             unsafe { self.copy(piece, patch, band, which, u, way) };
         }
     }
 
-    /// The cells of a piece that lie in the band.
+    /// Copies the cells of a piece that are in the band.
     ///
     /// # Safety
-    /// As for `give` and `take`.
+    /// The conditions of `give` (`Way::Out`) or `take` (`Way::In`) hold.
     #[inline(always)]
     unsafe fn copy(&self, piece: &Piece, patch: &Patch, band: Band, which: usize, u: *mut f64, way: Way) {
         let (Piece { lower: [x, y, z], size: [nx, ny, nz], start }, Band { y: rows, z: planes }) = (*piece, band);
@@ -204,22 +210,22 @@ impl Handover {
         for k in planes.0..planes.1 {
             let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
-            // Single cells go in layers of eight planes, row after row, so that those of a row of blocks, and of the
-            // next, lie one after the other.
+            // A piece one cell wide is stored in layers of `LAYER` planes, row after row. The values of a row of
+            // blocks, and of the next row, are then contiguous.
             let (start, step) = if nx == 1 {
                 let deep = (nz - k / LAYER * LAYER).min(LAYER);
                 (k / LAYER * LAYER * ny + k % LAYER + first * deep, deep)
             } else {
                 ((k * ny + first) * nx, nx)
             };
-            // SAFETY: rows of the piece, which lie in the patch with its ghost layer; as our caller promised.
+            // SAFETY: the rows of the piece are in the patch or its ghost layer, and the caller guarantees access.
             let (u, values) = unsafe { (u.add(place), values.add(start)) };
             for j in 0..count {
-                // SAFETY: as above.
+                // SAFETY: j < count, so the row belongs to the piece.
                 unsafe {
                     let (u, value) = (u.add(j * row), values.add(j * step));
                     match (way, nx) {
-                        // Calls would take longer than the copy.
+                        // A call of `copy_nonoverlapping` would take longer than copying one value.
                         (Way::Out, 1) => *value = *u,
                         (Way::In, 1) => *u = *value,
                         (Way::Out, _) => std::ptr::copy_nonoverlapping(u.cast_const(), value, nx),

@@ -1,14 +1,18 @@
-//! Block relaxation on patches by a team of threads.
+//! Block relaxation on patches on the CPU, by a thread team (docs/theory/smoother.md).
 //!
-//! Work is a list of block rows, patch after patch, z slowest; members get contiguous parts of about equally many
-//! cells. A coloured sweep is fused: with two colours, row (j, k) of the first is followed by row (j, k-1) of the
-//! second, whose neighbours are then all done, so that memory sees u and f once a sweep; with eight, slabs of even k
-//! are followed by the odd ones below. Where a patch is shared by members, the slabs at the seams do their second
-//! colours after a barrier; whole patches that their member has not begun are taken over by those who are done. Every
-//! cell gets the same bits as by colour after colour, whoever does it.
+//! The work list contains the rows of blocks, patch by patch, z slowest. Each thread processes a contiguous part with
+//! about the same number of cells.
 //!
-//! The chaotic method is asynchronous: blocks are relaxed in place while others read their faces, by relaxed atomic
-//! loads and stores, from whatever values are there.
+//! A coloured sweep is fused. With two colours, row (j, k) of the first colour is followed by row (j, k-1) of the
+//! second colour. All neighbours of row (j, k-1) have been relaxed at that point, and u and f pass through memory once
+//! per sweep. With eight colours, the colours of a slab of even k are followed by those of the slab of odd k below.
+//!
+//! If several threads share a patch, the slabs next to another thread's slabs relax their second colours after a
+//! barrier. Threads that have finished their part relax whole patches that no thread has started. The results are
+//! bitwise identical to a sweep colour by colour, for any assignment of blocks to threads.
+//!
+//! The chaotic method is asynchronous: blocks are relaxed in place while other threads read their faces. It uses
+//! relaxed atomic loads and stores, and reads the values that memory contains at that moment.
 
 mod dense;
 mod exchange;
@@ -36,23 +40,23 @@ use member::{Call, Data, Member, fused_grain};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
-/// For errors.
 const PATCHES: &str = "lists of patches";
 
-/// Cells that are worth a member: below, waiting for it takes longer than its help.
+/// Minimum number of cells per thread. With fewer cells, the synchronization takes longer than the time that the
+/// additional thread saves.
 const CELLS_PER_MEMBER: usize = 4096;
 
 /// The `cpu` backend of block smoothers.
 pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
-    /// By shape.
+    /// Inverses, indexed by `place_of` the shape.
     solvers: Vec<Option<Box<Solver>>>,
     data: Option<Data>,
 }
 
 impl Cpu {
-    /// Uses at most `threads`.
+    /// Creates a backend that uses at most `threads` threads.
     pub fn new(threads: usize) -> Result<Self> {
         let solvers = collected((0..512).map(|_| None), "the list of block inverses")?;
         Ok(Self { wanted_threads: threads, team: None, solvers, data: None })
@@ -95,12 +99,12 @@ impl SmootherBackend for Cpu {
             planes_before[p + 1] = planes_before[p] + patch.size[2];
         }
         let planes = planes_before[list.patches.len()];
-        // The second array and the scratch of the patches before serve again where they suffice.
+        // The second array and the scratch arrays of the previous patches are reused if they are large enough.
         let (squares, other, handover, scratch) = match self.data.take() {
             Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.handover, old.scratch),
             None => (None, None, None, Vec::new()),
         };
-        // `prepare` asks for one where there was none.
+        // Without a previous buffer, `prepare` allocates one when the method needs it.
         let handover = match handover {
             Some(old) if !list.copies.is_empty() => Some(Handover::new(list, Some(old))?),
             _ => None,
@@ -143,7 +147,7 @@ impl SmootherBackend for Cpu {
             return Ok(());
         }
         let len: usize = patches.iter().map(Patch::ghosted).sum();
-        // One that is too short goes first, with its memory.
+        // An array that is too short is freed before the new one is allocated.
         let values = match data.other.take().filter(|(values, _)| values.len() >= len) {
             Some((values, _)) => values,
             None => Shared::zeroed(len)?,
@@ -152,7 +156,7 @@ impl SmootherBackend for Cpu {
         let mut pointers = Vec::new();
         reserve(&mut pointers, patches.len(), PATCHES)?;
         for patch in patches {
-            // SAFETY: inside the array; the slice is not kept.
+            // SAFETY: start + ghosted() <= len, the length of the array; the slice is not kept, only its pointer.
             pointers.push(unsafe { values.slice_mut(start, patch.ghosted()) }.as_mut_ptr());
             start += patch.ghosted();
         }
@@ -179,7 +183,8 @@ impl SmootherBackend for Cpu {
         data.sweeps += work.sweeps;
         let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
         let (fills, watched) = (watcher.fills(), watcher.watched());
-        // Nobody may look at ghost cells in between, and both cuts must be swept in the fused form.
+        // The exchange within the sweep requires that no callback reads ghost cells between sweeps, and that both cuts
+        // are swept in the fused form.
         let all_fused = || {
             let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
             data.scratch.is_empty() && work.cuts.iter().all(fused)

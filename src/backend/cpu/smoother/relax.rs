@@ -1,4 +1,4 @@
-//! The loops on blocks, compiled for each instruction set.
+//! Entry points of the block kernels, compiled for each instruction set.
 
 use super::dense::relax_dense_text;
 use super::kernels::{Operator, Solver, Task, residual};
@@ -6,7 +6,8 @@ use super::transforms::relax_text;
 use crate::isa::{Isa, isa};
 use crate::runtime::lanes::{Lanes, Portable};
 
-/// Compiles a function of `Lanes` once for each instruction set, and one that calls the chosen one.
+/// Compiles a function that is generic over `Lanes` once per instruction set, and defines a function that calls the
+/// variant for this CPU.
 macro_rules! for_each_lanes {
     ($($(#[$doc:meta])* unsafe fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $text:ident;)*) => {$(
         $(#[$doc])*
@@ -16,48 +17,51 @@ macro_rules! for_each_lanes {
                 use crate::runtime::lanes::{Avx2, Avx512};
                 #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
                 unsafe fn avx512($($argument: $type),*) $(-> $result)? {
-                    // SAFETY: as our caller promised.
+                    // SAFETY: the conditions are those of the enclosing function.
                     unsafe { $text::<Avx512>($($argument),*) }
                 }
                 #[target_feature(enable = "avx2")]
                 unsafe fn avx2($($argument: $type),*) $(-> $result)? {
-                    // SAFETY: as our caller promised.
+                    // SAFETY: the conditions are those of the enclosing function.
                     unsafe { $text::<Avx2>($($argument),*) }
                 }
                 match isa() {
-                    // SAFETY: as our caller promised; `isa` names only what this machine was seen to have.
+                    // SAFETY: the conditions are those of the enclosing function; `isa` returns only instruction sets
+                    // that the CPU has.
                     Isa::Avx512 => return unsafe { avx512($($argument),*) },
                     // SAFETY: as above.
                     Isa::Avx2 => return unsafe { avx2($($argument),*) },
                     Isa::Portable => {}
                 }
             }
-            // SAFETY: as our caller promised.
+            // SAFETY: the conditions are those of the enclosing function.
             unsafe { $text::<Portable>($($argument),*) }
         }
     )*};
 }
 
 for_each_lanes! {
-    /// Relaxes the blocks of a task by sine transforms.
+    /// Relaxes the blocks of a task by sine transforms: u_b <- u_b + omega A_b^-1 (f - A u)_b.
     ///
     /// # Safety
-    /// The cells of the task's blocks may be read in u and f and written in out, and the layer around them (with what
-    /// lies between two of the task's blocks) may be read in u.
+    /// The cells of the task's blocks may be read in u and f and written in out. The layer of cells around the blocks,
+    /// and the cells between two blocks of the task, may be read in u.
     unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
 
-    /// Relaxes at most `BATCH` tasks of one block each by their dense inverse; `alone`: there is one task, and always
-    /// is, so that sums may be taken in another order.
+    /// Relaxes at most `BATCH` tasks of one block each with the dense inverse. `alone` selects a matrix-vector product
+    /// with another order of summation; there is then exactly one task. A method uses the same value of `alone` in
+    /// every call.
     ///
     /// # Safety
-    /// As for `relax`; no two tasks write a cell that the other reads.
+    /// The conditions of `relax` hold for each task, and no task writes a cell that another task reads.
     unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool)
         = relax_dense_text;
 
-    /// r = f - A u on a row of n cells that begin at u and f; returns the sum of squares of `scale` r in a fixed order.
+    /// Computes r = f - A u on a row of n cells, the first of which is at u and f. Returns sum (scale r_i)^2, summed in
+    /// a fixed order.
     ///
     /// # Safety
-    /// n values of f and r, and n cells of u with the layer around them, may be read; r, if not NULL, may be written.
+    /// n values of f, and n cells of u with the layer around them, may be read. r is null, or n values may be written.
     unsafe fn residual_row(
         u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64
     ) -> f64 = residual_row_text;
@@ -76,7 +80,7 @@ unsafe fn residual_row_text<V: Lanes>(
     let (mut squares, scale) = (V::splat(0.0), V::splat(scale));
     for i in (0..n).step_by(8) {
         let here = (n - i).min(8);
-        // SAFETY: as our caller promised; i + here <= n.
+        // SAFETY: the caller guarantees access to n cells, and i + here <= n.
         unsafe {
             let v: V = residual(u.add(i), f.add(i), here, strides, a);
             let scaled = v.mul(scale);
@@ -87,7 +91,7 @@ unsafe fn residual_row_text<V: Lanes>(
         }
     }
     let mut lanes = [0.0; 8];
-    // SAFETY: eight values.
+    // SAFETY: `lanes` has room for eight values.
     unsafe { squares.store(lanes.as_mut_ptr()) };
     ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
 }
