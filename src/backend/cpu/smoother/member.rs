@@ -1,4 +1,4 @@
-//! What members share, and one member's view of a call: which rows of the work list are its own.
+//! Data shared by the threads of a team, and one thread's view of a call, with its part of the work list.
 
 use super::exchange::Handover;
 use super::kernels::{Ahead, BATCH, Operator, Solver, Task};
@@ -12,84 +12,86 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Slabs a member should have for the fused form: with fewer, parts differ too much in size.
+/// Minimum number of slabs per thread for the fused form; with fewer slabs, the load imbalance is too large.
 const SLABS_PER_MEMBER: usize = 6;
 
-/// What members share beside the caller's arrays.
+/// Data that the threads share, in addition to the caller's arrays.
 pub struct Data {
     pub blocks: Blocks,
     pub operator: Operator,
-    /// The second array of Jacobi: all patches, one after the other.
+    /// Second array of block Jacobi, with one pointer per patch; the patches are stored one after the other.
     pub other: Option<(Shared, Vec<*mut f64>)>,
-    /// For fused coloured sweeps, where patches have ghost cells from each other.
+    /// Buffers for the exchange of ghost cells within fused coloured sweeps.
     pub handover: Option<Handover>,
-    /// By patch, the fused coloured sweep for which a member has claimed it; counted over all calls.
+    /// For each patch, the number of the last fused coloured sweep in which a thread claimed it; counted over all
+    /// calls.
     pub claimed: Vec<AtomicUsize>,
-    /// By member, the last such sweep in which somebody has found that all whole patches of its part are claimed.
+    /// For each thread, the number of the last fused sweep in which all whole patches of its part were found to be
+    /// claimed.
     pub lent: Vec<AtomicUsize>,
-    /// Sweeps of all calls.
+    /// Number of sweeps of all calls.
     pub sweeps: usize,
-    /// Sums of squares by plane.
+    /// Sums of squares of the residual, one per plane.
     pub squares: Noted,
     pub planes_before: Vec<usize>,
-    /// For dense inverses, by member.
+    /// Scratch arrays for dense inverses, one per thread.
     pub scratch: Vec<Shared>,
     pub stop: AtomicBool,
     pub bad: Mutex<Option<BadCell>>,
 }
 
-// SAFETY: the pointers in it are those of `other`, an array that `Data` owns; which member touches which values
-// between two barriers is the contract of the unsafe blocks of `Member`.
+// SAFETY: the raw pointers point into `other`, an array that `Data` owns. The safety comments of `Member` state which
+// thread accesses which values between two barriers.
 unsafe impl Sync for Data {}
 
-/// What all members know about one call.
+/// Data of one call that all threads read.
 pub struct Call<'a> {
     pub data: &'a Data,
     pub solvers: &'a [Option<Box<Solver>>],
     pub arrays: Pointers<'a>,
     pub other: &'a [*mut f64],
     pub work: &'a Work,
-    /// Ghost cells are passed on in the sweep.
+    /// Present if ghost cells are exchanged within the sweeps.
     pub handover: Option<&'a Handover>,
-    /// Sweeps of the calls before, on these patches.
+    /// Number of sweeps of the previous calls on these patches.
     pub sweeps_before: usize,
     pub fills: bool,
     pub watched: bool,
 }
 
-// SAFETY: the pointers are to arrays of numbers that the caller lends for the call; which member touches which values
-// between two barriers is the contract of the unsafe blocks below.
+// SAFETY: the pointers point to the caller's arrays, which are valid during the call. The safety comments below state
+// which thread accesses which values between two barriers.
 unsafe impl Sync for Call<'_> {}
 
-/// One member's view of a call.
+/// One thread's view of a call.
 pub struct Member<'a, 'w> {
     pub call: &'a Call<'a>,
     pub me: Me<'a>,
     pub watcher: Option<&'w mut dyn Watcher>,
-    /// Jacobi: the values are in the second array.
+    /// Block Jacobi: the current values are in the second array.
     pub flipped: bool,
-    /// Coloured sweeps that are done.
+    /// Number of completed coloured sweeps of this call.
     pub sweeps: usize,
     pub batch: Batch,
 }
 
-/// Blocks that wait for a dense product; all of one shape.
+/// Blocks of one shape that wait for a product with the dense inverse.
 pub struct Batch {
     pub tasks: [Task; BATCH],
     pub count: usize,
     pub shape: Shape,
-    /// Flushed after every block, by the method's order.
+    /// The batch is processed after every block, because the method prescribes the order of the blocks.
     pub alone: bool,
 }
 
-/// A block row in the work list: row kb * (block rows of a slab) + jb of a patch.
+/// A row of blocks in the work list: row kb * (rows of blocks per slab) + jb of a patch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub patch: usize,
     pub row: usize,
 }
 
-/// What parts of the work list end at.
+/// Granularity of the parts of the work list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Grain {
     Row,
@@ -128,7 +130,7 @@ impl<'a, 'w> Member<'a, 'w> {
         if self.flipped { self.call.other } else { self.call.arrays.u }
     }
 
-    /// Where part `part` of `parts` of the work list begins.
+    /// Returns the first row of blocks of part `part` of `parts` of the work list.
     pub fn boundary(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> Place {
         let list = &self.call.data.blocks.list;
         let end = Place { patch: list.patches.len(), row: 0 };
@@ -147,7 +149,8 @@ impl<'a, 'w> Member<'a, 'w> {
         }
     }
 
-    /// Patches of part `part` of the work list, and the rows of each that belong to it.
+    /// Returns the patches of part `part` of the work list, and the rows of blocks of each patch that belong to the
+    /// part.
     pub fn parts(&self, cut: &Cut, part: usize, grain: Grain) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
         let (patches, cut) = (self.patches(), *cut);
         let [begin, end] = [part, part + 1].map(|part| self.boundary(&cut, part, self.me.members, grain));
@@ -158,7 +161,7 @@ impl<'a, 'w> Member<'a, 'w> {
         })
     }
 
-    /// Runs `f` on this member's rows in the wanted parallel form; ends with a barrier.
+    /// Calls `f` for each row of blocks of this thread, divided as the option `parallel` requests; ends with a barrier.
     pub fn share_rows(&mut self, cut: &Cut, mut f: impl FnMut(&mut Self, usize, usize)) {
         let (me, count) = (self.me, self.patches().len());
         match self.call.work.parallel {
@@ -181,7 +184,7 @@ impl<'a, 'w> Member<'a, 'w> {
             Parallel::Nested(groups) => {
                 let groups = if groups == 0 { me.members.isqrt() } else { groups.min(me.members) };
                 let group = me.index * groups / me.members;
-                // First member of a group: the smallest index with index * groups / members = group.
+                // First thread of a group: the smallest index with index * groups / members = group.
                 let first_of = |g: usize| (g * me.members).div_ceil(groups);
                 let (rank, members) = (me.index - first_of(group), first_of(group + 1) - first_of(group));
                 let start_of = |g: usize| self.boundary(cut, g, groups, Grain::Patch).patch;
@@ -203,7 +206,7 @@ impl<'a, 'w> Member<'a, 'w> {
         me.barrier();
     }
 
-    /// What member 0's watcher answers.
+    /// Calls `question` with the watcher on thread 0, and returns the result on every thread.
     pub fn ask(&mut self, question: impl FnOnce(&mut dyn Watcher) -> bool) -> bool {
         let stop = &self.call.data.stop;
         if let Some(watcher) = &mut self.watcher {
@@ -211,29 +214,29 @@ impl<'a, 'w> Member<'a, 'w> {
         }
         self.me.barrier();
         let answer = stop.load(Ordering::Relaxed);
-        // Nobody asks again before all have read this answer.
+        // This barrier prevents another call from overwriting `stop` before all threads have read it.
         self.me.barrier();
         answer
     }
 
-    /// Number of the fused coloured sweep that runs, over all calls.
+    /// Returns the number of the current fused coloured sweep, counted over all calls.
     pub fn sweep_number(&self) -> usize {
         self.call.sweeps_before + self.sweeps + 1
     }
 
-    /// Whether a patch that is one member's as a whole is this one's in the coloured sweep that runs.
+    /// Claims a whole patch for this thread in the current coloured sweep. Returns false if another thread claimed it.
     pub fn claim(&self, p: usize) -> bool {
         let sweep = self.sweep_number();
         let claimed = &self.call.data.claimed[p];
         claimed.load(Ordering::Relaxed) != sweep && claimed.swap(sweep, Ordering::Relaxed) != sweep
     }
 
-    /// Copies the ghost layer of patch p from the values in use to the other array.
+    /// Copies the ghost layer of patch p from the current array to the other array.
     pub fn copy_ghosts(&self, p: usize, from: *const f64, to: *mut f64) {
         let patch = &self.patches()[p];
         let (row, plane) = patch.strides();
         let copy = |start: usize, len: usize| {
-            // SAFETY: both arrays have this patch's shape, and only this member writes the ghosts of this patch.
+            // SAFETY: both arrays have this patch's shape, and only this thread writes the ghost cells of this patch.
             unsafe { std::ptr::copy_nonoverlapping(from.add(start), to.add(start), len) };
         };
         let planes = patch.size[2] + 1;
@@ -250,9 +253,9 @@ impl<'a, 'w> Member<'a, 'w> {
     }
 }
 
-/// What members' parts of a fused coloured sweep end at; None: colour after colour.
+/// Returns the granularity of the threads' parts in a fused coloured sweep; `None` selects a sweep colour by colour.
 pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: usize) -> Option<Grain> {
-    // Each member asks before each sweep: no further than the answer.
+    // Each thread evaluates this in each sweep, so the search stops at the first patch that suffices.
     let enough = || {
         let mut slabs = 0;
         patches.iter().any(|p| {
@@ -267,7 +270,7 @@ pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: us
     }
 }
 
-/// Block rows of a patch, and those of one slab.
+/// Returns the number of rows of blocks of a patch, and of one of its slabs.
 pub fn rows(cut: &Cut, patch: &Patch) -> (usize, usize) {
     let in_slab = cut.range(patch, 1).1;
     (in_slab * cut.range(patch, 2).1, in_slab)

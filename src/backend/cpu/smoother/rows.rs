@@ -1,5 +1,5 @@
-//! Rows of blocks: one colour or all, row after row or fused, and, for the chaotic method, while others read and write
-//! around.
+//! Relaxation of rows of blocks: one colour or all blocks, row by row or fused. For the chaotic method, other threads
+//! read and write the surrounding cells at the same time.
 
 use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, place_of};
 use super::member::{Member, rows};
@@ -8,44 +8,44 @@ use crate::backend::steps::smoother::{SmootherSteps, colours};
 use crate::grid::patches::{Cut, Segment};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which blocks of a row.
+/// Selects the blocks of a row.
 #[derive(Clone, Copy)]
 pub enum Which {
     All,
     Colour(usize),
 }
 
-/// Where blocks are read and written.
+/// Arrays and parameters for the relaxation of a row.
 #[derive(Clone, Copy)]
 pub struct Ways<'a> {
     pub from: &'a [*mut f64],
     pub to: &'a [*mut f64],
     pub cut: &'a Cut,
     pub omega: f64,
-    /// Blocks wait for those before them in the row.
+    /// Each block reads the new values of the previous blocks in the row.
     pub in_order: bool,
     pub reverse: bool,
-    /// What is fetched meanwhile.
+    /// Cells to prefetch during the relaxation.
     pub fetch: Fetch,
 }
 
-/// What is fetched from memory while a row of blocks is relaxed: the next row, or where two rows are relaxed in turn,
-/// of which only one is new to the cache, half of that with each.
+/// Cells to prefetch while a row of blocks is relaxed. In the fused form, two rows alternate, and only the cells of one
+/// of them are new to the cache. Each of the two rows then prefetches half of the next row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     Nothing,
     Next,
     FirstHalf,
-    /// With this row, the other half of what follows that one.
+    /// Prefetches the second half of the row that follows the row with this number.
     SecondHalf(usize),
 }
 
 impl Member<'_, '_> {
-    /// Relaxes blocks of one row of blocks.
+    /// Relaxes the selected blocks of one row of blocks.
     ///
     /// # Safety
-    /// Nobody else may write cells that these blocks or the layer around them have, or read cells of these blocks,
-    /// while this runs (with `Which::Colour`: no blocks of other colours may be written).
+    /// While this function runs, no other thread writes cells of these blocks or of the layer around them, and no other
+    /// thread reads cells of these blocks. With `Which::Colour`, no block of another colour is written.
     pub unsafe fn row(&mut self, ways: Ways, p: usize, row: usize, which: Which) {
         let patch = &self.patches()[p];
         let cut = ways.cut;
@@ -75,7 +75,7 @@ impl Member<'_, '_> {
             let at = if ways.reverse && ways.in_order { count - 1 - m } else { m };
             let x = cut.segment(patch, 0, at);
             let mut together = 1;
-            // Only the first and the last block of a row can be short.
+            // Only the first and the last block of a row can be truncated.
             if x.len == bx {
                 while together < most
                     && m + together * step < count
@@ -84,14 +84,15 @@ impl Member<'_, '_> {
                     together += 1;
                 }
             }
-            // SAFETY: as our caller promised.
+            // SAFETY: the caller guarantees exclusive access to the blocks of this row.
             unsafe { self.block(ways, p, [x, y, z], together, step * bx, ahead.of_task(task, y.len)) };
             m += together * step;
             task += 1;
         }
     }
 
-    /// What the row of blocks after this one reads, shared out among this row's tasks.
+    /// Returns the cells to prefetch for the row of blocks after `row`, divided among the `tasks` tasks of the current
+    /// row.
     pub fn ahead(&self, ways: Ways, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
         let (row, half, halves) = match ways.fetch {
             Fetch::Nothing => return Ahead::NOTHING,
@@ -107,7 +108,7 @@ impl Member<'_, '_> {
         let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
         let parts = halves * tasks * task_rows;
         let of = |first: *const f64, plane: usize, cells: usize| AheadOf { first, plane, chunk: cells.div_ceil(parts) };
-        // Rows of u with the cells at their ends, and those beside the patch where they come next.
+        // Rows of u are prefetched whole. At the edge of the patch, the adjacent row of ghost cells is included.
         let before = usize::from(y.start == 0);
         let u_rows = y.len + before + usize::from(y.start + y.len == patch.size[1]);
         let place = (z.start + 1) * u_plane + (y.start + 1 - before) * u_row;
@@ -122,10 +123,10 @@ impl Member<'_, '_> {
         ahead.of_task(half * tasks, task_rows)
     }
 
-    /// Relaxes blocks side by side; dense ones when enough are together.
+    /// Relaxes adjacent blocks of a row; blocks with a dense inverse are collected in batches.
     ///
     /// # Safety
-    /// As for `row`.
+    /// The conditions of `row` hold for these blocks.
     pub unsafe fn block(
         &mut self,
         ways: Ways,
@@ -144,7 +145,7 @@ impl Member<'_, '_> {
         let place = (start[2] + 1) * strides.1 + (start[1] + 1) * strides.0 + start[0] + 1;
         let f_place = start[2] * f_strides.1 + start[1] * f_strides.0 + start[0];
         let operator = &self.call.data.operator;
-        // SAFETY: the block lies in the patch, so that it and the layer around it lie in the arrays.
+        // SAFETY: the block is in the patch, so the block and the layer around it are in the arrays.
         let mut task = unsafe {
             Task {
                 u: ways.from[p].add(place),
@@ -160,7 +161,7 @@ impl Member<'_, '_> {
         };
         if !solver.is_dense() {
             task.ahead = ahead;
-            // SAFETY: as above, and as our caller promised.
+            // SAFETY: the cells are in the arrays, and the caller guarantees exclusive access.
             unsafe { relax(&task, solver, operator) };
             return;
         }
@@ -173,7 +174,7 @@ impl Member<'_, '_> {
             self.batch.alone = ways.in_order;
             self.batch.tasks[self.batch.count] = task;
             self.batch.count += 1;
-            // The next block of the row, or a place that is not used.
+            // The next block of the row; after the last block, the pointers are not used.
             task.u = task.u.wrapping_add(pitch);
             task.out = task.out.wrapping_add(pitch);
             task.f = task.f.wrapping_add(pitch);
@@ -183,52 +184,52 @@ impl Member<'_, '_> {
         }
     }
 
-    /// Relaxes what waits.
+    /// Relaxes the blocks of the batch.
     pub fn flush(&mut self) {
         let count = std::mem::replace(&mut self.batch.count, 0);
         if count == 0 {
             return;
         }
         let Some(solver) = &self.call.solvers[place_of(self.batch.shape)] else { return };
-        // SAFETY: a member's scratch is its own.
+        // SAFETY: each thread uses only the scratch array with its own index.
         let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH) };
-        // SAFETY: `block` put them there with this promise, which holds until the member's next barrier, before which
-        // every step flushes.
+        // SAFETY: `block` added these tasks under the conditions of `relax_dense`. The conditions hold until the
+        // thread's next barrier, and every step calls `flush` before a barrier.
         unsafe { relax_dense(&self.batch.tasks[..count], solver, &self.call.data.operator, scratch, self.batch.alone) };
     }
 
-    /// Colours of the first and the second stage of the fused form.
+    /// Returns the colours of the first and the second stage of the fused form.
     pub fn stages(&self, reverse: bool) -> [std::ops::Range<usize>; 2] {
         let n = self.colours();
         let halves = [0..n / 2, n / 2..n];
         if reverse { [halves[1].clone(), halves[0].clone()] } else { halves }
     }
 
-    /// Relaxes a slab of blocks, colour after colour of one stage.
+    /// Relaxes a slab of blocks, colour by colour of one stage.
     ///
     /// # Safety
-    /// As for `row`, for all rows of the slab.
+    /// The conditions of `row` hold for all rows of the slab.
     pub unsafe fn slab(&mut self, ways: Ways, p: usize, kb: usize, stage: std::ops::Range<usize>, reverse: bool) {
         let in_slab = rows(ways.cut, &self.patches()[p]).1;
         let last = stage.end - 1 + stage.start;
         for c in stage {
             let colour = if reverse { last - c } else { c };
             for jb in 0..in_slab {
-                // SAFETY: as our caller promised.
+                // SAFETY: the caller guarantees the conditions of `row` for all rows of the slab.
                 unsafe { self.row(ways, p, kb * in_slab + jb, Which::Colour(colour)) };
             }
             self.flush();
         }
     }
 
-    /// Hands the values of a row of blocks that other patches see on to the next sweep, if there is one.
+    /// Copies the values of a row of blocks that other patches need to the buffer for the next sweep, if there is one.
     ///
     /// # Safety
-    /// The row is this member's, and nobody writes it before the next barrier.
+    /// This thread owns the row, and no thread writes the row before the next barrier.
     pub unsafe fn give(&self, cut: &Cut, p: usize, row: usize) {
         let next = self.sweeps + 1;
         if let Some(handover) = self.call.handover.filter(|_| next < self.call.work.sweeps) {
-            // SAFETY: as our caller promised; patches read the other array in this sweep.
+            // SAFETY: the caller owns the row; in this sweep, ghost cells are filled from the other buffer.
             unsafe { handover.give(&self.call.data.blocks.list, cut, p, row, next % 2, self.current()[p]) };
         }
     }
@@ -236,19 +237,21 @@ impl Member<'_, '_> {
     /// Fills the ghost cells that a row of blocks reads.
     ///
     /// # Safety
-    /// Nobody else may use these ghost cells now.
+    /// No other thread accesses these ghost cells during the call.
     pub unsafe fn take(&self, cut: &Cut, p: usize, row: usize) {
         if let Some(handover) = self.call.handover {
             let u = self.current()[p];
-            // SAFETY: as our caller promised; values for the next sweep go to the other array.
+            // SAFETY: the caller guarantees exclusive access; values for the next sweep are written to the other
+            // buffer.
             unsafe { handover.take(&self.call.data.blocks.list, cut, p, row, self.sweeps % 2, u) };
         }
     }
 
-    /// The slabs of one patch of this member: first stages, and second stages one slab behind, `inner` only.
+    /// Relaxes the given slabs of one patch: the first stage in all slabs, the second stage one slab behind and only in
+    /// the slabs `inner`.
     ///
     /// # Safety
-    /// As for `row`, for all rows of these slabs.
+    /// The conditions of `row` hold for all rows of these slabs.
     pub unsafe fn fused(
         &mut self,
         ways: Ways,
@@ -274,41 +277,41 @@ impl Member<'_, '_> {
                         _ => (ways, behind_ways),
                     };
                     if slabs.contains(&kb) {
-                        // SAFETY: as our caller promised; other rows read other ghost cells.
+                        // SAFETY: the caller owns the slabs, and other rows read other ghost cells.
                         unsafe { self.take(ways.cut, p, row) };
-                        // SAFETY: as our caller promised.
+                        // SAFETY: the caller guarantees the conditions of `row` for all rows of these slabs.
                         unsafe { self.row(ways, p, row, Which::Colour(one.start)) };
                     }
                     if let Some(k) = behind {
-                        // SAFETY: as our caller promised. The neighbours of this row have the first colour done in the
-                        // slabs kb - 2, kb - 1 and kb, the last of which has come as far as row jb; nothing of the
-                        // first colour that comes later reads this row.
+                        // SAFETY: the caller guarantees the conditions of `row`. The first colour is complete in the
+                        // slabs kb - 2 and kb - 1, and up to row jb in slab kb, so all neighbours of this row are
+                        // complete. No later block of the first colour reads this row.
                         unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
-                        // SAFETY: the row is final, and this member's.
+                        // SAFETY: this thread owns the row, and its values are final.
                         unsafe { self.give(ways.cut, p, k * in_slab + jb) };
                     }
                 }
                 continue;
             }
             if slabs.contains(&kb) {
-                // SAFETY: as our caller promised.
+                // SAFETY: the caller guarantees the conditions of `row` for all rows of slab kb.
                 unsafe { self.slab(ways, p, kb, one.clone(), reverse) };
             }
             if let Some(k) = behind {
-                // SAFETY: as our caller promised.
+                // SAFETY: the caller guarantees the conditions of `row` for all rows of slab k.
                 unsafe { self.slab(behind_ways, p, k, two.clone(), reverse) };
             }
         }
     }
 }
 
-/// Cells per side of a block with the layer around it.
+/// Cells per side of a block of 8 cells with the layer around it.
 const SIDE: usize = 10;
 
 impl Member<'_, '_> {
-    /// Relaxes the blocks of a row one after the other while other members read and write around them. A block's own
-    /// cells are written by this member alone, so that it may read them as they are; the layer around them is read with
-    /// relaxed atomic loads, and the new values are written with relaxed atomic stores, so that no access is a data
+    /// Relaxes the blocks of a row one after the other while other threads read and write the surrounding cells. Only
+    /// this thread writes the block's own cells, so they are read by plain loads. The layer around the block is read by
+    /// relaxed atomic loads, and the new values are written by relaxed atomic stores. No access is therefore a data
     /// race.
     pub fn row_asynchronously(&mut self, ways: Ways, p: usize, row: usize) {
         let patch = &self.patches()[p];
@@ -317,7 +320,7 @@ impl Member<'_, '_> {
         let count = ways.cut.range(patch, 0).1;
         let (u_row, u_plane) = patch.strides();
         let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
-        // Values around a block, read atomically; the kernel works on this copy.
+        // Copy of the block and the values around it, which were read atomically; the kernel works on this copy.
         let mut copy = [0.0f64; SIDE * SIDE * SIDE];
         let faces_only = self.call.data.operator.seven.is_some();
         let ahead = self.ahead(ways, p, row, count, y.len);
@@ -326,10 +329,10 @@ impl Member<'_, '_> {
             let shape = [x.len, y.len, z.len];
             let Some(solver) = &self.call.solvers[place_of(shape)] else { return };
             let corner = z.start * u_plane + y.start * u_row + x.start;
-            // SAFETY: the cell at (i, j, k) from the block's corner, one layer out, lies in the array.
+            // SAFETY: the cell at (i, j, k), counted from the block's corner in the surrounding layer, is in the array.
             let cell = |i: usize, j: usize, k: usize| unsafe { ways.from[p].add(corner + k * u_plane + j * u_row + i) };
             let load = |i: usize, j: usize, k: usize| {
-                // SAFETY: aligned, and all concurrent accesses to it are atomic.
+                // SAFETY: the pointer is aligned, and all concurrent accesses to the value are atomic.
                 let bits = unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.load(Ordering::Relaxed);
                 f64::from_bits(bits)
             };
@@ -338,7 +341,7 @@ impl Member<'_, '_> {
                     let outside = [(k, z.len), (j, y.len)].map(|(at, len)| at == 0 || at > len);
                     let copy = &mut copy[(k * SIDE + j) * SIDE..][..x.len + 2];
                     if outside == [false; 2] {
-                        // SAFETY: cells of this block, which nobody else writes.
+                        // SAFETY: these cells belong to this block, which no other thread writes.
                         let own = unsafe { std::slice::from_raw_parts(cell(1, j, k).cast_const(), x.len) };
                         copy[1..=x.len].copy_from_slice(own);
                         copy[0] = load(0, j, k);
@@ -355,7 +358,7 @@ impl Member<'_, '_> {
             let task = Task {
                 u: out,
                 out,
-                // SAFETY: the block's first cell.
+                // SAFETY: the first cell of the block is in f.
                 f: unsafe { self.call.arrays.f[p].add(z.start * f_strides.1 + y.start * f_strides.0 + x.start) },
                 strides: (SIDE, SIDE * SIDE),
                 f_strides,
@@ -365,19 +368,19 @@ impl Member<'_, '_> {
                 ahead: ahead.of_task(m, y.len),
             };
             if solver.is_dense() {
-                // SAFETY: a member's scratch is its own.
+                // SAFETY: each thread uses only the scratch array with its own index.
                 let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH) };
-                // SAFETY: the copy has the block and the layer around it.
+                // SAFETY: `copy` contains the block and the layer around it.
                 unsafe { relax_dense(&[task], solver, &self.call.data.operator, scratch, true) };
             } else {
-                // SAFETY: as above.
+                // SAFETY: `copy` contains the block and the layer around it.
                 unsafe { relax(&task, solver, &self.call.data.operator) };
             }
             for k in 1..=z.len {
                 for j in 1..=y.len {
                     for i in 1..=x.len {
                         let bits = copy[(k * SIDE + j) * SIDE + i].to_bits();
-                        // SAFETY: as for the loads.
+                        // SAFETY: the pointer is aligned, and all concurrent accesses to the value are atomic.
                         unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.store(bits, Ordering::Relaxed);
                     }
                 }

@@ -1,4 +1,4 @@
-//! The steps of the methods, by one member.
+//! Implementation of the smoother steps for one thread of the team.
 
 use super::member::{Grain, Member, fused_grain, rows};
 use super::relax::residual_row;
@@ -24,7 +24,7 @@ impl SmootherSteps for Member<'_, '_> {
             };
             for k in slab(part.start)..slab(part.end) {
                 for j in 0..ny {
-                    // SAFETY: inside the arrays; nobody writes before all members have looked.
+                    // SAFETY: the row is in the arrays, and no thread writes before the barrier below.
                     let (u, f) = unsafe {
                         let u = arrays.u[p].add((k + 1) * plane + (j + 1) * row + 1);
                         let f = arrays.f[p].add((k * ny + j) * nx);
@@ -56,10 +56,10 @@ impl SmootherSteps for Member<'_, '_> {
         }
         let u = self.current();
         if let Some(handover) = self.call.handover {
-            // Later sweeps find what the one before has passed on.
+            // Later sweeps fill ghost cells from the buffer that the previous sweep wrote.
             if self.sweeps == 0 {
                 for p in self.me.share(list.patches.len()) {
-                    // SAFETY: nobody writes u now, and every patch is one member's.
+                    // SAFETY: no thread writes u at this point, and each patch is collected by one thread.
                     unsafe { handover.collect(list, p, 0, u[p]) };
                 }
                 self.me.barrier();
@@ -72,8 +72,8 @@ impl SmootherSteps for Member<'_, '_> {
             for k in 0..copy.cells.size[2] as i64 {
                 for j in 0..copy.cells.size[1] as i64 {
                     let cell = [x, y + j, z + k];
-                    // SAFETY: the cells lie in the one patch and in the ghost layer of the other; ghost cells are
-                    // written by one copy each, and no cell that is read is written.
+                    // SAFETY: the cells are in patch `from` and in the ghost layer of patch `to`. Each ghost cell is
+                    // written by one copy, and no cell that is read is written.
                     unsafe {
                         let from = u[copy.from].add(from.place(cell)).cast_const();
                         std::ptr::copy_nonoverlapping(from, u[copy.to].add(to.place(cell)), copy.cells.size[0]);
@@ -103,7 +103,7 @@ impl SmootherSteps for Member<'_, '_> {
             self.copy_ghosts(p, from[p], to[p]);
         }
         let ways = Ways { from, to, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
-        // SAFETY: read from one array and written to the other, every row by one member.
+        // SAFETY: blocks are read from one array and written to the other, and each row is relaxed by one thread.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::All) });
         self.flipped = !self.flipped;
     }
@@ -111,7 +111,7 @@ impl SmootherSteps for Member<'_, '_> {
     fn colour(&mut self, cut: &Cut, omega: f64, colour: usize) {
         let u = self.current();
         let ways = Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
-        // SAFETY: blocks of one colour do not touch each other, and every row is done by one member.
+        // SAFETY: blocks of one colour are not adjacent, and each row is relaxed by one thread.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::Colour(colour)) });
     }
 
@@ -128,11 +128,13 @@ impl SmootherSteps for Member<'_, '_> {
             Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
         };
         for seams in [false, true] {
-            // Cores are not equally fast: whole patches that nobody has begun are anybody's, the last ones first.
+            // Cores differ in speed: a thread without work relaxes whole patches that no thread has started, the last
+            // ones first.
             let lenders = if seams || grain == Grain::Patch { 1 } else { me.members };
             for lender in 0..lenders {
                 let of = (me.index + lender) % me.members;
-                // Lists of thousands of patches are not gone through by everybody.
+                // A thread skips a part in which another thread has found no unclaimed patch; otherwise each thread
+                // would scan thousands of patches.
                 let lent = &self.call.data.lent[of];
                 if lender > 0 && lent.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;
@@ -150,22 +152,25 @@ impl SmootherSteps for Member<'_, '_> {
                     if first >= last || (!whole && lender > 0) || (whole && (seams || !self.claim(p))) {
                         continue;
                     }
-                    // Slabs next to another member's wait for its first stage.
+                    // The second stage of a slab next to another thread's slab waits for the first stage of that
+                    // thread.
                     let low = first + usize::from(first > 0);
                     let high = last - usize::from(last < slabs);
                     if !seams {
-                        // SAFETY: no other member writes in these slabs or in those next to them what is read here:
-                        // whole patches are claimed, and those who share one do only their first stage at the seams
-                        // now, which touches none of others' first stages.
+                        // SAFETY: no other thread writes cells of these slabs or of the adjacent slabs that are read
+                        // here. Whole patches are claimed by one thread. In a shared patch, threads relax only first
+                        // stages at the seams before the barrier, and the first stages of different threads are
+                        // independent.
                         unsafe { self.fused(ways, p, first..last, low..high, reverse) };
                         continue;
                     }
                     let [_, two] = self.stages(reverse);
                     for kb in (first..last).filter(|kb| !(low..high).contains(kb)) {
-                        // SAFETY: first stages are done everywhere; second stages do not touch each other.
+                        // SAFETY: all first stages are complete, and blocks of second stages in different parts are not
+                        // adjacent.
                         unsafe { self.slab(ways, p, kb, two.clone(), reverse) };
                         for jb in 0..in_slab {
-                            // SAFETY: the row is final, and this member's.
+                            // SAFETY: this thread owns the row, and its values are final.
                             unsafe { self.give(cut, p, kb * in_slab + jb) };
                         }
                     }
@@ -194,7 +199,7 @@ impl SmootherSteps for Member<'_, '_> {
             for (p, part) in self.parts(cut, self.me.index, Grain::Patch) {
                 let n = part.end;
                 for row in part {
-                    // SAFETY: the patch is this member's alone.
+                    // SAFETY: in this parallel form, this thread owns the whole patch.
                     unsafe { self.row(ways, p, if reverse { n - 1 - row } else { row }, Which::All) };
                 }
             }
@@ -220,15 +225,15 @@ impl SmootherSteps for Member<'_, '_> {
             let mut square = 0.0;
             for j in 0..ny {
                 let f_place = (k * ny + j) * nx;
-                // SAFETY: the row and the layer around it lie in the arrays; u is not written, and each plane of r by
-                // one member.
+                // SAFETY: the row and the layer around it are in the arrays. No thread writes u, and each plane of r is
+                // written by one thread.
                 square += unsafe {
                     let r = arrays.r.get(p).map_or(std::ptr::null_mut(), |r| r.add(f_place));
                     let from = u[p].add((k + 1) * plane + (j + 1) * row + 1);
                     residual_row(from, arrays.f[p].add(f_place), r, nx, (row, plane), &data.operator, scale)
                 };
             }
-            // SAFETY: a plane of this member.
+            // SAFETY: this thread owns the plane `at`.
             unsafe { squares.note(at, [square]) };
         }
         let [square] = squares.sum(Some(self.me));
@@ -251,7 +256,7 @@ impl SmootherSteps for Member<'_, '_> {
         for (p, patch) in self.patches().iter().enumerate() {
             let plane = patch.strides().1;
             let mine = self.me.share(patch.size[2] + 2);
-            // SAFETY: planes of two arrays of one shape; each is written by one member.
+            // SAFETY: the planes belong to two arrays of the same shape, and each plane is written by one thread.
             unsafe {
                 let (from, to) = (self.call.other[p].add(mine.start * plane), self.call.arrays.u[p]);
                 std::ptr::copy_nonoverlapping(from.cast_const(), to.add(mine.start * plane), mine.len() * plane);
@@ -261,12 +266,13 @@ impl SmootherSteps for Member<'_, '_> {
     }
 }
 
-/// No NaN and no infinity: their exponents are the largest.
+/// Returns whether all values are finite. NaN and infinity have the largest exponent, so the largest magnitude shows
+/// them.
 fn finite_row(values: &[f64]) -> bool {
     sums::max_abs(values).is_finite()
 }
 
-/// Keeps the one that comes first: by patch, u before f, then by cell.
+/// Replaces `found` if `bad` precedes it in the order patch, u before f, cell.
 fn earlier(found: &mut Option<BadCell>, bad: BadCell) {
     let key = |b: &BadCell| (b.patch, b.name == "f", b.cell[2], b.cell[1], b.cell[0]);
     if found.as_ref().is_none_or(|f| key(&bad) < key(f)) {

@@ -1,31 +1,31 @@
-//! Relaxation of blocks by sine transforms: tiles of up to 64 rows of eight values (`block_kernels`), in passes along
-//! y, x, z and back.
+//! Relaxation of blocks by sine transforms on tiles of up to 64 rows of eight values (see `kernels`). The passes run
+//! along y, x and z, and then in the reverse order. Formula: docs/theory/smoother.md, "Sine transforms".
 
-#![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
+#![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
 use super::kernels::{Form, Lines, Operator, Row, Solver, Task, is_cube, residual, tile_residual, tile_update};
 use crate::grid::block_inverse::Shape;
 use crate::runtime::lanes::Lanes;
 use std::mem::MaybeUninit;
 
-/// See `relax::relax`.
+/// Relaxes the blocks of a task by sine transforms, for the lanes `V`.
 ///
 /// # Safety
-/// As there.
+/// The conditions of `relax::relax` hold.
 #[inline(always)]
 pub unsafe fn relax_text<V: Lanes>(task: &Task, solver: &Solver, a: &Operator) {
     let Form::Diagonal { reciprocals, scalings } = &solver.form else { return };
     let scalings = scalings.as_ref().map(|[before, after]| (&before[..], &after[..]));
     if is_cube(solver.shape) {
-        // SAFETY: as our caller promised.
+        // SAFETY: the caller guarantees the conditions of `relax::relax`.
         unsafe { relax_cube::<V>(task, reciprocals, scalings, a) };
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees the conditions of `relax::relax`.
         unsafe { relax_any::<V>(task, solver.shape, reciprocals, scalings, a) };
     }
 }
 
-/// The sine transform of length B: out_p = sum over q of sin((p+1)(q+1) pi/(B+1)) v_q.
+/// Computes the sine transform of length B: out_p = sum_q sin((p+1)(q+1) pi/(B+1)) v_q.
 #[inline(always)]
 fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
     let half = B / 2;
@@ -35,7 +35,7 @@ fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
         sums[q] = v[q].add(v[B - 1 - q]);
         differences[q] = v[q].sub(v[B - 1 - q]);
     }
-    // Row p is symmetric about the middle for even p, else antisymmetric.
+    // Row p of the matrix is symmetric about the middle for even p, otherwise antisymmetric.
     for p in 0..B {
         let (from, count) = if p % 2 == 0 { (&sums, B - half) } else { (&differences, half) };
         let mut sum = V::splat(sines[p * 8]).mul(from[0]);
@@ -46,8 +46,8 @@ fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
     }
 }
 
-/// The same for B = 8, divided by s_3, in 28 operations: `sines` holds r_k = s_k / s_3, s_k = sin(20 k degrees), and
-/// s_4 = s_1 + s_2. `Solver::new` makes up for the divisions.
+/// Computes the sine transform of length 8, divided by s_3, in 28 operations. `sines` holds r_k = s_k / s_3 with s_k =
+/// sin(20 k degrees), and s_4 = s_1 + s_2. `Solver::new` compensates for the divisions.
 #[inline(always)]
 fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
     let (r1, r2, r4, minus_r4) = (V::splat(sines[0]), V::splat(sines[1]), V::splat(sines[3]), V::splat(-sines[3]));
@@ -67,14 +67,15 @@ fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
     v[7] = r1.mul_add(a, minus_r4.mul_add(b, m3));
 }
 
-/// tile[start], tile[start + stride], ..: written out, since closures are compiled without the instruction set.
+/// Returns tile[start + q * stride] for q = 0 .. 7. Written without a loop or closure, because closures are compiled
+/// without the target features.
 #[inline(always)]
 fn eight<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
     let t = |q: usize| tile[start + q * stride];
     [t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7)]
 }
 
-/// Transforms tile[start], tile[start + stride], ..: b of them.
+/// Transforms the b rows tile[start + q * stride], q = 0 .. b - 1, in place.
 #[inline(always)]
 fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usize, a: &Operator) {
     #[inline(always)]
@@ -89,7 +90,7 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
         }
     }
     match b {
-        // sin(90 degrees).
+        // For b = 1 the matrix is sin(90 degrees) = 1.
         1 => {}
         2 => line::<V, 2>(tile, start, stride, a),
         3 => line::<V, 3>(tile, start, stride, a),
@@ -107,11 +108,11 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
     }
 }
 
-/// Plane k of an 8 x 8 x 8 block: with 7 points f minus what the cells outside of the block contribute to A u, else f -
-/// A u.
+/// Computes the right-hand side in plane k of an 8 x 8 x 8 block. With a 7-point stencil this is f minus the
+/// contribution of the cells outside the block to A u. With other stencils it is f - A u.
 ///
 /// # Safety
-/// Its cells, and the cells around them, may be read.
+/// The cells of the plane, and in u the cells around them, may be read.
 #[inline(always)]
 unsafe fn plane_right_side<V: Lanes>(
     u: *const f64,
@@ -124,13 +125,13 @@ unsafe fn plane_right_side<V: Lanes>(
     let mut rows = [V::splat(0.0); 8];
     let Some([_, w, e, s, n, b, t]) = a.seven else {
         for j in 0..8 {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller guarantees that the cells of the plane and the layer around it may be read.
             rows[j] = unsafe { residual(u.add(j * strides.0), f.add(j * f_row), 8, strides, a) };
         }
         return rows;
     };
     let (row, plane) = (strides.0, strides.1 as isize);
-    // SAFETY: as the caller promised; eight values.
+    // SAFETY: the caller guarantees access to the cells around the plane; each load reads eight values.
     unsafe {
         let west_east = V::load([w, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, e].as_ptr());
         for j in 0..8 {
@@ -155,39 +156,42 @@ type Scalings<'a> = Option<(&'a [Row], &'a [Row])>;
 
 #[inline(always)]
 fn row<V: Lanes>(rows: &[Row], r: usize) -> V {
-    // SAFETY: a row has eight values.
+    // SAFETY: a `Row` holds eight values.
     unsafe { V::load(rows[r].0.as_ptr()) }
 }
 
-/// Eight of the 64 rows of a tile: `start`, `start + stride`, ..
+/// Reads the eight rows `start + q * stride`, q = 0 .. 7, of a tile of 64 rows.
 ///
 /// # Safety
-/// They must have been written.
+/// The rows have been written.
 #[inline(always)]
 unsafe fn read_rows<V: Lanes>(tile: *const Row, start: usize, stride: usize) -> [V; 8] {
     let mut rows = [V::splat(0.0); 8];
     for q in 0..8 {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees that the rows have been written.
         rows[q] = unsafe { V::load(tile.add(start + q * stride).cast()) };
     }
     rows
 }
 
+/// Writes the eight rows `start + q * stride`, q = 0 .. 7, of a tile.
+///
 /// # Safety
-/// The tile must have these rows.
+/// The tile has these rows.
 #[inline(always)]
 unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows: [V; 8]) {
     for q in 0..8 {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees that the tile has these rows.
         unsafe { rows[q].store(tile.add(start + q * stride).cast()) };
     }
 }
 
-/// One block of 8 x 8 x 8: two turns a plane and way. Passes are short, so that the machine has several of them in
-/// work.
+/// Relaxes one block of 8 x 8 x 8 cells. The forward transforms along y and x take one pass over the planes each, those
+/// along z one pass over the columns. The passes are short, so that the CPU overlaps several of them.
 ///
-/// With 7 points A_b u_b is taken out of the residual: u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b +
-/// omega A_b^-1 (f_b - what comes from outside), and with omega = 1 nothing of u_b is read.
+/// With a 7-point stencil, the right-hand side omits A_b u_b, since u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b +
+/// omega A_b^-1 g_b. Here g_b is f_b minus the contribution of the cells outside the block. If omega is 1, u_b is not
+/// read.
 #[inline(always)]
 unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
     let mut tile = MaybeUninit::<[Row; 64]>::uninit();
@@ -197,7 +201,7 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
     let sines = &a.sines[8];
     for k in 0..8 {
         task.ahead.fetch::<V>(8, k / 4, k % 4);
-        // SAFETY: as our caller promised: cells (0, 0 .. 7, k).
+        // SAFETY: the caller guarantees access to the cells (0, 0 .. 7, k) and to the cells around them.
         let mut rows: [V; 8] =
             unsafe { plane_right_side(task.u.add(k * u_plane), task.f.add(k * f_plane), k, task.strides, f_row, a) };
         if let Some((before, _)) = scalings {
@@ -206,35 +210,35 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
             }
         }
         transform8(&mut rows, sines);
-        // SAFETY: rows of plane k.
+        // SAFETY: the tile has 64 rows; plane k has the rows 8 k .. 8 k + 7.
         unsafe { write_rows(tile, 8 * k, 1, rows) };
     }
     for k in 0..8 {
         task.ahead.fetch::<V>(8, 2 + k / 4, k % 4);
-        // SAFETY: all rows are written above.
+        // SAFETY: the loop above has written all rows.
         let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         V::transpose(&mut rows);
         transform8(&mut rows, sines);
-        // SAFETY: rows of plane k.
+        // SAFETY: the tile has 64 rows; plane k has the rows 8 k .. 8 k + 7.
         unsafe { write_rows(tile, 8 * k, 1, rows) };
     }
     for x in 0..8 {
         task.ahead.fetch::<V>(8, 4 + x / 4, x % 4);
-        // SAFETY: all rows are written above.
+        // SAFETY: the loop above has written all rows.
         let mut line: [V; 8] = unsafe { read_rows(tile, x, 8) };
         transform8(&mut line, sines);
         for k in 0..8 {
             line[k] = line[k].mul(row(reciprocals, k * 8 + x));
         }
         transform8(&mut line, sines);
-        // SAFETY: rows of the tile.
+        // SAFETY: x + 8 q < 64, so these are rows of the tile.
         unsafe { write_rows(tile, x, 8, line) };
     }
     let kept = if a.seven.is_some() { 1.0 - task.omega } else { 1.0 };
     let (omega, kept_factor) = (V::splat(task.omega), V::splat(kept));
     for k in 0..8 {
         task.ahead.fetch::<V>(8, 6 + k / 4, k % 4);
-        // SAFETY: all rows are written above.
+        // SAFETY: the loop above has written all rows.
         let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         transform8(&mut rows, sines);
         V::transpose(&mut rows);
@@ -246,19 +250,19 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
         }
         if kept != 0.0 {
             for j in 0..8 {
-                // SAFETY: as our caller promised.
+                // SAFETY: the caller guarantees access to the cells of the block.
                 let u: V = unsafe { V::load(task.u.add(k * u_plane + j * u_row)) };
                 rows[j] = omega.mul_add(rows[j], kept_factor.mul(u));
             }
         }
         for j in 0..8 {
-            // SAFETY: as our caller promised.
+            // SAFETY: the caller guarantees that the cells of the block may be written in out.
             unsafe { rows[j].store(task.out.add(k * u_plane + j * u_row)) };
         }
     }
 }
 
-/// Transforms along x: eight rows at a time are turned, whatever they are.
+/// Transforms along x. Groups of eight rows are transposed, regardless of the plane to which a row belongs.
 #[inline(always)]
 fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: &Operator) {
     if bx == 1 {
@@ -275,11 +279,11 @@ fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: 
     }
 }
 
-/// Blocks of any shape.
+/// Relaxes blocks of any shape.
 #[inline(always)]
 unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
     let [bx, by, bz] = shape;
-    // Rows behind the last stay zero: turning takes eight at a time.
+    // The rows after the last one remain zero, because transposes process eight rows at a time.
     let mut tile = [V::splat(0.0); 64];
     let lines = Lines::new(task, bx);
     for k in 0..bz {
@@ -287,7 +291,7 @@ unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], sc
             task.ahead.fetch::<V>(by, k, part);
         }
         for j in 0..by {
-            // SAFETY: as our caller promised.
+            // SAFETY: the caller guarantees the conditions of `relax::relax`.
             let v: V = unsafe { tile_residual(&lines, task, j, k, a) };
             tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(row(before, k * by + j)));
         }
@@ -307,7 +311,7 @@ unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], sc
         transform_lines(&mut tile, k * by, 1, by, a);
         for j in 0..by {
             let v = scalings.map_or(tile[k * by + j], |(_, after)| tile[k * by + j].mul(row(after, k * by + j)));
-            // SAFETY: as our caller promised.
+            // SAFETY: the caller guarantees the conditions of `relax::relax`.
             unsafe { tile_update(&lines, task, j, k, v) };
         }
     }
