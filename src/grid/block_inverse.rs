@@ -1,39 +1,40 @@
-//! Constant 7- and 27-point stencils in three dimensions, and the exact inverses of their diagonal blocks.
+//! Constant 7- and 27-point stencils in three dimensions, and the exact inverses of their diagonal blocks
+//! (docs/theory/smoother.md, "Exact block inverses").
 //!
-//! A block of bx x by x bz cells has the matrix A_b, the stencil without what leaves the block. Where the stencil is,
-//! after a diagonal scaling d_x^i d_y^j d_z^k, even in x, y and z, A_b is a polynomial in the commuting matrices
-//! tridiag(1, 0, 1) of the three directions, so that
+//! A_b is the matrix of a block of bx x by x bz cells: the stencil without the entries that leave the block. Suppose
+//! that a diagonal scaling d_x^i d_y^j d_z^k makes the stencil even in x, y and z. Then the scaled A_b is a polynomial
+//! in the commuting matrices tridiag(1, 0, 1) of the three directions, so that
 //!
 //! A_b = D S Lambda S^-1 D^-1,   S = sine transforms,   S_pq = sin(p q pi / (b + 1)),   S^-1 = 2 / (b + 1) S,
 //! Lambda = sum over a, b, c in {0, 1} of t(a, b, c) (2 cos p pi/(bx+1))^a (2 cos q pi/(by+1))^b (2 cos r pi/(bz+1))^c
 //!
-//! with t the scaled stencil. A Kronecker sum of tridiagonal matrices (l, ., u) with l u > 0 is the case
-//! d = sqrt(l / u); stencils of finite elements and the Mehrstellen scheme have d = 1. Everything else has its dense
+//! where t is the scaled stencil. A Kronecker sum of tridiagonal matrices (l, ., u) with l u > 0 has the scaling d =
+//! sqrt(l / u). Stencils of finite elements and of the Mehrstellen scheme have d = 1. All other stencils use a dense
 //! inverse.
 
 use crate::error::{Error, Result, collected, zeroed};
 
-/// Legs by offset: `legs[(c+1)*9 + (b+1)*3 + a+1]` belongs to u at (i + a, j + b, k + c).
+/// Stencil entries by offset: `legs[(c+1)*9 + (b+1)*3 + a+1]` is the coefficient of u at (i + a, j + b, k + c).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stencil {
-    /// All 27, zero where there is none.
+    /// All 27 entries; entries outside the stencil are zero.
     pub legs: [f64; 27],
-    /// 7 or 27.
+    /// Number of points, 7 or 27.
     pub points: usize,
 }
 
-/// Place of the leg at offset (a, b, c).
+/// Returns the index of the entry at offset (a, b, c).
 pub const fn leg(a: i64, b: i64, c: i64) -> usize {
     ((c + 1) * 9 + (b + 1) * 3 + a + 1) as usize
 }
 
-/// Places of the legs of a 7-point stencil in the order of the interface: center, west, east, south, north, bottom,
-/// top.
+/// Indices of the entries of a 7-point stencil in the order of the API: center, west, east, south, north, bottom, top.
 pub const SEVEN: [usize; 7] =
     [leg(0, 0, 0), leg(-1, 0, 0), leg(1, 0, 0), leg(0, -1, 0), leg(0, 1, 0), leg(0, 0, -1), leg(0, 0, 1)];
 
 impl Stencil {
-    /// From 7 values (center, west, east, south, north, bottom, top) or 27 (the cube, x fastest).
+    /// Creates a stencil from 7 values (center, west, east, south, north, bottom, top) or 27 values (the cube, x
+    /// fastest).
     pub fn new(values: &[f64]) -> Self {
         let mut legs = [0.0; 27];
         if values.len() == 7 {
@@ -46,7 +47,7 @@ impl Stencil {
         Self { legs, points: values.len() }
     }
 
-    /// The entry of A between a cell and the one at offset (a, b, c).
+    /// Returns the entry of A between a cell and the cell at offset (a, b, c).
     pub fn at(&self, a: i64, b: i64, c: i64) -> f64 {
         self.legs[leg(a, b, c)]
     }
@@ -56,37 +57,39 @@ impl Stencil {
     }
 }
 
-/// Cells of a block, possibly cut short.
+/// Cells of a block in x, y and z; the edge of a patch may truncate the block.
 pub type Shape = [usize; 3];
 
-/// Ratio of a pivot or an eigenvalue to the stencil's norm below which a block counts as singular: rounding of
-/// a few hundred operations. One whose reciprocal is too large for a double counts as well.
+/// A block is singular if a pivot or an eigenvalue is below this fraction of the stencil's 1-norm. The value
+/// corresponds to the rounding errors of a few hundred operations. A pivot or eigenvalue whose reciprocal overflows is
+/// singular, too.
 const SINGULAR: f64 = 1e-13;
 
-/// Differences between mirror images, over the stencil's 1-norm, that are rounding of how the stencil was made: about
-/// what a dense inverse loses too.
+/// Largest difference between mirror entries, relative to the stencil's 1-norm, that counts as rounding of the input. A
+/// dense inverse has a similar relative error.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 pub use crate::options::limits::{INSISTED_SCALING, MOST_SCALING};
 
-/// The form of a stencil that sine transforms diagonalize.
+/// Form of a stencil that sine transforms diagonalize.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Separable {
-    /// d_x, d_y, d_z.
+    /// Scaling factors d_x, d_y, d_z.
     pub scaling: [f64; 3],
-    /// t(|a|, |b|, |c|) at `|c| * 4 + |b| * 2 + |a|`.
+    /// Scaled stencil t(|a|, |b|, |c|) at `|c| * 4 + |b| * 2 + |a|`.
     even: [f64; 8],
     norm1: f64,
 }
 
 impl Separable {
-    /// The form of `stencil`, if it has one. Where mirror images differ by rounding, it is that of their mean.
+    /// Computes the form of `stencil`, if there is one. Mirror entries that differ by rounding are replaced by their
+    /// mean.
     pub fn of(stencil: &Stencil) -> Option<Self> {
         let pair = |a: i64, b: i64, c: i64| (stencil.at(-a, -b, -c), stencil.at(a, b, c));
         let rounding = ROUNDING * stencil.norm1();
         let mut scaling = [1.0f64; 3];
         for (d, (lower, upper)) in [pair(1, 0, 0), pair(0, 1, 0), pair(0, 0, 1)].into_iter().enumerate() {
-            // With 7 points any two legs of the same sign have a scaling.
+            // With 7 points, any two opposite entries of the same sign have a scaling.
             if lower == upper || (stencil.points == 27 && (lower - upper).abs() <= rounding) {
                 continue;
             }
@@ -96,7 +99,7 @@ impl Separable {
             }
             scaling[d] = ratio.sqrt();
         }
-        // Of D at offset (a, b, c).
+        // Factor of the scaling D at offset (a, b, c).
         let factor =
             |a: i64, b: i64, c: i64| scaling[0].powi(a as i32) * scaling[1].powi(b as i32) * scaling[2].powi(c as i32);
         let mut even = [0.0; 8];
@@ -106,12 +109,12 @@ impl Separable {
                 let sign = |bit: usize| 1 - 2 * (s >> bit & 1) as i64;
                 (sign(0) * a, sign(1) * b, sign(2) * c)
             });
-            // Where there is no leg, the factor may be too large for a double.
+            // The factor may overflow at an offset without an entry, so zero entries are not multiplied by it.
             let scaled = images.map(|(x, y, z)| match stencil.at(x, y, z) {
                 0.0 => 0.0,
                 v => v * factor(x, y, z),
             });
-            // By pairs: the mean of equal values is that value.
+            // The mean is taken by pairs, so that the mean of equal values is exact.
             let mean = |s: [f64; 2]| s[0] + 0.5 * (s[1] - s[0]);
             let [p, q, r, s] = [0, 2, 4, 6].map(|k| mean([scaled[k], scaled[k + 1]]));
             *t = mean([mean([p, q]), mean([r, s])]);
@@ -119,7 +122,7 @@ impl Separable {
                 return None;
             }
             for ((x, y, z), value) in images.into_iter().zip(scaled) {
-                // Three roundings in each of the three powers, and those of the leg itself.
+                // Bound of the rounding errors: three in each of the three powers, and those of the entry itself.
                 if (value - *t).abs() > 16.0 * f64::EPSILON * t.abs() + rounding * factor(x, y, z) {
                     return None;
                 }
@@ -128,12 +131,12 @@ impl Separable {
         Some(Self { scaling, even, norm1: stencil.norm1() })
     }
 
-    /// Condition of D on a block: the product of max(d, 1/d)^(b-1).
+    /// Returns the condition number of D on a block: the product of max(d, 1/d)^(b-1) over the directions.
     pub fn scaling_condition(&self, shape: Shape) -> f64 {
         (0..3).map(|d| self.scaling[d].max(1.0 / self.scaling[d]).powi(shape[d] as i32 - 1)).product()
     }
 
-    /// Lambda^-1 with the factors 2 / (b + 1) of the three inverse transforms, at `(r*by + q)*bx + p`.
+    /// Computes Lambda^-1 times the factors 2 / (b + 1) of the three inverse transforms, at `(r*by + q)*bx + p`.
     pub fn reciprocals(&self, shape: Shape) -> Result<Vec<f64>> {
         let [bx, by, bz] = shape;
         let cosine = |p: usize, b: usize| 2.0 * cos_pi(p + 1, b + 1);
@@ -156,14 +159,14 @@ impl Separable {
         Ok(values)
     }
 
-    /// D^-1 and D on a block, at `(k*by + j)*bx + i`; `None` where both are 1.
+    /// Computes the diagonals of D^-1 and D on a block, at `(k*by + j)*bx + i`; returns `None` if D is the identity.
     pub fn scalings(&self, shape: Shape) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
         if self.scaling == [1.0; 3] {
             return Ok(None);
         }
         let [bx, by, bz] = shape;
         let (mut before, mut after) = (zeroed(bx * by * bz, "scalings")?, zeroed(bx * by * bz, "scalings")?);
-        // Powers count from the middle, so that they stay close to 1 on both ends.
+        // The powers are counted from the middle of the block, so that their range is smallest.
         let power = |d: usize, i: usize, b: usize| self.scaling[d].powf(i as f64 - (b - 1) as f64 / 2.0);
         for k in 0..bz {
             for j in 0..by {
@@ -178,12 +181,13 @@ impl Separable {
     }
 }
 
-/// cos(p pi / n), exact at the middle.
+/// Computes cos(p pi / n); the result is exactly 0 for 2 p = n.
 fn cos_pi(p: usize, n: usize) -> f64 {
     if 2 * p == n { 0.0 } else { (std::f64::consts::PI * p as f64 / n as f64).cos() }
 }
 
-/// sin(p pi / n) for 0 <= p, by symmetry from the first quarter, so that equal values are equal bits.
+/// Computes sin(p pi / n) for p >= 0. Arguments are reduced to the first quarter, so that equal sines are bitwise
+/// identical.
 pub fn sin_pi(p: usize, n: usize) -> f64 {
     let p = p % (2 * n);
     if p > n {
@@ -194,12 +198,12 @@ pub fn sin_pi(p: usize, n: usize) -> f64 {
 }
 
 fn singular(shape: Shape) -> Error {
-    // The caller knows a block of this shape and names it.
+    // The caller adds the index of a block of this shape to the message.
     let [x, y, z] = shape;
     Error::Matrix { reason: format!("the block of {x} x {y} x {z} cells"), place: None, then: " is singular" }
 }
 
-/// A_b of a shape, row by row.
+/// Assembles A_b for a shape, stored by rows.
 fn block_matrix(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
     let [bx, by, bz] = shape.map(|b| b as i64);
     let n = (bx * by * bz) as usize;
@@ -220,11 +224,11 @@ fn block_matrix(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
     Ok(matrix)
 }
 
-/// The dense inverse of the block of a shape, row by row. Cost: 2 n^3 flops, n = bx by bz.
+/// Computes the dense inverse of the block of a shape, stored by rows. Cost: 2 n^3 flops for n = bx by bz.
 pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
     let n: usize = shape.iter().product();
     let mut a = block_matrix(stencil, shape)?;
-    // Gauss-Jordan in place, with row exchanges, which are column exchanges of the inverse.
+    // Gauss-Jordan elimination in place with row exchanges, which are column exchanges of the inverse.
     let mut exchanged = collected(0..n, "a block")?;
     for p in 0..n {
         let pivot_row = (p..n).max_by(|&r, &s| a[r * n + p].abs().total_cmp(&a[s * n + p].abs())).unwrap_or(p);
@@ -274,7 +278,7 @@ pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// A_b^-1 r by the formula of the head, term by term.
+    /// Computes A_b^-1 r by the formula of the module documentation, term by term.
     fn diagonalized(form: &Separable, shape: Shape, r: &[f64]) -> Vec<f64> {
         let [bx, by, bz] = shape;
         let n = bx * by * bz;
@@ -319,7 +323,7 @@ mod tests {
                     let x = diagonalized(&form, shape, &e);
                     for row in 0..n {
                         let product: f64 = (0..n).map(|q| a[row * n + q] * inverse[q * n + column]).sum();
-                        // Rounding times a condition below 100.
+                        // Tolerance: rounding error times a condition number below 100.
                         assert!((product - e[row]).abs() < 1e-13, "{shape:?} {product}");
                         assert!((x[row] - inverse[row * n + column]).abs() < 1e-13, "{shape:?}");
                     }
@@ -330,21 +334,21 @@ mod tests {
 
     #[test]
     fn what_has_no_diagonal_form() {
-        // Upwind, a sign change, and a mixed derivative.
+        // Upwind differences, entries of opposite sign, and a mixed derivative.
         assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.0, -1.0, -1.0, -1.0, -1.0])).is_none());
         assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.5, -1.0, -1.0, -1.0, -1.0])).is_none());
         let mut mixed = fe27();
         mixed.legs[leg(1, 1, 0)] += 0.1;
         mixed.legs[leg(-1, -1, 0)] += 0.1;
         assert!(Separable::of(&mixed).is_none());
-        // A difference of a thousand roundings is meant.
+        // A difference of a thousand rounding errors is a property of the stencil.
         let mut skew = fe27();
         skew.legs[leg(1, 1, 1)] *= 1.0 + 1e-11;
         assert!(Separable::of(&skew).is_none());
-        // Strong convection has one that loses digits.
+        // With strong convection the scaling exists, but is ill-conditioned.
         let strong = Separable::of(&Stencil::new(&[6.0, -1.99, -0.01, -1.0, -1.0, -1.0, -1.0])).unwrap();
         assert!(strong.scaling_condition([8; 3]) > INSISTED_SCALING && strong.scaling_condition([2; 3]) < MOST_SCALING);
-        // One whose even part is too large for doubles is none.
+        // A stencil whose even part overflows has no form.
         let mut wild = [0.0; 27];
         (wild[13], wild[26]) = (1e151, -1e-5);
         for (low, high) in [(12, 14), (10, 16), (4, 22)] {
@@ -355,8 +359,8 @@ mod tests {
         assert!(Separable::of(&Stencil::new(&wild)).is_some());
     }
 
-    /// Stencils that are even but for the rounding of how they were made: the even part is diagonalized, and what that
-    /// leaves out is below 1e-13 in the inverse of blocks of 8^3 too.
+    /// Stencils that are even up to rounding of their entries: the even part is diagonalized. The neglected part
+    /// changes the inverse by less than 1e-13, also for blocks of 8^3 cells.
     #[test]
     fn rounding_of_a_stencil_is_not_asymmetry() {
         let mut face = fe27();

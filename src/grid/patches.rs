@@ -1,37 +1,37 @@
-//! Boxes of cells in the index space of one level, how they are cut into blocks, and which ghost cells a patch takes
-//! from its neighbours. Everything comes from global indices, so that the same domain cut at block boundaries into
-//! other patches has the same blocks and colours.
+//! Patches: boxes of cells in the index space of one level, their division into blocks, and the plan of ghost copies
+//! between patches. Blocks are defined by global indices. If the same domain is divided at block boundaries into other
+//! patches, the blocks and their colours are the same.
 //!
-//! Array shape: `u` of a patch is `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]`, i = -1 .. nx; `f` is `f[(k*ny + j)*nx + i]`.
+//! Array layout: `u` of a patch is `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]`, i = -1 .. nx; `f` is `f[(k*ny + j)*nx + i]`.
 
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected, push, reserve, zeroed};
 
-/// Cells lower .. lower + size - 1.
+/// A box with the cells lower .. lower + size - 1 in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// First cell in the level's index space.
+    /// Global index of the first cell.
     pub lower: [i64; 3],
-    /// Cells per direction, at least 1.
+    /// Number of cells per direction, at least 1.
     pub size: [usize; 3],
 }
 
 impl Patch {
-    /// Cells.
+    /// Returns the number of cells.
     pub fn cells(&self) -> usize {
         self.size.iter().product()
     }
 
-    /// Values of `u`, ghost layer included.
+    /// Returns the number of values of `u`, including the ghost layer.
     pub fn ghosted(&self) -> usize {
         self.size.iter().map(|n| n + 2).product()
     }
 
-    /// Values of `u` from one row, and from one plane, to the next.
+    /// Returns the distances between rows and between planes of `u`, in values.
     pub fn strides(&self) -> (usize, usize) {
         (self.size[0] + 2, (self.size[0] + 2) * (self.size[1] + 2))
     }
 
-    /// Place in `u` of the cell at the global index `cell`, which lies in the patch or its ghost layer.
+    /// Returns the index in `u` of the cell with the global index `cell`, which is in the patch or its ghost layer.
     pub fn place(&self, cell: [i64; 3]) -> usize {
         let (row, plane) = self.strides();
         let at = |d: usize| (cell[d] - self.lower[d] + 1) as usize;
@@ -42,7 +42,7 @@ impl Patch {
         self.lower[axis] + self.size[axis] as i64
     }
 
-    /// The cells of the box that both have, if there are any.
+    /// Returns the cells that both boxes contain, if any.
     fn intersection(&self, other: &Self) -> Option<Self> {
         let mut common = *self;
         for d in 0..3 {
@@ -61,49 +61,49 @@ impl Patch {
     }
 }
 
-/// How the index space is cut into blocks.
+/// Division of the index space into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Cells of a block per direction, 1 to 8.
     pub block: [usize; 3],
-    /// Blocks begin at multiples of `block` plus this.
+    /// Blocks begin at multiples of `block` plus `shift`, in cells.
     pub shift: [i64; 3],
-    /// Blocks cut short by the patch's edge are moved inwards instead (the paper's alternative).
+    /// Blocks that the edge of the patch would truncate are shifted inwards instead (the method of Rodriguez et al.).
     pub overlap: bool,
 }
 
-/// Part of a block along one axis.
+/// Interval of a block along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// First cell, counted from the patch's own.
+    /// First cell, relative to the patch.
     pub start: usize,
-    /// Cells.
+    /// Number of cells.
     pub len: usize,
 }
 
 impl Cut {
-    /// Blocks at multiples of `block`, ending at the patch's edges.
+    /// Returns the cut with blocks at multiples of `block`; the edges of the patch truncate blocks.
     pub fn new(block: [usize; 3]) -> Self {
         Self { block, shift: [0; 3], overlap: false }
     }
 
-    /// The same, moved by floor(b/2) cells towards lower indices.
+    /// Returns this cut, shifted by floor(b/2) cells towards lower indices.
     pub fn staggered(self) -> Self {
         Self { shift: self.block.map(|b| -(b as i64 / 2)), ..self }
     }
 
-    /// Global index of the block with the cell `cell` along `axis`: floor((cell - shift) / b).
+    /// Returns the global index of the block that contains the cell `cell` along `axis`: floor((cell - shift) / b).
     pub fn block_of(&self, axis: usize, cell: i64) -> i64 {
         (cell - self.shift[axis]).div_euclid(self.block[axis] as i64)
     }
 
-    /// Global index of the patch's first block along `axis`, and how many it has.
+    /// Returns the global index of the patch's first block along `axis`, and the number of blocks.
     pub fn range(&self, patch: &Patch, axis: usize) -> (i64, usize) {
         let first = self.block_of(axis, patch.lower[axis]);
         (first, (self.block_of(axis, patch.end(axis) - 1) - first) as usize + 1)
     }
 
-    /// The `m`-th segment of the patch along `axis`.
+    /// Returns the `m`-th segment of the patch along `axis`.
     pub fn segment(&self, patch: &Patch, axis: usize, m: usize) -> Segment {
         let b = self.block[axis] as i64;
         let begin = (self.block_of(axis, patch.lower[axis]) + m as i64) * b + self.shift[axis] - patch.lower[axis];
@@ -119,7 +119,7 @@ impl Cut {
         Segment { start: start as usize, len: (end - start) as usize }
     }
 
-    /// Whether any block of the patch is cut short.
+    /// Returns whether the edge of the patch truncates a block.
     pub fn has_remainder(&self, patch: &Patch) -> bool {
         let whole = Self { overlap: false, ..*self };
         (0..3).any(|d| {
@@ -128,7 +128,8 @@ impl Cut {
         })
     }
 
-    /// Different lengths of the patch's segments along `axis`: at most three.
+    /// Returns the distinct lengths of the patch's segments along `axis`, at most three, each with the index of a
+    /// segment.
     pub fn lengths(&self, patch: &Patch, axis: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (cut, patch) = (*self, *patch);
         let (_, count) = self.range(&patch, axis);
@@ -139,31 +140,31 @@ impl Cut {
     }
 }
 
-/// Cells of the ghost layer of patch `to` that patch `from` covers.
+/// Box of ghost cells of patch `to` that patch `from` covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GhostCopy {
-    /// Patch that is written.
+    /// Index of the patch that is written.
     pub to: usize,
-    /// Patch that is read.
+    /// Index of the patch that is read.
     pub from: usize,
-    /// The cells, as a box.
+    /// The ghost cells as a box of global indices.
     pub cells: Patch,
 }
 
 /// The patches of one level, and their ghost copy plan.
 #[derive(Clone, Debug, Default)]
 pub struct PatchList {
-    /// In the caller's order.
+    /// Patches in the caller's order.
     pub patches: Vec<Patch>,
-    /// Sorted by the patch that is written.
+    /// Ghost copies, sorted by the patch that is written.
     pub copies: Vec<GhostCopy>,
-    /// Cells of the patches before this one; one entry more than patches.
+    /// Number of cells of all previous patches; one entry more than patches.
     pub cells_before: Vec<usize>,
 }
 
 impl PatchList {
-    /// Checks that no two patches overlap and finds out who has whose ghost cells. Cost: patches are sorted along the
-    /// axis on which they begin at most places, and only those that meet there are compared.
+    /// Checks that no two patches overlap, and computes the ghost copy plan. The patches are sorted along the axis with
+    /// the most distinct lower bounds. Only patches whose intervals along this axis touch are compared.
     pub fn new(patches: Vec<Patch>) -> Result<Self> {
         let mut cells_before: Vec<usize> = zeroed(patches.len() + 1, PATCHES)?;
         for (p, patch) in patches.iter().enumerate() {
@@ -173,7 +174,7 @@ impl PatchList {
         reserve(&mut places, patches.len(), PATCHES)?;
         let mut distinct = |d: usize| distinct(&mut places, patches.iter().map(|p| p.lower[d]));
         let axis = (0..3).max_by_key(|&d| distinct(d)).unwrap_or(0);
-        // A stable sort would take memory; no two keys are equal, here and below.
+        // An unstable sort needs no memory; its result is unique, because the keys here and below are distinct.
         let mut order = collected(0..patches.len(), PATCHES)?;
         order.sort_unstable_by_key(|&p| (patches[p].lower[axis], p));
 
@@ -181,7 +182,7 @@ impl PatchList {
         let mut active: Vec<usize> = Vec::new();
         for &p in &order {
             let patch = &patches[p];
-            // Ghost layers reach one cell out.
+            // The ghost layer extends one cell beyond the patch.
             active.retain(|&q| patches[q].end(axis) >= patch.lower[axis]);
             let ghosts = patch.with_ghosts();
             for &q in &active {
@@ -201,22 +202,21 @@ impl PatchList {
         Ok(Self { patches, copies, cells_before })
     }
 
-    /// Cells of all patches.
+    /// Returns the number of cells of all patches.
     pub fn cells(&self) -> usize {
         self.cells_before.last().copied().unwrap_or(0)
     }
 
-    /// Bytes of the lists.
+    /// Returns the memory use of the lists in bytes.
     pub fn bytes(&self) -> usize {
         self.patches.len() * (size_of::<Patch>() + size_of::<usize>()) + self.copies.len() * size_of::<GhostCopy>()
     }
 }
 
-/// For errors.
 const PATCHES: &str = "patches";
 const COPIES: &str = "copies of ghost cells";
 
-/// How many different values there are; `all` has room for them.
+/// Returns the number of distinct values; `all` is a buffer with sufficient capacity.
 fn distinct(all: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
     all.clear();
     all.extend(values);
@@ -225,7 +225,7 @@ fn distinct(all: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
     all.len()
 }
 
-/// Two patches cover the same cell.
+/// Returns the error for two patches that cover the same cell.
 fn overlapping(first: usize, second: usize) -> Error {
     Error::at(RRB_ERR_ARGUMENT, "the ", Place::patches(first, second), " overlap")
 }
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Every ghost cell that another patch covers is copied once, from the patch that has it.
+    /// Every ghost cell that another patch covers is copied once, from the patch that contains it.
     #[test]
     fn ghost_plan_against_the_definition() {
         let patches = vec![
@@ -327,14 +327,14 @@ mod tests {
         assert_eq!(e, overlapping(0, 2));
     }
 
-    /// Ten thousand patches in a cube: the plan is found without comparing all pairs.
+    /// The plan for ten thousand patches in a cube is computed without comparing all pairs.
     #[test]
     fn ten_thousand_patches() {
         let n = 22i64;
         let patches: Vec<Patch> =
             (0..n * n * n).map(|q| patch([q % n * 4, q / n % n * 4, q / n / n * 4], [4; 3])).collect();
         let list = PatchList::new(patches).unwrap();
-        // 26 neighbours inside; the sum over a cube of n^3 is (3n - 2)^3 - n^3.
+        // An inner patch has 26 neighbours. Summed over a cube of n^3 patches this gives (3n - 2)^3 - n^3 copies.
         assert_eq!(list.copies.len() as i64, (3 * n - 2).pow(3) - n.pow(3));
     }
 }

@@ -1,13 +1,15 @@
-//! Block relaxation with exact block inverses: the methods of Rodriguez, Philip, Wang and Berrill, "Block-relaxation
-//! methods for 3D constant-coefficient stencils on GPUs and multicore CPUs", and a coloured Gauss-Seidel beside them.
+//! Block relaxation with exact block inverses (docs/theory/smoother.md). The methods are those of Rodriguez, Philip,
+//! Wang and Berrill, "Block-relaxation methods for 3D constant-coefficient stencils on GPUs and multicore CPUs", and
+//! coloured block Gauss-Seidel.
 //!
 //! ```text
 //! block Jacobi (algorithms 2, 3):     v_b = u_b + omega A_b^-1 (f - A u)_b for all b, then u = v
-//! coloured Gauss-Seidel:              u_b = u_b + omega A_b^-1 (f - A u)_b, colour after colour
-//! chaotic Gauss-Seidel (algorithm 1): the same for all b, in whatever order
+//! coloured Gauss-Seidel:              u_b = u_b + omega A_b^-1 (f - A u)_b, colour by colour
+//! chaotic Gauss-Seidel (algorithm 1): u_b = u_b + omega A_b^-1 (f - A u)_b, in any order
 //! ```
 //!
-//! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
+//! Before every sweep, the ghost cells between patches are copied, so that patches are coupled as in Jacobi's method. A
+//! callback of the caller fills the other ghost cells.
 
 use crate::backend::steps::engine::Engine;
 use crate::backend::steps::smoother::{
@@ -20,7 +22,7 @@ use crate::options::{self, Backend, BlockSolver, Choice, Memory, Options, Remain
 use crate::runtime::heap::Counted;
 use crate::solver::machine::{Core, Machine};
 
-/// The methods, one text for all backends.
+/// Runs the sweeps of one call. All backends use this function.
 pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     let mut done = Swept::default();
     if work.check_input {
@@ -53,7 +55,7 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     done
 }
 
-/// The residual after the sweeps done, for those who want to see it.
+/// Computes the residual after the completed sweeps and passes it to the monitor.
 fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
     s.exchange();
     done.stopped = s.fill(BEFORE_SWEEPS);
@@ -67,17 +69,16 @@ fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
     }
 }
 
-/// Norms below are computed anew with scaled residuals. Above, squares that underflow do not count: 2^40 of them are
-/// off by 2^-1035 together, which is below the rounding of their sum, 2^-960.
+/// Below this norm, 2^-480, the norm is recomputed with scaled residuals. Above it, underflow of squares is harmless:
+/// 2^40 of them change the sum by at most 2^-1035, which is below the rounding error of a sum of 2^-960.
 const SMALL_NORM: f64 = f64::from_bits((1023 - 480) << 52);
-/// A power of two that brings the residuals of a small norm, down to the smallest number 2^-1074, into the range where
-/// squares are ordinary numbers.
+/// Scale for small norms, 2^600. Residuals down to 2^-1074, the smallest number, then have squares in the normal range.
 const SCALE_UP: f64 = f64::from_bits((1023 + 600) << 52);
-/// The same for residuals up to 2^1024, and the sum of 2^40 of their squares.
+/// Scale for large norms, 2^-600. The sum of 2^40 squares of residuals up to 2^1024 then does not overflow.
 const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
 
-/// ||f - A u||_2, at any scale. A norm whose squares are ordinary numbers takes one pass and has the
-/// bits of the plain sum.
+/// Computes ||f - A u||_2 without overflow or underflow. If the squares are in the normal range, one pass suffices, and
+/// the result is bitwise identical to the unscaled norm.
 fn norm(s: &mut dyn SmootherSteps) -> f64 {
     let plain = s.residual(1.0);
     let scale = if plain < SMALL_NORM {
@@ -90,73 +91,74 @@ fn norm(s: &mut dyn SmootherSteps) -> f64 {
     s.residual(scale) / scale
 }
 
-/// No norm to show: too large for a double, or a difference of such numbers. Where nobody checks input it may be the
-/// caller's.
+/// Returns whether a norm is unusable: infinite, or NaN although the input was checked. If the input is not checked,
+/// NaN may result from the caller's values.
 fn overflows(norm: f64, work: &Work) -> bool {
     norm.is_infinite() || norm.is_nan() && work.check_input
 }
 
-/// A norm over the first: 0 where that is 0 already, and no number where it is none.
+/// Returns norm / first. If `first` is 0, returns 0, or NaN if `norm` is not finite.
 pub fn relative(norm: f64, first: f64) -> f64 {
     if first == 0.0 { 0.0 * norm } else { norm / first }
 }
 
-/// What the ghost function is told when no sweep follows: the residual is computed.
+/// Sweep number that the ghost callback receives before a residual is computed without a following sweep.
 const BEFORE_SWEEPS: i32 = -1;
 
-/// Ghost cells alone.
+/// Copies the ghost cells between patches.
 pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
     s.exchange();
     Swept::default()
 }
 
-/// r = f - A u with fresh ghost cells, and its norm.
+/// Computes r = f - A u with current ghost cells, and its norm.
 pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     s.exchange();
     let stopped = s.fill(BEFORE_SWEEPS);
     let residual = norm(s);
     let overflow = overflows(residual, work);
-    // Without a pass of its own for input that is fine.
+    // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
     let bad = if overflow && work.check_input { s.bad_cell() } else { None };
     Swept { stopped, residual, bad, overflow, ..Swept::default() }
 }
 
-/// Relaxation of block Jacobi when the option is not set: the paper's.
+/// Default relaxation factor of block Jacobi, from Rodriguez et al.
 const JACOBI_OMEGA: f64 = 0.8;
 
-/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
+/// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
 pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
 
-/// What a backend and its inverses were made for; another value needs another backend.
+/// Parameters of a backend and its inverses; other values require a new backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     machine: Machine,
     diagonal: bool,
 }
 
-/// Where to relax on a machine with so many threads and devices. `auto` takes a device only where the caller says that
-/// the patches are there: for those of the host, copies cost more than a few sweeps, and nobody tells how many will
-/// come.
+/// Selects the backend for the given numbers of threads and devices. `auto` selects a device only if the option
+/// `memory` states that the patches are in device memory. For patches in host memory, the copies cost more than a few
+/// sweeps, and the number of sweeps is not known in advance.
 pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
     Machine::new(options, threads, devices, options.is(opt::MEMORY, Memory::Device))
 }
 
-/// A list of patches with all that relaxing them needs.
+/// A list of patches with the data for their relaxation.
 pub struct Smoother {
     backend: Box<dyn SmootherBackend>,
     made_for: Made,
     stencil: Stencil,
     block: Shape,
     form: Option<Separable>,
-    /// Patches with blocks that are cut short: in the plain cut, in the staggered one.
+    /// First patch with truncated blocks: in the plain cut, and in the staggered cut.
     remainders: [Option<usize>; 2],
     overlap: bool,
-    /// The staggered cut's inverses are there too.
+    /// The inverses of the staggered cut have been computed.
     staggers: bool,
 }
 
 impl Smoother {
-    /// Takes new patches; `previous` gives its memory and its inverses. The caller's stream, 0: its own.
+    /// Sets new patches. The memory and the inverses of `previous` are reused. `stream` is the caller's CUDA stream; 0
+    /// selects the stream of the handle.
     pub fn set_patches(
         previous: Option<Self>,
         (stencil, block): (&Stencil, Shape),
@@ -171,7 +173,7 @@ impl Smoother {
         let form = Separable::of(stencil);
         let diagonal = machine.backend != Backend::Reference && choose_diagonal(options, form.as_ref(), block)?;
         let made_for = Made { machine, diagonal };
-        // One of another machine goes first, with its memory.
+        // A backend for another machine is dropped before the new one is created, which frees its memory.
         let mut smoother = match previous.filter(|smoother| smoother.made_for == made_for) {
             Some(smoother) => smoother,
             None => {
@@ -208,7 +210,7 @@ impl Smoother {
         }
         for (shape, p, m) in wanted {
             let inverse = self.inverse(shape).map_err(|error| match error {
-                // A block of this shape, by its place.
+                // The error message names a block of this shape by its first cell.
                 Error::Matrix { reason, then, .. } => Error::Matrix { reason, place: self.place(&cut, p, m), then },
                 other => other,
             })?;
@@ -231,7 +233,7 @@ impl Smoother {
         }
     }
 
-    /// `sweeps` sweeps on the caller's arrays.
+    /// Executes `sweeps` sweeps on the caller's arrays.
     pub fn apply(
         &mut self,
         arrays: &mut dyn PatchArrays,
@@ -249,7 +251,7 @@ impl Smoother {
         self.finite(done)
     }
 
-    /// What was done, unless input or a norm was not finite.
+    /// Converts input that is not finite, or an unusable norm, into an error.
     fn finite(&self, done: Swept) -> Result<Swept> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;
@@ -266,7 +268,7 @@ impl Smoother {
         Ok(done)
     }
 
-    /// Ghost cells between patches.
+    /// Copies the ghost cells between patches.
     pub fn exchange(
         &mut self,
         arrays: &mut dyn PatchArrays,
@@ -278,7 +280,7 @@ impl Smoother {
         self.backend.run(arrays, watcher, &work, exchange).map(|_| ())
     }
 
-    /// r = f - A u with fresh ghost cells; its norm.
+    /// Computes r = f - A u with current ghost cells, and its norm.
     pub fn residual(
         &mut self,
         arrays: &mut dyn PatchArrays,
@@ -291,12 +293,12 @@ impl Smoother {
         self.finite(done)
     }
 
-    /// The list in use.
+    /// Returns the current patches and their ghost copy plan.
     pub fn list(&self) -> Option<Counted<PatchList>> {
         self.backend.blocks().map(|b| b.list.clone())
     }
 
-    /// The patches in use.
+    /// Returns the current patches.
     pub fn patches(&self) -> &[Patch] {
         self.backend.blocks().map_or(&[], |b| &b.list.patches)
     }
@@ -325,7 +327,8 @@ impl Smoother {
         Work { method, omega, sweeps, cuts, reverse, parallel, check_input, overlap_copies }
     }
 
-    /// Moved blocks share cells with their neighbours: only blocks that are done one after the other may.
+    /// Checks `remainder = overlap`: shifted blocks overlap their neighbours, so blocks must be relaxed one after the
+    /// other.
     fn check_overlap(&self, work: &Work) -> Result<()> {
         let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
         let plain = Cut::new(self.block).shift;
@@ -341,12 +344,12 @@ impl Smoother {
         }
     }
 
-    /// Arrays on the device for the patches in use.
+    /// Allocates arrays in device memory for the current patches.
     pub fn keep_arrays(&mut self) -> Result<Kept> {
         self.backend.keep_arrays()
     }
 
-    /// Copies values to, from or between arrays on the device: (to, from, count).
+    /// Copies values to, from or between device arrays: (to, from, count).
     pub fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         self.backend.copy(copies)
     }
@@ -376,7 +379,7 @@ impl Core for Smoother {
         }
     }
 
-    /// Inverses of staggered blocks, a second array for Jacobi.
+    /// Computes the inverses of the plain and the staggered cut, and allocates the second array of block Jacobi.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let staggers = options.int(opt::STAGGER) != 0;
         self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;

@@ -1,4 +1,4 @@
-//! Block relaxation as plain loops with dense inverses, one thread: the oracle of the other backends.
+//! Block relaxation as plain loops with dense inverses on one thread. The other backends are tested against this one.
 
 use crate::backend::steps::engine::Engine;
 use crate::backend::steps::smoother::{
@@ -14,7 +14,7 @@ use crate::grid::patches::{Cut, Patch};
 pub struct Reference {
     inverses: Vec<(Shape, Vec<f64>)>,
     blocks: Option<Blocks>,
-    /// New values of one patch, for Jacobi.
+    /// New values of one patch, for block Jacobi.
     new: Vec<f64>,
 }
 
@@ -69,7 +69,7 @@ impl Engine for Reference {
     }
 }
 
-/// One thread's view of a call.
+/// State of one call on one thread.
 struct One<'a> {
     blocks: &'a Blocks,
     inverses: &'a [(Shape, Vec<f64>)],
@@ -78,7 +78,7 @@ struct One<'a> {
     watcher: &'a mut dyn Watcher,
 }
 
-/// (A u)[p], in the order of the legs.
+/// Computes (A u)[p] = sum_q s_q u[p + offset_q], in the order of the stencil entries.
 fn apply(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -> f64 {
     let mut sum = 0.0;
     for (q, &value) in stencil.legs.iter().enumerate() {
@@ -93,12 +93,12 @@ fn apply(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -
 struct Block {
     /// Global block index.
     global: [i64; 3],
-    /// First cell in the patch.
+    /// First cell, relative to the patch.
     start: [usize; 3],
     shape: Shape,
 }
 
-/// Blocks of a patch, x fastest.
+/// Returns the blocks of a patch, x fastest.
 fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
     let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| cut.range(&patch, d));
     let [x, y, z] = ranges.map(|r| r.1);
@@ -113,10 +113,10 @@ fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
     })
 }
 
-/// Cells of a block at most.
+/// Largest number of cells of a block, 8 x 8 x 8.
 const MOST: usize = 512;
 
-/// New values of a block's cells, and their places in u.
+/// New values of a block's cells, and the indices of the cells in u.
 struct Change {
     places: [usize; MOST],
     values: [f64; MOST],
@@ -124,7 +124,7 @@ struct Change {
 }
 
 impl One<'_> {
-    /// u_b + omega A_b^-1 (f - A u)_b of one block.
+    /// Computes u_b + omega A_b^-1 (f - A u)_b for one block.
     fn change(&self, p: usize, block: &Block, omega: f64) -> Change {
         let patch = &self.blocks.list.patches[p];
         let (u, f, strides) = (self.arrays.u(p), self.arrays.f(p), patch.strides());
@@ -232,7 +232,7 @@ impl SmootherSteps for One<'_> {
         }
     }
 
-    /// In lexicographic order: the classical block Gauss-Seidel.
+    /// Relaxes the blocks in lexicographic order: classical block Gauss-Seidel.
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         for p in self.patches() {
             let all = blocks_of(self.blocks.list.patches[p], *cut);

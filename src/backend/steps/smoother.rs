@@ -1,4 +1,4 @@
-//! Block relaxation on patches: the steps of the methods, and what a backend is told about a list of patches.
+//! Block relaxation on patches: the steps of the methods, and the interface of the backends (docs/theory/smoother.md).
 
 use super::engine::Engine;
 use crate::error::{Error, Result};
@@ -6,211 +6,213 @@ use crate::grid::block_inverse::{Shape, Stencil};
 use crate::grid::patches::{Cut, PatchList};
 use crate::runtime::heap::Counted;
 
-/// How a block's system is solved.
+/// Inverse A_b^-1 of a diagonal block.
 pub enum Inverse {
-    /// Row by row.
+    /// Dense matrix, stored by rows.
     Dense(Vec<f64>),
-    /// By sine transforms.
+    /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
     Diagonal {
-        /// Weighted 1 / Lambda, x fastest.
+        /// 1 / Lambda times the factors 2 / (b + 1) of the inverse transforms; x is the fastest index.
         reciprocals: Vec<f64>,
-        /// D^-1 and D, where they are not 1.
+        /// Diagonals of D^-1 and D; `None` if D is the identity.
         scalings: Option<(Vec<f64>, Vec<f64>)>,
     },
 }
 
-/// Which block waits for which.
+/// Values of u that a block reads, and the order of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// All from old values.
+    /// All blocks read the values from before the sweep.
     Jacobi,
-    /// Colour after colour.
+    /// Colour by colour: blocks read the new values of earlier colours.
     Coloured,
-    /// In whatever order, from whatever values are there.
+    /// Any order: blocks read the values that memory contains at that moment.
     Chaotic,
 }
 
-/// What threads share among themselves.
+/// Division of the work among the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallel {
-    /// One work list of all blocks of all patches.
+    /// One work list with all blocks of all patches.
     Flat,
-    /// Whole patches.
+    /// Each thread processes whole patches.
     Patches,
-    /// The blocks of one patch after the other.
+    /// The patches are processed one after the other; the threads share the blocks of a patch.
     Blocks,
-    /// Patches among groups of threads, blocks among the threads of a group; the number of groups, 0: chosen.
+    /// Groups of threads share the patches, and the threads of a group share the blocks. The value is the number of
+    /// groups; 0 selects it automatically.
     Nested(usize),
 }
 
-/// One call.
+/// Parameters of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// The method.
+    /// The relaxation method.
     pub method: Method,
-    /// Relaxation.
+    /// Relaxation factor, dimensionless.
     pub omega: f64,
-    /// Sweeps.
+    /// Number of sweeps.
     pub sweeps: usize,
-    /// Cuts of even and odd sweeps.
+    /// Cuts of the even and of the odd sweeps.
     pub cuts: [Cut; 2],
-    /// Colours, or with chaotic the blocks of a patch, in reverse order.
+    /// Reverses the order of the colours, or with the chaotic method the order of the blocks of a patch.
     pub reverse: bool,
-    /// What threads share.
+    /// Division of the work among the threads.
     pub parallel: Parallel,
-    /// Refuse NaN and infinity.
+    /// Rejects NaN and infinity in u and f.
     pub check_input: bool,
-    /// Copies of patches that live on the host run beside the work on a device.
+    /// Overlaps the copies of patches in host memory with the computation on a device.
     pub overlap_copies: bool,
 }
 
-/// Colours in which no two blocks touch: 2 for a 7-point stencil, 8 for 27 points.
+/// Returns the number of colours, such that blocks of one colour are not coupled: 2 with 7-point and 8 with 27-point
+/// stencils.
 pub fn colours(stencil: &Stencil) -> usize {
     if stencil.points == 7 { 2 } else { 8 }
 }
 
-/// Colour of the block at global block index (i, j, k): red-black, or (i & 1) + 2 (j & 1) + 4 (k & 1).
+/// Returns the colour of the block with the global block index (i, j, k): red-black, or (i & 1) + 2 (j & 1) + 4 (k &
+/// 1).
 pub fn colour(colours: usize, [i, j, k]: [i64; 3]) -> usize {
     if colours == 2 { ((i + j + k) & 1) as usize } else { ((i & 1) + 2 * (j & 1) + 4 * (k & 1)) as usize }
 }
 
-/// The first cell that is not finite.
+/// First value in u or f that is not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadCell {
-    /// u or f.
+    /// Name of the array: u or f.
     pub name: &'static str,
-    /// Its value.
+    /// The value, NaN or infinity.
     pub value: f64,
-    /// Number of the patch.
+    /// Index of the patch.
     pub patch: usize,
-    /// Place in the patch.
+    /// Indices i, j, k of the cell in the patch.
     pub cell: [usize; 3],
 }
 
-/// The steps of block relaxation. Every member of a team calls them in the same order and gets the same answers.
+/// Steps of block relaxation. Every thread of a team calls the steps in the same order and receives the same results.
 pub trait SmootherSteps {
-    /// The first bad value of u (without ghosts) and f; by patch, u before f.
+    /// Returns the first value that is not finite, in the order patch, u (without ghost cells) before f, cell.
     fn bad_cell(&mut self) -> Option<BadCell>;
-    /// Ghost cells that other patches cover are read from them.
+    /// Copies the values of ghost cells from the patches that cover them.
     fn exchange(&mut self);
-    /// The caller's function fills the other ghost cells; true: it asks to stop.
+    /// Calls the caller's function that fills the other ghost cells; returns true if the function requests a stop.
     fn fill(&mut self, sweep: i32) -> bool;
-    /// u_b + omega A_b^-1 (f - A u)_b for all blocks, from the values before.
+    /// Computes u_b + omega A_b^-1 (f - A u)_b for all blocks, from the values before the sweep.
     fn jacobi(&mut self, cut: &Cut, omega: f64);
-    /// The same for the blocks of one colour.
+    /// Computes u_b <- u_b + omega A_b^-1 (f - A u)_b for all blocks of one colour.
     fn colour(&mut self, cut: &Cut, omega: f64, colour: usize);
-    /// How many there are.
+    /// Returns the number of colours.
     fn colours(&self) -> usize;
-    /// Colour after colour.
+    /// Relaxes all colours, one after the other.
     fn all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let colours = self.colours();
         for c in 0..colours {
             self.colour(cut, omega, if reverse { colours - 1 - c } else { c });
         }
     }
-    /// All blocks in place, each from what it finds.
+    /// Relaxes all blocks in place; each block reads the values that memory contains at that moment.
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
-    /// ||scale (f - A u)||_2 over all patches, without a care for its range: `solver::smoother::norm` has.
-    /// The residual,
-    /// not scaled, is kept where the caller gave arrays for it.
+    /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
+    /// `solver::smoother::norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
     fn residual(&mut self, scale: f64) -> f64;
-    /// Whether somebody wants to see residuals.
+    /// Returns whether a monitor requests the residuals.
     fn watched(&self) -> bool;
-    /// Shows one; true: stop.
+    /// Calls the monitor; returns true if the monitor requests a stop.
     fn show(&mut self, sweep: usize, relative_residual: f64) -> bool;
-    /// The result is brought into the caller's arrays.
+    /// Copies the result to the caller's arrays.
     fn settle(&mut self);
 }
 
-/// What the methods of one call have done.
+/// Result of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Swept {
-    /// Sweeps done.
+    /// Number of completed sweeps.
     pub sweeps: usize,
-    /// The caller's function, or the monitor, asked to stop.
+    /// The caller's function or the monitor requested a stop.
     pub stopped: bool,
-    /// Bad input; nothing was done but a residual.
+    /// Input that is not finite, if any; no sweep was executed.
     pub bad: Option<BadCell>,
-    /// A norm was too large, or no number where input is checked: `residual` is it.
+    /// A norm was infinite, or NaN although the input is checked. The norm is stored in `residual`.
     pub overflow: bool,
-    /// The norm of the last residual, where one was computed.
+    /// Norm of the last residual, or 0 if no residual was computed.
     pub residual: f64,
-    /// That of the first.
+    /// Norm of the first residual, or 0 if no residual was computed.
     pub initial_residual: f64,
 }
 
-/// Caller's arrays of one call, by patch.
+/// The caller's arrays of one call, by patch.
 pub trait PatchArrays {
-    /// With ghost cells.
+    /// Returns u of a patch, with ghost cells.
     fn u(&self, patch: usize) -> &[f64];
-    /// To write.
+    /// Returns u of a patch, with ghost cells, for writing.
     fn u_mut(&mut self, patch: usize) -> &mut [f64];
-    /// Without ghost cells.
+    /// Returns f of a patch, without ghost cells.
     fn f(&self, patch: usize) -> &[f64];
-    /// Where the residual goes, if the caller wants it.
+    /// Returns the array for the residual of a patch, if the caller passed one.
     fn r_mut(&mut self, patch: usize) -> Option<&mut [f64]>;
-    /// The same as pointers.
+    /// Returns pointers to all arrays.
     fn pointers(&self) -> Pointers<'_>;
-    /// They are on the backend's device: pointers only.
+    /// Returns whether the arrays are in device memory. In this case, only `pointers` may be called.
     fn on_device(&self) -> bool;
 }
 
-/// Arrays that a backend keeps, one pointer a patch.
+/// Arrays in device memory that the backend owns, one pointer per patch.
 #[derive(Default)]
 pub struct Kept {
-    /// With ghost cells.
+    /// Arrays u, with ghost cells.
     pub u: Vec<*mut f64>,
-    /// Without.
+    /// Arrays f, without ghost cells.
     pub f: Vec<*mut f64>,
 }
 
-/// Arrays of patches as pointers; empty where the call has none.
+/// Pointers to the arrays of all patches; a list is empty if the call has no such array.
 #[derive(Clone, Copy)]
 pub struct Pointers<'a> {
-    /// u.
+    /// Arrays u, with ghost cells.
     pub u: &'a [*mut f64],
-    /// f.
+    /// Arrays f, without ghost cells.
     pub f: &'a [*const f64],
-    /// Residual.
+    /// Arrays for the residual, without ghost cells.
     pub r: &'a [*mut f64],
 }
 
-/// The caller's functions; called on the calling thread.
+/// The caller's callbacks, called on the calling thread.
 pub trait Watcher {
-    /// Whether there is a function for ghost cells.
+    /// Returns whether there is a callback for ghost cells.
     fn fills(&self) -> bool;
-    /// Calls it; true: stop.
+    /// Calls the callback for ghost cells; returns true if the callback requests a stop.
     fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool;
-    /// Whether residuals are wanted.
+    /// Returns whether there is a monitor.
     fn watched(&self) -> bool;
-    /// Hands one over; true: stop.
+    /// Passes a residual to the monitor; returns true if the monitor requests a stop.
     fn show(&mut self, sweep: usize, relative_residual: f64) -> bool;
 }
 
-/// What a call runs, on every member of a team.
+/// Program of one call, which every thread of the team runs.
 pub type SmootherProgram = fn(&mut dyn SmootherSteps, &Work) -> Swept;
 
-/// What a backend needs to know about a list of patches.
+/// Stencil and patches of a backend.
 pub struct Blocks {
-    /// The operator.
+    /// Entries of the constant stencil that defines A.
     pub stencil: Stencil,
-    /// The patches.
+    /// The patches and their ghost copy plan.
     pub list: Counted<PatchList>,
 }
 
-/// A place where patches are relaxed.
+/// Backend of the block relaxation.
 pub trait SmootherBackend: Engine {
-    /// Whether the inverse for this shape is there.
+    /// Returns whether the backend has the inverse for this shape.
     fn has_inverse(&self, shape: Shape) -> bool;
-    /// How many are there.
+    /// Returns the number of stored inverses.
     fn inverses(&self) -> usize;
-    /// Keeps an inverse; it stays when patches change.
+    /// Stores an inverse, which remains valid when the patches change.
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()>;
-    /// New patches; memory grows only when it must.
+    /// Replaces the patches; memory is reallocated only if it is too small.
     fn set_patches(&mut self, blocks: Blocks) -> Result<()>;
-    /// What a method needs beside u and f: memory, lists of blocks.
+    /// Allocates the data that a method needs in addition to u and f: a second array, buffers, lists of blocks.
     fn prepare(&mut self, work: &Work) -> Result<()>;
-    /// The patches in use.
+    /// Returns the current stencil and patches.
     fn blocks(&self) -> Option<&Blocks>;
     /// Runs a program on the caller's arrays.
     fn run(
@@ -220,11 +222,12 @@ pub trait SmootherBackend: Engine {
         work: &Work,
         program: SmootherProgram,
     ) -> Result<Swept>;
-    /// Arrays on the device for the patches in use, zero at first; they stay until `set_patches`.
+    /// Allocates arrays in device memory for the current patches, filled with zeros. They are valid until
+    /// `set_patches`.
     fn keep_arrays(&mut self) -> Result<Kept> {
         Err(Error::Internal("this backend has no device".to_owned()))
     }
-    /// Copies values to, from or between arrays of the patches in use on the device: (to, from, count).
+    /// Copies values to, from or between device arrays of the current patches: (to, from, count).
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         let _ = copies;
         Err(Error::Internal("this backend has no device".to_owned()))
