@@ -1,4 +1,5 @@
-//! Statuses of the C ABI and the errors behind them. Depends on a leaf of the runtime alone.
+//! Statuses of the C ABI, the errors behind them, and fallible allocation. This module depends only on one leaf module
+//! of the runtime.
 
 use crate::runtime::pages::prefer_large;
 use std::borrow::Cow;
@@ -6,19 +7,19 @@ use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::hash::Hash;
 
-/// Result of every fallible function of the crate.
+/// Result of all fallible functions of the crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// One status of the C ABI: zero done, positive finished with a caveat, negative failed.
+/// One status of the C ABI: zero for success, positive for success with a restriction, negative for failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusEntry {
     /// Name in C and Fortran.
     pub name: &'static str,
     /// Value in C and Fortran.
     pub value: i32,
-    /// What it means, for the documentation.
+    /// Meaning, for the documentation.
     pub doc: &'static str,
-    /// Name and meaning for `rrbsolver_status_string`, ended by NUL.
+    /// Name and meaning for `rrbsolver_status_string`, terminated by NUL.
     pub text: &'static str,
 }
 
@@ -37,7 +38,7 @@ macro_rules! statuses {
     };
 }
 
-// Explicit and append-only: a number that was published never changes its meaning.
+// Values are explicit and append-only: a published value never changes its meaning.
 statuses! {
     RRB_OK = 0, "success";
     RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate or an earlier iterate with a smaller \
@@ -65,21 +66,21 @@ statuses! {
     RRB_ERR_INTERNAL = -99, "internal error, which is a bug in this library";
 }
 
-/// What is at a place, by its index or indices from 0.
+/// Location in the caller's data; indices begin with 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Site {
-    /// Level, row and column; level 0 is the matrix as given.
+    /// Level, row and column; level 0 is the input matrix.
     Node(usize, usize, usize),
-    /// Plane, row and column of a box of cells.
+    /// Plane, row and column of a cell in a box.
     Point(usize, usize, usize),
     Entry(usize),
     Patch(usize),
     Patches(usize, usize),
-    /// A patch, and a cell in the index space of the level, which is the caller's own.
+    /// A patch, and a cell in the caller's index space of the level.
     Cell(usize, [i64; 3]),
 }
 
-/// Where it went wrong. It counts from 0, until [`Error::set_base`] tells how the caller counts.
+/// Location of an error. Indices begin with 0 unless [`Error::set_base`] sets another base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     site: Site,
@@ -87,13 +88,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// Node (i, j) of the finest grid, as RRB level `level` met it.
+    /// Node (i, j) of the finest grid, for an error on RRB level `level`.
     #[must_use]
     pub fn node(level: usize, i: usize, j: usize) -> Self {
         Site::Node(level, j, i).into()
     }
 
-    /// Level, column and row of a node.
+    /// Returns level, column and row, if the location is a node.
     #[must_use]
     pub fn of_node(self) -> Option<(usize, usize, usize)> {
         if let Site::Node(level, j, i) = self.site { Some((level, i, j)) } else { None }
@@ -105,25 +106,25 @@ impl Place {
         Site::Point(k, j, i).into()
     }
 
-    /// An entry of a short list.
+    /// Entry of a short list.
     #[must_use]
     pub fn entry(index: usize) -> Self {
         Site::Entry(index).into()
     }
 
-    /// A patch of a list.
+    /// Patch in a list of patches.
     #[must_use]
     pub fn patch(patch: usize) -> Self {
         Site::Patch(patch).into()
     }
 
-    /// Two patches of a list.
+    /// Two patches in a list of patches.
     #[must_use]
     pub fn patches(first: usize, second: usize) -> Self {
         Site::Patches(first, second).into()
     }
 
-    /// A cell of a patch, in the index space of the level.
+    /// Cell of a patch, in the index space of the level.
     #[must_use]
     pub fn cell(patch: usize, cell: [i64; 3]) -> Self {
         Site::Cell(patch, cell).into()
@@ -153,7 +154,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A value or an array of the caller: its name, and the patch that it is of.
+/// Name of a value or an array of the caller, with the patch that the array belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     name: &'static str,
@@ -162,7 +163,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The array of one patch.
+    /// Name of the array of one patch.
     #[must_use]
     pub fn of_patch(name: &'static str, patch: usize) -> Self {
         Self { name, patch: Some(patch), base: 0 }
@@ -182,13 +183,13 @@ impl fmt::Display for Name {
     }
 }
 
-/// What went wrong; its sentence is for people.
+/// Errors of the library. `Display` formats the error message for users.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A required pointer is NULL.
     #[error("{0} must not be NULL")]
     Null(Name),
-    /// An array whose address none of its values can have.
+    /// An array whose address is not a multiple of the element size.
     #[error("{0} must be {1}-byte aligned")]
     Alignment(Name, usize),
     /// Two arrays of one call overlap.
@@ -199,34 +200,34 @@ pub enum Error {
     Range {
         /// Name of the value.
         name: Name,
-        /// What was given.
+        /// The value of the caller.
         value: String,
-        /// What is allowed, as in "rel_tol must lie in (0, 1)".
+        /// Allowed values, as in "rel_tol must lie in (0, 1)".
         allowed: Cow<'static, str>,
     },
-    /// Values that do not go together.
+    /// Values that are inconsistent with each other.
     #[error("{0}")]
     Argument(String),
-    /// What is wrong at a place, and its status.
+    /// An error at a location.
     #[error("{before}{place}{after}")]
     At {
-        /// The status.
+        /// Status of the C ABI.
         status: i32,
-        /// The sentence before the place.
+        /// Error message before the location.
         before: String,
-        /// The place.
+        /// Location.
         place: Place,
-        /// The sentence after it.
+        /// Error message after the location.
         after: String,
     },
-    /// A row, a pivot or a block that no symmetric positive definite matrix has.
+    /// A row, a pivot or a block that cannot occur in a symmetric positive definite matrix.
     #[error("{}{then}", placed(.reason, *.place))]
     Matrix {
-        /// What is wrong, with its value. The place replaces `@`, or follows after "at".
+        /// Error message with the offending value. The location replaces `@`, or is appended after "at".
         reason: String,
-        /// Where, if that is known.
+        /// Location, if known.
         place: Option<Place>,
-        /// The sentence after it.
+        /// Error message after the location.
         then: &'static str,
     },
     /// An extent below 1, or a product that overflows.
@@ -238,37 +239,37 @@ pub enum Error {
     /// Calls in the wrong order.
     #[error("{0}")]
     State(String),
-    /// Not offered.
+    /// A request that the library does not support.
     #[error("{0}")]
     Unsupported(String),
-    /// A quantity that is positive for definite matrices was not.
+    /// A quantity that is positive for definite matrices was not positive.
     #[error("{quantity} = {}", indefinite(*.value, *.iteration))]
     Breakdown {
-        /// The quantity, such as "p'Ap".
+        /// Name of the quantity, such as "p'Ap".
         quantity: &'static str,
-        /// Its value.
+        /// Value of the quantity.
         value: f64,
-        /// Where it happened.
+        /// Iteration of the breakdown.
         iteration: usize,
     },
-    /// The same in a family that has a method for others.
+    /// As `Breakdown`, in a family that has another method for indefinite matrices.
     #[error("{quantity} = {value:e} in iteration {iteration}: {what} is indefinite; use {instead}")]
     Indefinite {
-        /// The quantity.
+        /// Name of the quantity.
         quantity: &'static str,
-        /// What the quantity is positive for.
+        /// Operator whose definiteness implies a positive quantity.
         what: &'static str,
-        /// Its value.
+        /// Value of the quantity.
         value: f64,
-        /// Where it happened.
+        /// Iteration of the breakdown.
         iteration: usize,
-        /// What to take in place of cg.
+        /// Methods to use instead of cg.
         instead: &'static str,
     },
-    /// The result does not fit a double.
+    /// The result exceeds the range of doubles.
     #[error("{0}")]
     Overflow(String),
-    /// Values of the result would be subnormal, or zero.
+    /// Values of the result would be subnormal or zero.
     #[error(
         "{output} would underflow: max abs({name}) / max abs(diagonal of A) = {}; scale {name} up",
         quotient(*.largest, *.center)
@@ -276,17 +277,17 @@ pub enum Error {
     Underflow {
         /// Name of the result.
         output: &'static str,
-        /// Name of what it is made of.
+        /// Name of the input that the result depends on.
         name: &'static str,
-        /// Largest magnitude of that.
+        /// Largest magnitude in that input.
         largest: f64,
         /// Largest magnitude of the centers.
         center: f64,
     },
-    /// Memory could not be had.
+    /// A memory allocation failed.
     #[error("{0}")]
     NoMemory(Refused),
-    /// A limit or a device forbids it, or a thread could not be started.
+    /// A memory limit was exceeded, the device has too little memory, or a thread could not be started.
     #[error("{0}")]
     Memory(String),
     /// A CUDA driver or device is missing.
@@ -298,29 +299,29 @@ pub enum Error {
     /// A file could not be written.
     #[error("{0}")]
     Io(String),
-    /// A file that cannot be read or understood.
+    /// A file could not be read or parsed.
     #[error("{message}")]
     File {
-        /// The status.
+        /// Status of the C ABI.
         status: i32,
-        /// Its name, the line and what is wrong there.
+        /// Error message with file name and line.
         message: String,
     },
-    /// Other ranks are missing, or late.
+    /// Other ranks did not join the call in time.
     #[error("{0}")]
     Communication(String),
-    /// Another rank refuses the call that all make.
+    /// Another rank returned an error from the collective call.
     #[error("rank {rank}: {before}{}{after}", .place.map_or_else(String::new, |place| place.to_string()))]
     Elsewhere {
-        /// The first one.
+        /// Lowest rank with an error.
         rank: usize,
-        /// Its status.
+        /// Status on that rank.
         status: i32,
-        /// Its sentence before the place.
+        /// Error message before the location.
         before: String,
-        /// The place.
+        /// Location.
         place: Option<Place>,
-        /// Its sentence after it.
+        /// Error message after the location.
         after: String,
     },
     /// A defect of this library.
@@ -329,7 +330,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A value outside of what is allowed, as in "rel_tol must lie in (0, 1)".
+    /// Creates the error for a value outside its allowed range, as in "rel_tol must lie in (0, 1)".
     pub fn range(name: impl Into<Name>, value: impl fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
         match formatted(value, MESSAGE) {
             Ok(value) => Self::Range { name: name.into(), value, allowed: allowed.into() },
@@ -337,29 +338,30 @@ impl Error {
         }
     }
 
-    /// A sentence around a place, and its status.
+    /// Creates the error for a location, with its status and the message around the location.
     pub fn at(status: i32, before: impl Into<String>, place: Place, after: impl Into<String>) -> Self {
         Self::At { status, before: before.into(), place, after: after.into() }
     }
 
-    /// A row or a pivot at node (i, j) that no symmetric positive definite matrix has; level 0 is the matrix as given.
+    /// Creates the error for a row or pivot at node (i, j) that cannot occur in a symmetric positive definite matrix.
+    /// Level 0 is the input matrix.
     pub fn matrix(reason: impl Into<String>, level: usize, i: usize, j: usize) -> Self {
         Self::Matrix { reason: reason.into(), place: Some(Place::node(level, i, j)), then: "" }
     }
 
-    /// NaN or infinity in an input, at its first such entry.
+    /// Creates the error for NaN or infinity in an input, at the first such entry.
     pub fn not_finite(name: &'static str, value: f64, place: Place) -> Self {
         let at = if matches!(place.site, Site::Cell(..)) { "in cell" } else { "at" };
         Self::at(RRB_ERR_NOT_FINITE, format!("{name} holds {value} {at} "), place, "; all inputs must be finite")
     }
 
-    /// That of another rank, which is to tell the rest.
+    /// Creates the error of another rank. Its message is added later, when that rank sends it.
     #[must_use]
     pub fn elsewhere(rank: usize, status: i32) -> Self {
         Self::Elsewhere { rank, status, before: String::new(), place: None, after: String::new() }
     }
 
-    /// The sentence: what stands before the place, that, and what comes after it.
+    /// Splits the error message into the text before the location, the location, and the text after it.
     #[must_use]
     pub fn told(&self) -> (String, Option<Place>, String) {
         match self {
@@ -372,13 +374,13 @@ impl Error {
         }
     }
 
-    /// Where in the matrix: the lowest level, and there the first node, is less.
+    /// Returns the location in the matrix. Locations are ordered by level, then by node.
     #[must_use]
     pub fn matrix_place(&self) -> Option<Place> {
         if let Self::Matrix { place, .. } = self { *place } else { None }
     }
 
-    /// Says how the caller counts: indices begin with `base`, 0 in C, 1 in Fortran.
+    /// Sets the base of the caller's indices: 0 in C, 1 in Fortran.
     pub fn set_base(&mut self, base: i64) {
         match self {
             Self::Null(name) | Self::Alignment(name, _) | Self::Range { name, .. } => name.base = base,
@@ -401,12 +403,13 @@ impl Error {
         }
     }
 
-    /// Memory is lacking, or something is not offered at this size: of what nobody asked for by name another may do.
+    /// Returns whether memory was insufficient or the size is unsupported. A choice of `auto` may then fall back to
+    /// another choice.
     pub fn is_too_much(&self) -> bool {
         matches!(self, Self::NoMemory(_) | Self::Memory(_) | Self::Unsupported(_))
     }
 
-    /// The status that the C ABI answers.
+    /// Returns the status of the C ABI.
     #[must_use]
     pub fn status(&self) -> i32 {
         match self {
@@ -431,7 +434,7 @@ impl Error {
     }
 }
 
-/// What is wrong with a matrix, with its place.
+/// Formats the error message of a matrix with its location.
 fn placed(reason: &str, place: Option<Place>) -> String {
     match (place, reason.split_once('@')) {
         (Some(place), Some((before, after))) => format!("{before}{place}{after}"),
@@ -440,7 +443,7 @@ fn placed(reason: &str, place: Option<Place>) -> String {
     }
 }
 
-/// A number as people write it.
+/// Formats a number: plainly for moderate magnitudes, with an exponent otherwise.
 #[must_use]
 pub fn written(value: f64) -> String {
     let magnitude = value.abs();
@@ -448,7 +451,7 @@ pub fn written(value: f64) -> String {
     if plain { format!("{value}") } else { format!("{value:e}") }
 }
 
-/// The rest of the sentence about a quantity that must be positive.
+/// Returns the end of the error message about a quantity that must be positive.
 fn indefinite(value: f64, iteration: usize) -> String {
     if value.is_finite() {
         format!("{value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite")
@@ -460,7 +463,7 @@ fn indefinite(value: f64, iteration: usize) -> String {
     }
 }
 
-/// a / b of positive numbers in two digits, also where it is no double.
+/// Formats a / b for positive numbers with two digits, even if the quotient overflows or underflows.
 fn quotient(a: f64, b: f64) -> String {
     let log = a.log10() - b.log10();
     let exponent = log.floor();
@@ -470,12 +473,12 @@ fn quotient(a: f64, b: f64) -> String {
     }
 }
 
-/// Memory that could not be had. Neither this nor its sentence takes any.
+/// A failed allocation. Neither this value nor its error message allocates memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Bytes asked for; 0 if the system did not report them.
+    /// Requested bytes; 0 if unknown.
     pub bytes: u128,
-    /// What for.
+    /// Name of the data.
     pub what: &'static str,
 }
 
@@ -488,20 +491,22 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The error where there is no memory for `len` values of `T`.
+/// Creates the error for a failed allocation of `len` values of `T`.
 fn refused<T>(len: usize, what: &'static str) -> Error {
     Error::NoMemory(Refused { bytes: (len as u128) * size_of::<T>() as u128, what })
 }
 
-/// Room for exactly `more` values, or [`Error::NoMemory`] naming what they are: the host program must survive a full
-/// machine. This and the functions below are the only ways to lists whose length depends on the problem.
+/// Reserves memory for exactly `more` further values, or returns [`Error::NoMemory`] with the name `what`.
+///
+/// The host program must survive exhausted memory. All lists whose length depends on the problem are therefore
+/// allocated with this function or those below.
 pub fn reserve<T>(v: &mut Vec<T>, more: usize, what: &'static str) -> Result<()> {
     v.try_reserve_exact(more).map_err(|_| refused::<T>(v.len().saturating_add(more), what))?;
     prefer_large(v.spare_capacity_mut());
     Ok(())
 }
 
-/// A zeroed vector.
+/// Allocates a vector of `len` default values.
 pub fn zeroed<T: Clone + Default>(len: usize, what: &'static str) -> Result<Vec<T>> {
     let mut v = Vec::new();
     reserve(&mut v, len, what)?;
@@ -509,7 +514,7 @@ pub fn zeroed<T: Clone + Default>(len: usize, what: &'static str) -> Result<Vec<
     Ok(v)
 }
 
-/// The same in a vector that is there: its memory is used again where it suffices.
+/// Sets a vector to `len` default values. Its memory is reused if the capacity suffices.
 pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &'static str) -> Result<()> {
     if v.capacity() < len {
         *v = zeroed(len, what)?;
@@ -520,14 +525,14 @@ pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &'static str)
     Ok(())
 }
 
-/// One value more, at the cost of `Vec::push`.
+/// Appends a value. The amortized cost equals that of `Vec::push`.
 pub fn push<T>(v: &mut Vec<T>, value: T, what: &'static str) -> Result<()> {
     v.try_reserve(1).map_err(|_| refused::<T>(v.len() + 1, what))?;
     v.push(value);
     Ok(())
 }
 
-/// All values, behind those that are there.
+/// Appends all values.
 pub fn extend<T>(v: &mut Vec<T>, values: impl IntoIterator<Item = T>, what: &'static str) -> Result<()> {
     let values = values.into_iter();
     reserve(v, values.size_hint().0, what)?;
@@ -537,23 +542,23 @@ pub fn extend<T>(v: &mut Vec<T>, values: impl IntoIterator<Item = T>, what: &'st
     Ok(())
 }
 
-/// A vector of all values.
+/// Collects all values into a new vector.
 pub fn collected<T>(values: impl IntoIterator<Item = T>, what: &'static str) -> Result<Vec<T>> {
     let mut v = Vec::new();
     extend(&mut v, values, what)?;
     Ok(v)
 }
 
-/// An entry in a map; true: it is new.
+/// Inserts an entry into a map. Returns true if the key is new.
 pub fn insert<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V, what: &'static str) -> Result<bool> {
     map.try_reserve(1).map_err(|_| refused::<(K, V)>(map.len() + 1, what))?;
     Ok(map.insert(key, value).is_none())
 }
 
-/// Name of the memory of an error message, in messages about refused memory.
+/// Name of an error message's own memory in `NoMemory` errors.
 pub const MESSAGE: &str = "an error message";
 
-/// The text of a value. Its `Display` must not allocate memory.
+/// Formats a value into a string, with fallible allocation. `Display` of the value must not allocate memory.
 pub fn formatted(value: impl fmt::Display, what: &'static str) -> Result<String> {
     struct Length(usize);
     impl fmt::Write for Length {
@@ -563,7 +568,7 @@ pub fn formatted(value: impl fmt::Display, what: &'static str) -> Result<String>
         }
     }
     let (mut length, mut text) = (Length(0), String::new());
-    // Neither of the two writers fails.
+    // Neither of the two writers can fail.
     let _ = write!(length, "{value}");
     text.try_reserve_exact(length.0).map_err(|_| refused::<u8>(length.0, what))?;
     let _ = write!(text, "{value}");

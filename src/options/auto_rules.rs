@@ -1,82 +1,103 @@
-//! The rules of `auto`: the numbers that decide, and the text of the header and the documentation about them.
+//! Rules of `auto`: the limits that decide, and their description in the header and in the documentation.
 
 use super::table::{Family, opt};
 
-/// Numbers that the choices of `auto` depend on. The code that decides uses these.
+/// Limits that the choices of `auto` depend on. The deciding code and the documentation both use these constants.
 pub mod limits {
-    /// `backend` of `rrb_`: nodes from which a device is used. On an H200 and 16 cores next to it, with host arrays, a
-    /// factorization and a solve take the same time on either at 80 x 80 to 100 x 100 nodes.
+    /// `backend` of `rrb_`: smallest number of nodes for which a device is used.
+    ///
+    /// Measured on an H200 and on 16 cores of its host, with host arrays: a factorization and a solve take equal time
+    /// on both for 80 x 80 to 100 x 100 nodes.
     pub const RRB_DEVICE_NODES: usize = 10_000;
-    /// `backend` of `dpcg_`: cells from which a device is used.
+    /// `backend` of `dpcg_`: smallest number of cells for which a device is used.
     pub const DPCG_DEVICE_CELLS: usize = 20_000;
 
-    /// `precision` and `cycle` of `rrb_`: on fewer nodes M in f64 fits into a second-level cache. The V-cycle then
-    /// needs 5 to 30 % less time than other cycles, and half the setup time, because nothing is estimated.
+    /// `precision` and `cycle` of `rrb_`: number of nodes below which M in f64 fits into a second-level cache.
+    ///
+    /// The V-cycle is then 5 to 30 % faster than other cycles, and takes half their setup time because no condition
+    /// numbers are estimated.
     pub const SMALL_GRID: usize = 16_384;
-    /// `precision` of `rrb_`: the largest ratio of two centers for bf16. Above, fields of different coefficients take
-    /// more iterations (53 instead of 39 at 1e7); at 1e12 f32 sweeps overflow.
+    /// `precision` of `rrb_`: largest ratio of two centers for which bf16 is used.
+    ///
+    /// Above it, variable coefficients need more iterations (53 instead of 39 at 1e7). At 1e12, f32 sweeps overflow.
     pub const SHORT_CONTRAST: f64 = 1e6;
-    /// The same for singular systems, where rounding makes M indefinite sooner.
+    /// `precision` of `rrb_`: limit `SHORT_CONTRAST` for singular systems, where rounding makes M indefinite sooner.
     pub const SHORT_CONTRAST_SINGULAR: f64 = 1e4;
 
-    /// `cycle` of `rrb_`: the largest condition number of M_k^-1 A_k for which a recursion is worth its cost. Above,
-    /// two inner iterations do not contract enough (strong anisotropy, coefficients that differ from node to node).
+    /// `cycle` of `rrb_`: largest condition number of M_k^-1 A_k for which AMLI recursion pays.
+    ///
+    /// Above it (strong anisotropy, coefficients that vary from node to node), two inner iterations do not contract
+    /// enough.
     pub const AMLI_CONDITION: f64 = 6.0;
-    /// The smallest such number: below, one application solves what the levels leave well enough (strong diagonals).
+    /// `cycle` of `rrb_`: smallest condition number of the first recursion for which AMLI recursion pays. Below it
+    /// (strongly dominant diagonals), one application of M_k is accurate enough.
     pub const AMLI_LEAST_CONDITION: f64 = 1.6;
-    /// The largest one if the number hardly grows from the deeper grids to the first. Then a few isolated eigenvalues
-    /// of jumps (checkerboards, walls) make it large, and CG removes these. Iterations of V and AMLI, 2047 x 2047, on a
-    /// device: checkerboard 96 and 33, walls 190 and 67, a lognormal field 121 and 58.
+    /// `cycle` of `rrb_`: largest condition number for AMLI if it hardly grows from the deeper grids to the first grid.
+    ///
+    /// A few isolated eigenvalues of coefficient jumps (checkerboards, walls) then dominate the number, and CG
+    /// eliminates these. Iterations with V and AMLI on a device, 2047 x 2047 nodes: checkerboard 96 and 33, walls 190
+    /// and 67, lognormal field 121 and 58.
     pub const AMLI_JUMP_CONDITION: f64 = 200.0;
-    /// The largest ratio of the first number to the deeper ones. Anisotropy and white noise double it; there each
-    /// recursion costs iterations: with anisotropy (100) 85 with V and 130 with AMLI, with white noise 81 and 118.
+    /// `cycle` of `rrb_`: largest ratio of the first condition number to the largest deeper one, for the rule of
+    /// `AMLI_JUMP_CONDITION`.
+    ///
+    /// Anisotropy and white noise double the first number, and each recursion then costs iterations. Iterations with V
+    /// and AMLI: anisotropy 100: 85 and 130; white noise: 81 and 118.
     pub const AMLI_GROWTH: f64 = 1.25;
-    /// On the CPU, nodes from which this holds: on smaller grids the coarsest system of the V-cycle resolves the jumps.
+    /// `cycle` of `rrb_`: smallest number of nodes on the CPU for the rule of `AMLI_JUMP_CONDITION`. On smaller grids,
+    /// the coarsest system of the V-cycle resolves the jumps.
     pub const AMLI_JUMP_NODES: usize = 1 << 19;
-    /// Iterations after which a solve on the CPU may switch to aggregation.
+    /// `cycle` of `rrb_`: number of iterations after which a solve on the CPU may switch to aggregation.
     pub const SWITCH_ITERATIONS: usize = 16;
-    /// Iterations after which a solve on a device is examined first; then after twice as many, and so on.
+    /// `cycle` of `rrb_`: number of iterations after which a solve on a device may first switch to aggregation. The
+    /// next checks follow each time the number of iterations has doubled.
     pub const SWITCH_ITERATIONS_ON_DEVICE: i64 = 32;
 
-    /// `null_space=auto`: row sums within this part of the center count as zero.
+    /// `null_space=auto`: a row sum is zero if its magnitude is at most this fraction of the center.
     pub const ZERO_ROW_SUM: f64 = 1e-12;
-    /// The same for `null_space=constant`.
+    /// `null_space=constant`: a row sum is zero if its magnitude is at most this fraction of the center.
     pub const ASSERTED_ZERO_ROW_SUM: f64 = 1e-6;
 
-    /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least this part, 1 / SEMI, of the
-    /// strongest direction's.
+    /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least 1 / SEMI of those of the
+    /// strongest direction.
     pub const SEMI: f64 = 3.0;
-    /// `deflation` of `dpcg_`: a coupling is strong if it exceeds this many times the smallest coupling of its
-    /// direction, which is a coupling of the heavy phase.
+    /// `deflation` of `dpcg_`: a coupling is strong if it exceeds this multiple of the smallest coupling of its
+    /// direction. The smallest coupling belongs to the heavy phase.
     pub const STRONG: f64 = 30.0;
-    /// `deflation` of `dpcg_`: the largest number of components of strong couplings that is deflated. With more, E
-    /// costs more than it saves.
+    /// `deflation` of `dpcg_`: largest number of components of strong couplings that is deflated. With more components,
+    /// E costs more time than it saves.
     pub const MANY_COMPONENTS: usize = 1000;
-    /// The largest contrast, smallest over largest coupling of a direction, for which components are deflated:
-    /// multigrid alone takes more iterations then.
+    /// `deflation` of `dpcg_`: largest ratio of the smallest to the largest coupling of a direction for which
+    /// components are deflated. At such contrasts, multigrid alone needs more iterations.
     pub const FAR_APART: f64 = 1e-4;
-    /// Cells across a component below which coarse grids may not resolve it.
+    /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
     pub const THIN: usize = 4;
-    /// `preconditioner` of `dpcg_`: unresolved components from which amg takes less time than multigrid. Multigrid
-    /// takes nearly one more iteration for each; amg takes 14 to 22, each as expensive as two, and 30 at factorize.
+    /// `preconditioner` of `dpcg_`: number of unresolved components from which amg is faster than multigrid.
+    ///
+    /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations of twice the cost, and a
+    /// setup that costs 30 iterations.
     pub const MANY_HIDDEN: usize = 12;
-    /// `coarse_solver` of `dpcg_`: deflation vectors up to which E is inverted on the CPU. A product with the inverse
-    /// then reads at most 8 MB.
+    /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on the CPU. A product
+    /// with the inverse then reads at most 8 MB.
     pub const INVERTED: usize = 1024;
-    /// The same on a device: 134 MB in 0.05 ms. A factor is applied on the host, in 0.8 ms.
+    /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on a device. A product
+    /// then reads 134 MB in 0.05 ms. A Cholesky factor is applied on the host, in 0.8 ms.
     pub const INVERTED_ON_DEVICE: usize = 4096;
 
-    /// `block_solver` of `smoother_`: the largest condition of the scaling D for which sine transforms are used. The
-    /// error is about 2e-16 max(l/u, u/l)^((b-1)/2); 300 keeps it below 1e-13.
+    /// `block_solver` of `smoother_`: largest condition number of the scaling D for which sine transforms are used.
+    ///
+    /// The relative error is about 2e-16 max(l/u, u/l)^((b-1)/2); the limit 300 keeps it below 1e-13.
     pub const MOST_SCALING: f64 = 300.0;
-    /// The largest condition for which they are offered at all: four of sixteen digits are lost. It also keeps every
-    /// d^i and 1/d^i on a block finite.
+    /// `block_solver` of `smoother_`: largest condition number of the scaling D for which sine transforms are
+    /// permitted. Four of sixteen digits are then lost. The limit also keeps all d^i and 1/d^i of a block finite.
     pub const INSISTED_SCALING: f64 = 1e4;
 
-    /// `preconditioner` of `sparse_`: rows from which amg is used. With its setup, amg takes a third longer than ic0 in
-    /// a cube of 47^3 nodes and as long at 100^3; it takes a third of the time in a plane of 320^2.
+    /// `preconditioner` of `sparse_`: number of rows from which amg is used.
+    ///
+    /// Times relative to ic0, setup included: 1.33 for a cube of 47^3 nodes, 1 for 100^3 nodes, and 0.33 for a plane of
+    /// 320^2 nodes.
     pub const AMG_ROWS: usize = 100_000;
-    /// `format` of `sparse_`: the largest number of diagonals for dia.
+    /// `format` of `sparse_`: largest number of diagonals for which dia is used.
     pub const MOST_DIAGONALS: usize = 64;
 }
 
@@ -89,13 +110,13 @@ use limits::{
 
 /// What `auto` selects for an option of a family.
 pub struct AutoRule {
-    /// The option.
+    /// Key of the option.
     pub key: i32,
-    /// The family; none: all that have the option.
+    /// Family of the rule; none for a rule of all families with this option.
     pub family: Option<Family>,
-    /// What is selected, and the condition. The first condition that holds decides.
+    /// Possible choices, each with its condition. The first condition that holds decides.
     pub choices: Vec<(&'static str, String)>,
-    /// What else a user must know.
+    /// Additional notes for the documentation.
     pub notes: Vec<String>,
 }
 
@@ -110,7 +131,7 @@ fn rule(key: i32, family: impl Into<Option<Family>>, choices: &[(&'static str, &
 
 const OTHERWISE: &str = "otherwise";
 
-/// All rules, in the order of the documentation.
+/// Returns all rules, in the order of the documentation.
 #[must_use]
 pub fn auto_rules() -> Vec<AutoRule> {
     let mut rules = vec![
@@ -442,7 +463,7 @@ fn sparse() -> [AutoRule; 6] {
     ]
 }
 
-/// A number with commas between groups of three digits.
+/// Formats a number with commas between groups of three digits.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -460,7 +481,7 @@ mod tests {
     use super::super::table::{Kind, OPTIONS};
     use super::*;
 
-    /// Every option with a choice `auto` has a rule for each family that has it.
+    /// Each option with a choice `auto` has a rule for each of its families.
     #[test]
     fn every_auto_has_a_rule() {
         let rules = auto_rules();

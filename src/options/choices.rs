@@ -1,14 +1,14 @@
-//! The choices of options and results: names and numbers, each typed here once.
+//! Choices of options and results. Each name and number is defined here only.
 
-/// A value that is one of a list of names, each with its number.
+/// A value from a list of named and numbered choices.
 pub trait Choice: Copy + 'static {
-    /// All of them; the first is the default.
+    /// All choices; the first is the default.
     const ALL: &'static [Self];
-    /// Name in text.
+    /// Returns the name in option strings.
     fn name(self) -> &'static str;
-    /// Number in C and Fortran.
+    /// Returns the number in C and Fortran.
     fn number(self) -> i64;
-    /// The one of this number.
+    /// Returns the choice with this number.
     fn of(number: i64) -> Option<Self> {
         Self::ALL.iter().copied().find(|choice| choice.number() == number)
     }
@@ -50,30 +50,30 @@ macro_rules! choices {
 choices! {
     /// Where a solver runs.
     Backend { Auto = 0 "auto", Cpu = 1 "cpu", Cuda = 2 "cuda", Reference = 3 "reference", }
-    /// Where the caller's arrays are.
+    /// Memory space of the caller's arrays.
     Memory { Auto = 0 "auto", Host = 1 "host", Device = 2 "device", }
-    /// Which norm is tested.
+    /// Norm of the stopping test.
     Norm {
-        /// The 2-norm of b - A x on the whole grid:
+        /// 2-norm of b - A x on the whole grid:
         True2 = 0 "true2",
-        /// sqrt(r' M^-1 r), as in the papers:
+        /// Preconditioned norm sqrt(r' M^-1 r):
         Preconditioned = 1 "preconditioned",
     }
-    /// What the tested norm is relative to.
+    /// Quantity that the tested norm is relative to.
     Reference { Rhs = 0 "rhs", Initial = 1 "initial", }
-    /// Which components are singular.
+    /// Components that are treated as singular.
     NullSpace { Auto = 0 "auto", None = 1 "none", Constant = 2 "constant", }
-    /// Which nodes are lumped.
+    /// Nodes whose dropped couplings are lumped into the diagonal.
     Lumping { M1 = 0 "m1", M2 = 1 "m2", }
-    /// Whether stages are fused.
+    /// Whether stages of an iteration are fused.
     Fusion { On = 1 "on", Off = 0 "off", }
-    /// Whether positive off-diagonals are moved to the diagonals.
+    /// Whether positive off-diagonal entries are moved to the diagonal.
     Compensation { Auto = 0 "auto", Never = 1 "never", Always = 2 "always", }
-    /// How numbers of a preconditioner are stored.
+    /// Number format in which a preconditioner is stored.
     Precision { Auto = 0 "auto", F64 = 1 "f64", F32 = 2 "f32", Bf16 = 3 "bf16", Mixed = 4 "mixed", }
-    /// How levels are visited.
+    /// Multigrid cycle.
     Cycle { Auto = 0 "auto", V = 1 "v", Amli = 2 "amli", K = 3 "k", Aggregation = 4 "aggregation", }
-    /// Which block waits for which.
+    /// Order in which blocks are relaxed.
     Method {
         ColouredGaussSeidel = 0 "coloured_gauss_seidel",
         BlockJacobi = 1 "block_jacobi",
@@ -81,79 +81,79 @@ choices! {
     }
     /// How blocks are solved.
     BlockSolver { Auto = 0 "auto", FastDiagonalization = 1 "fast_diagonalization", Dense = 2 "dense", }
-    /// What becomes of blocks cut short by a patch's edge.
+    /// Treatment of blocks that the edge of a patch cuts.
     Remainder { Exact = 0 "exact", Overlap = 1 "overlap", }
-    /// What threads share.
+    /// Work that is divided among threads.
     Parallel { Auto = 0 "auto", Patch = 1 "patch", Block = 2 "block", Nested = 3 "nested", }
-    /// The order of copies and kernels.
+    /// Order of copies and kernels on a device.
     Transfer { Auto = 0 "auto", DepthFirst = 1 "depth_first", BreadthFirst = 2 "breadth_first", }
-    /// How a 3D system is preconditioned.
+    /// Preconditioner of 3D systems and of general sparse systems.
     Preconditioner {
         Auto = 0 "auto", None = 1 "none", Jacobi = 2 "jacobi", Neumann = 3 "neumann", Ic0 = 4 "ic0", Ric = 5 "ric",
         Multigrid = 6 "multigrid", Amg = 7 "amg", Ssor = 8 "ssor", Ilu0 = 9 "ilu0", Chebyshev = 10 "chebyshev",
     }
-    /// Which deflation vectors there are, each constant on one region and zero elsewhere.
+    /// Deflation vectors; each is constant on one region and zero elsewhere.
     Deflation {
         Auto = 0 "auto",
         None = 1 "none",
         /// A region is a box of cells:
         Subdomain = 2 "subdomain",
-        /// A region is a label of the caller, or a component of strong couplings:
+        /// A region is a set of cells with the same label, or a component of strong couplings:
         Levelset = 3 "levelset",
-        /// A region is the part of such a one, or of what is in none, in a box of cells:
+        /// A region is the part of a `levelset` region, or of the remaining cells, inside a box of cells:
         LevelsetSubdomain = 4 "levelset_subdomain",
     }
-    /// How systems with the coarse matrix of the deflation are solved.
+    /// Solver for systems with the coarse matrix E of the deflation.
     CoarseSolver { Auto = 0 "auto", Inverse = 1 "inverse", Cholesky = 2 "cholesky", Cg = 3 "cg", }
-    /// What a point of a coarse grid of multigrid is.
+    /// Position of a coarse grid point relative to the fine grid (vertex-centered or cell-centered).
     Coarsening { Auto = 0 "auto", Vertex = 1 "vertex", Cell = 2 "cell", }
-    /// How a sparse matrix is stored.
+    /// Storage format of a sparse matrix.
     Format {
-        /// The format that moves the fewest bytes:
+        /// Format that transfers the fewest bytes:
         Auto = 0 "auto",
         Coo = 1 "coo", Csr = 2 "csr", Csc = 3 "csc", Bsr = 4 "bsr", Dia = 5 "dia", Ell = 6 "ell", Sell = 7 "sell",
         Jds = 8 "jds", Tjds = 9 "tjds", Skyline = 10 "skyline", Diagonal = 11 "diagonal",
     }
-    /// How a general system is solved.
+    /// Solver of a general sparse system.
     Solver {
         Auto = 0 "auto", Jacobi = 1 "jacobi", GaussSeidel = 2 "gauss_seidel", Sor = 3 "sor", Cg = 4 "cg",
         Bicg = 5 "bicg", Minres = 6 "minres", Bicgstab = 7 "bicgstab", Gmres = 8 "gmres", Idr = 9 "idr",
     }
-    /// In which order a sweep takes the rows.
+    /// Order in which a sweep visits the rows.
     Ordering {
         Natural = 0 "natural",
-        /// Rows that no entry of A or A' joins have a colour together:
+        /// Rows of equal colour are not coupled by an entry of A or A':
         Multicolour = 1 "multicolour",
-        /// Each block takes old values of the others:
+        /// Each block of rows uses old values of the other blocks:
         Blocks = 2 "blocks",
         /// Forward, then back:
         Symmetric = 3 "symmetric",
     }
-    /// How a method multiplies with A'.
+    /// How a method multiplies by A'.
     Transpose { Auto = 0 "auto", Copy = 1 "copy", None = 2 "none", }
-    /// How |a_ii| compares with the sum of the other magnitudes of row i.
+    /// Diagonal dominance: comparison of |a_ii| with the sum of |a_ij|, j != i, over all rows i.
     Dominance {
-        /// It is smaller in some row:
+        /// |a_ii| is smaller in some row:
         None = 0 "none",
-        /// It is smaller nowhere:
+        /// |a_ii| is at least as large in all rows:
         Weak = 1 "weak",
-        /// The same, it is larger in some row, and every row leads to every other:
+        /// `weak`, with a larger |a_ii| in some row, and A is irreducible:
         Irreducible = 2 "irreducible",
-        /// It is larger everywhere:
+        /// |a_ii| is larger in all rows:
         Strict = 3 "strict",
     }
-    /// Where a matrix has entries beside the diagonal.
+    /// Triangles of a matrix that have nonzero entries.
     Triangle {
-        /// On both sides of it, or nowhere:
+        /// Both triangles, or none:
         Both = 0 "both",
-        /// Below it alone:
+        /// The strictly lower triangle only:
         Lower = 1 "lower",
-        /// Above it alone:
+        /// The strictly upper triangle only:
         Upper = 2 "upper",
     }
-    /// What else a file holds beside a matrix.
+    /// Vector that a file holds in addition to the matrix.
     Vector { Rhs = 0 "rhs", Guess = 1 "guess", Solution = 2 "solution", }
-    /// How a file holds a matrix.
+    /// File format of a matrix.
     FileFormat {
         /// MatrixMarket:
         Mtx = 0 "mtx",
@@ -162,60 +162,62 @@ choices! {
         /// Rutherford-Boeing:
         Rb = 2 "rb",
     }
-    /// Why `auto` took what is in use.
+    /// Why `auto` selected the preconditioner, coarsening and deflation in use.
     AutoReason {
-        /// Preconditioner, coarsening and deflation were given:
+        /// The caller set preconditioner, coarsening and deflation:
         Asked = 0 "asked",
-        /// Nothing of what follows:
+        /// No other reason applies:
         Plain = 1 "plain",
-        /// The smallest and the largest coupling of a direction are too far apart for multigrid alone, or without it
-        /// for boxes that the phases do not cut:
+        /// The contrast of couplings is too large for multigrid alone, or for subdomain deflation without multigrid:
         Contrast = 2 "contrast",
-        /// A component of strong couplings is only a few cells across:
+        /// A component of strong couplings is only a few cells thick:
         Thin = 3 "thin",
-        /// The couplings of a direction are too weak for the finest grid to be coarsened in it:
+        /// The couplings of one direction are too weak for coarsening the finest grid in this direction:
         Anisotropic = 4 "anisotropic",
         /// Labels of the caller are deflated:
         Labels = 5 "labels",
-        /// There are more components of strong couplings than multigrid sees and deflation takes:
+        /// More components of strong couplings exist than multigrid resolves and deflation supports:
         Crowded = 6 "crowded",
     }
     /// Why a solve ended.
     StopReason {
         /// No solve yet:
         None = 0 "none",
-        /// The recomputed residual meets the test:
+        /// The recomputed residual satisfies the stopping test:
         Converged = 1 "converged",
-        /// The guess already met it:
+        /// The initial guess already satisfies the stopping test:
         InitialGuess = 2 "initial_guess",
         /// b = 0:
         ZeroRhs = 3 "zero_rhs",
         /// `max_iter` was reached:
         MaxIter = 4 "max_iter",
-        /// The monitor asked:
+        /// The monitor requested the stop:
         Monitor = 5 "monitor",
-        /// The recurred residual met the test or is rounding alone; the recomputed one missed it and gets no smaller.
-        /// Or the method divides by a number that has vanished, and another may go on:
+        /// The recurred residual satisfied the stopping test or was below the rounding level, but the recomputed
+        /// residual did not satisfy it and no longer decreases. Or the method would divide by a vanishing number, and
+        /// another method may continue:
         Stagnated = 6 "stagnated",
-        /// A positive quantity was not:
+        /// A quantity that must be positive was not:
         Breakdown = 7 "breakdown",
-        /// The residual grew beyond `divergence_limit`, or is not finite; x is the guess:
+        /// The residual exceeded `divergence_limit` or is not finite; x is the initial guess:
         Diverged = 8 "diverged",
     }
 }
 
-/// Devices that share grids, by their CUDA ordinals, in their order; none: one device, that of another option. Each has
-/// a byte, its ordinal and one.
+/// CUDA ordinals of the devices that share grids, in the order of the option.
+///
+/// Byte n holds the ordinal of device n plus one; 0 ends the list. An empty list means one device, selected by the
+/// option `device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Devices(u64);
 
 impl Devices {
-    /// As many as there are bytes.
+    /// Largest number of devices: one per byte.
     pub const MOST: usize = 8;
-    /// One device, of another option.
+    /// The empty list.
     pub const NONE: Self = Self(0);
 
-    /// `none`, or ordinals with + between them.
+    /// Parses `none`, or ordinals separated by `+`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "none" {
             return Some(Self(0));
@@ -232,22 +234,22 @@ impl Devices {
         Some(devices)
     }
 
-    /// As an option keeps it.
+    /// Returns the value that `Options` stores.
     pub(super) fn number(self) -> i64 {
         self.0.cast_signed()
     }
 
-    /// The inverse.
+    /// Converts the value that `Options` stores.
     pub(super) fn of_number(number: i64) -> Self {
         Self(number.cast_unsigned())
     }
 
-    /// Ordinals in their order.
+    /// Iterates over the ordinals, in order.
     pub fn ordinals(self) -> impl Iterator<Item = i64> {
         self.0.to_le_bytes().into_iter().take_while(|byte| *byte > 0).map(|byte| i64::from(byte) - 1)
     }
 
-    /// One of them.
+    /// Returns whether a device is in the list.
     #[must_use]
     pub fn contains(self, ordinal: i64) -> bool {
         self.ordinals().any(|own| own == ordinal)

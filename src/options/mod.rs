@@ -1,5 +1,5 @@
-//! Options and results: their table, the numbers of their choices, and the values of one handle. A leaf: knows no
-//! solver.
+//! Options and results: their tables, the numbers of their choices, and the option values of a handle. This module
+//! depends on no solver.
 
 mod auto_rules;
 mod choices;

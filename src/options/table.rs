@@ -1,9 +1,9 @@
-//! The one table of options and results: the header, the Fortran constants, the text names and the
-//! documentation are made from it.
+//! Table of all options and results. The header, the Fortran constants, the names in option strings and the
+//! documentation are generated from it.
 //!
-//! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options
-//! 300, `dpcg` options 400, `sparse` options 500, common results 1000, `rrb` results 1100, `smoother` results 1200,
-//! `dpcg` results 1300, `sparse` results 1400.
+//! Numbers are explicit and append-only, in blocks of 100:
+//! - options: common 100, `rrb` 200, `smoother` 300, `dpcg` 400, `sparse` 500;
+//! - results: common 1000, `rrb` 1100, `smoother` 1200, `dpcg` 1300, `sparse` 1400.
 
 use super::choices::{
     AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, Dominance, FileFormat,
@@ -12,7 +12,7 @@ use super::choices::{
 };
 use crate::error::Error;
 
-/// A family of functions, with handles of its own.
+/// A family of functions with its own handle type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// `rrb_`: 2D stencils.
@@ -25,35 +25,35 @@ pub enum Family {
     Sparse,
 }
 
-/// Families that share options or results.
+/// Families that share an option or a result.
 pub type Families = &'static [Family];
 const ALL: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg, Family::Sparse];
-/// Those that work on grids.
+/// Families that work on grids.
 const GRIDS: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
-/// Those that solve to a tolerance.
+/// Families that solve to a tolerance.
 const SOLVERS: Families = &[Family::Rrb, Family::Dpcg, Family::Sparse];
-/// Of those, the ones that solve on grids.
+/// Families that solve to a tolerance on grids.
 const STENCILS: Families = &[Family::Rrb, Family::Dpcg];
-/// What two families have beside those.
+/// Families with selectable preconditioners.
 const DPCG_SPARSE: Families = &[Family::Dpcg, Family::Sparse];
 const RRB: Families = &[Family::Rrb];
 const SMOOTHER: Families = &[Family::Smoother];
 const DPCG: Families = &[Family::Dpcg];
 const SPARSE: Families = &[Family::Sparse];
 
-/// Those of `sparse_`: a grid has others.
+/// Preconditioners of `sparse_`: all but ric and multigrid, which need a grid.
 const SPARSE_PRECONDITIONERS: &[(&str, i64)] = {
     const NAMES: &[(&str, i64)] = Preconditioner::NAMES;
     &[NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[4], NAMES[7], NAMES[8], NAMES[9], NAMES[10]]
 };
 
-/// Rows and columns of a block of format bsr at most.
+/// Largest number of rows and columns of a block of format bsr.
 pub const MOST_BLOCK: usize = 32;
-/// Rows of a slice of format sell at most.
+/// Largest number of rows of a slice of format sell.
 pub const MOST_SLICE: usize = 256;
 
 impl Family {
-    /// As functions begin.
+    /// Returns the prefix of the functions of this family.
     #[must_use]
     pub fn prefix(self) -> &'static str {
         match self {
@@ -64,22 +64,22 @@ impl Family {
         }
     }
 
-    /// As lines of the log begin.
+    /// Returns the name of the family in log lines.
     pub fn name(self) -> &'static str {
         self.prefix().trim_end_matches('_')
     }
 
-    /// Behind the prefix, the call that makes what computes; options say that they act there.
+    /// Returns the name, without prefix, of the setup function, at which most options take effect.
     pub fn setup(self) -> &'static str {
         if self == Self::Smoother { "set_patches" } else { "factorize" }
     }
 
-    /// What a monitor is notified of.
+    /// Returns the unit of progress that a monitor is notified of.
     pub fn step(self) -> &'static str {
         if self == Self::Smoother { "sweep" } else { "iteration" }
     }
 
-    /// What it does instead, where others have a common option or result that it has not.
+    /// Returns what the family does instead, for errors about common options and results that it lacks.
     fn instead(self) -> &'static str {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
@@ -89,7 +89,7 @@ impl Family {
         }
     }
 
-    /// The family in whose block of numbers a key lies; none: it is common.
+    /// Returns the family to whose block of numbers a key belongs; none for a common key.
     #[must_use]
     pub fn home(key: i32) -> Option<Self> {
         match key {
@@ -101,7 +101,7 @@ impl Family {
         }
     }
 
-    /// The error about an option or result (`what`) that others have.
+    /// Returns the error about an option or result (`what`) that this family lacks and `others` have.
     pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: &[Self]) -> Error {
         let reason = match Self::home(key) {
             None => self.instead().to_owned(),
@@ -115,7 +115,7 @@ fn prefixes(families: &[Family]) -> String {
     families.iter().map(|f| f.prefix()).collect::<Vec<_>>().join(" and ")
 }
 
-/// `doc` with the families that it does not hold for, or holds for beside that in whose block the key lies.
+/// Returns `doc`, and lists the exceptions: families that lack a common key, or further families of a family's key.
 fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let home = Family::home(key);
     let told = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
@@ -129,49 +129,50 @@ fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -
     }
 }
 
-/// When a new value acts.
+/// When a new value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// At the next `factorize` (`smoother_set_patches`); until then `solve` (`smoother_apply`) answers `RRB_ERR_STATE`.
+    /// At the next `factorize` (`smoother_set_patches`). Until then, `solve` (`smoother_apply`) returns
+    /// `RRB_ERR_STATE`.
     Factorize,
-    /// The same, and of products at the next one.
+    /// As `Factorize`, but products use the new value at their next call.
     Product,
-    /// At once.
+    /// Immediately.
     Now,
 }
 
 /// Type, default and range of an option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// A whole number.
+    /// An integer.
     Int {
-        /// Default.
+        /// Default value.
         default: i64,
-        /// Smallest.
+        /// Smallest value.
         min: i64,
-        /// Largest.
+        /// Largest value.
         max: i64,
-        /// Must be a multiple of this.
+        /// The value must be a multiple of this number.
         multiple: i64,
     },
-    /// A real number; `open` excludes both ends.
+    /// A real number.
     Real {
-        /// Default.
+        /// Default value.
         default: f64,
-        /// Lower end.
+        /// Lower bound.
         min: f64,
-        /// Upper end.
+        /// Upper bound.
         max: f64,
-        /// Whether the ends are excluded.
+        /// Whether the bounds themselves are excluded.
         open: bool,
     },
-    /// One of a list of names with their numbers; the first is the default.
+    /// A choice from a list of names and numbers; the first is the default.
     Choice(&'static [(&'static str, i64)]),
-    /// Text, in `set_options` only.
+    /// Text, which only `set_options` can set.
     Text {
-        /// Default.
+        /// Default value.
         default: &'static str,
-        /// What it may be.
+        /// Allowed values, in words.
         range: &'static str,
     },
 }
@@ -181,13 +182,13 @@ pub enum Kind {
 pub struct OptionEntry {
     /// Name in C and Fortran without the prefix `RRB_OPT_`.
     pub constant: &'static str,
-    /// Number.
+    /// Key in C and Fortran.
     pub key: i32,
-    /// Name in text.
+    /// Name in option strings.
     pub name: &'static str,
-    /// When it acts.
+    /// When a new value takes effect.
     pub effect: Effect,
-    /// The families that it serves, with type, default and range of each: those may take other choices.
+    /// Families that have the option, each with its type, default and range.
     pub serves: &'static [(Families, Kind)],
     /// Meaning: a noun phrase, or a noun phrase and sentences that end with periods.
     pub doc: &'static str,
@@ -198,33 +199,33 @@ pub struct OptionEntry {
 pub struct ResultEntry {
     /// Name in C and Fortran without the prefix `RRB_INFO_`.
     pub constant: &'static str,
-    /// Number.
+    /// Key in C and Fortran.
     pub key: i32,
-    /// Name in text.
+    /// Name in the documentation.
     pub name: &'static str,
-    /// The families that have it.
+    /// Families that have the result.
     pub families: Families,
-    /// Read by `get_real`; else by `get_int`.
+    /// Whether `get_real` reads the result; otherwise `get_int` reads it.
     pub real: bool,
-    /// Names of the values, where the result is one of a list.
+    /// Names of the values, if the result is a choice from a list.
     pub choices: &'static [(&'static str, i64)],
     /// Meaning: a noun phrase, or a noun phrase and sentences that end with periods.
     pub doc: &'static str,
 }
 
 impl OptionEntry {
-    /// What `family` takes, if it has the option.
+    /// Returns type, default and range for `family`; none if the family lacks the option.
     #[must_use]
     pub fn kind(&self, family: Family) -> Option<Kind> {
         self.serves.iter().find(|(families, _)| families.contains(&family)).map(|&(_, kind)| kind)
     }
 
-    /// The families that have it.
+    /// Returns the families that have the option.
     pub(super) fn families(&self) -> Vec<Family> {
         self.serves.iter().flat_map(|(families, _)| families.iter().copied()).collect()
     }
 
-    /// Meaning, with the families that do not know it.
+    /// Returns the description, including the families that lack the option.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "option", |family| self.kind(family).is_some(), self.doc)
@@ -232,13 +233,13 @@ impl OptionEntry {
 }
 
 impl ResultEntry {
-    /// The result `key` of `family`.
+    /// Finds the result `key` of `family`.
     #[must_use]
     pub fn find(family: Family, key: i32) -> Option<&'static Self> {
         RESULTS.iter().find(|r| r.key == key && r.families.contains(&family))
     }
 
-    /// Meaning, with the families that do not know it.
+    /// Returns the description, including the families that lack the result.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "result", |family| self.families.contains(&family), self.doc)
@@ -279,7 +280,7 @@ const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
 
 const SWITCH_OFF: Kind = int(0, 0, 1);
 
-/// The first `count` of the choices: those that a family has of an option that others have more of.
+/// Returns a choice from the first `count` names, for families that support only these.
 const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
     Kind::Choice(names.split_at(count).0)
 }
@@ -613,18 +614,18 @@ results! {
          symmetric matrix was passed, although both halves are needed";
 }
 
-/// An argument of a function that is one of a list of names.
+/// An argument of a function that is a choice from a list of names.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgumentEntry {
-    /// As its constants begin in C and Fortran, after `RRB_`.
+    /// Prefix of the constants in C and Fortran, after `RRB_`.
     pub prefix: &'static str,
     /// Names and numbers.
     pub choices: &'static [(&'static str, i64)],
-    /// Which argument of which function.
+    /// Name of the argument and of its function.
     pub doc: &'static str,
 }
 
-/// Every such argument.
+/// All arguments that are choices.
 pub static ARGUMENTS: &[ArgumentEntry] = &[
     ArgumentEntry { prefix: "VECTOR", choices: Vector::NAMES, doc: "argument which of sparse_get_vector" },
     ArgumentEntry { prefix: "FILE", choices: FileFormat::NAMES, doc: "argument file_format of sparse_write" },
@@ -635,7 +636,7 @@ pub(super) fn choice_list(names: &[(&str, i64)]) -> String {
     format!("one of {}", all.join(", "))
 }
 
-/// The allowed range in words, as it stands in error sentences and in the documentation.
+/// Returns the allowed range in words, for error messages and the documentation.
 #[must_use]
 pub fn allowed_range(kind: &Kind) -> String {
     match *kind {
@@ -657,7 +658,7 @@ pub fn allowed_range(kind: &Kind) -> String {
 mod tests {
     use super::*;
 
-    /// An option that two families have, each with a range of its own.
+    /// The description of an option that two families have, with different ranges, names both families.
     #[test]
     fn an_option_of_two_families_names_both() {
         const STEPS: OptionEntry = OptionEntry {
@@ -676,7 +677,7 @@ mod tests {
         assert_eq!(error.to_string(), "smoother_ has no option steps: it belongs to rrb_ and smoother_");
     }
 
-    /// Why a family has no such common option is said of that family.
+    /// The reason why a family lacks a common option depends on the family.
     #[test]
     fn each_family_has_its_own_reason() {
         let said = |family: Family| family.foreign("option", "steps", 150, &[]).to_string();

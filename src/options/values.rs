@@ -1,4 +1,4 @@
-//! Values of all options of one handle, set by key or by text.
+//! Option values of a handle, which are set by key or by text.
 
 use super::choices::{Choice, Devices, Lumping};
 use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, choice_list, opt};
@@ -11,12 +11,12 @@ pub struct Options {
     family: Family,
     ints: [i64; OPTIONS.len()],
     reals: [f64; OPTIONS.len()],
-    /// None: `callback`. Copies of the options share the text.
+    /// Log target; none means `callback`. Copies of the options share the text.
     log: Option<Counted<String>>,
 }
 
 impl Options {
-    /// Defaults.
+    /// Returns the default values.
     #[must_use]
     pub fn new(family: Family) -> Self {
         let default = |p: usize| match OPTIONS[p].kind(family) {
@@ -33,37 +33,38 @@ impl Options {
         }
     }
 
-    /// Value of a whole-number option or choice. Keys come from [`opt`], so that the lookup cannot fail.
+    /// Returns the value of an integer option or the number of a choice. Keys come from [`opt`], so the lookup cannot
+    /// fail.
     #[must_use]
     pub fn int(&self, key: i32) -> i64 {
         OPTIONS.iter().position(|o| o.key == key).map_or(0, |p| self.ints[p])
     }
 
-    /// Value of a choice.
+    /// Returns the value of a choice.
     #[must_use]
     pub fn choice<C: Choice + Default>(&self, key: i32) -> C {
         C::of(self.int(key)).unwrap_or_default()
     }
 
-    /// Whether a choice is this one.
+    /// Returns whether an option has the value `choice`.
     #[must_use]
     pub fn is<C: Choice>(&self, key: i32, choice: C) -> bool {
         self.int(key) == choice.number()
     }
 
-    /// Whether a switch is on.
+    /// Returns whether a switch is on.
     #[must_use]
     pub fn on(&self, key: i32) -> bool {
         self.int(key) != 0
     }
 
-    /// Value of a real option.
+    /// Returns the value of a real option.
     #[must_use]
     pub fn real(&self, key: i32) -> f64 {
         OPTIONS.iter().position(|o| o.key == key).map_or(0.0, |p| self.reals[p])
     }
 
-    /// Names of those of these options whose value is not the default.
+    /// Returns the names of those options in `keys` whose value differs from the default.
     pub fn changed(&self, keys: &[i32]) -> impl Iterator<Item = &'static str> {
         let default = Self::new(self.family);
         let places = keys.iter().filter_map(|key| OPTIONS.iter().position(|o| o.key == *key));
@@ -71,10 +72,10 @@ impl Options {
         changed.map(|p| OPTIONS[p].name)
     }
 
-    /// A number that is the same for the same values of all options but these.
+    /// Returns a hash of the values of all options except those in `but`.
     #[must_use]
     pub fn fingerprint(&self, but: &[i32]) -> u64 {
-        // FNV-1a, by words.
+        // FNV-1a hash (Fowler, Noll, Vo) over 64-bit words.
         let put = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         let counted = (0..OPTIONS.len()).filter(|&p| !but.contains(&OPTIONS[p].key));
         let words = counted.flat_map(|p| [self.ints[p] as u64, self.reals[p].to_bits()]);
@@ -82,30 +83,30 @@ impl Options {
         hash ^ hash >> 32
     }
 
-    /// Those that share grids.
+    /// Returns the devices that share grids.
     #[must_use]
     pub fn devices(&self) -> Devices {
         Devices::of_number(self.int(opt::DEVICES))
     }
 
-    /// Where log lines go: `callback`, `stderr`, or a path.
+    /// Returns the target of log lines: `callback`, `stderr`, or a path.
     #[must_use]
     pub fn log(&self) -> &str {
         self.log.as_ref().map_or("callback", |log| log)
     }
 
-    /// Takes the log target of `other`.
+    /// Copies the log target of `other`.
     pub fn take_log(&mut self, other: &Self) {
         self.log.clone_from(&other.log);
     }
 
-    /// The options that handles of this family have, with their places.
+    /// Iterates over the options of this family, with their indices in the table.
     fn known(&self) -> impl Iterator<Item = (usize, &'static OptionEntry)> {
         let family = self.family;
         OPTIONS.iter().enumerate().filter(move |(_, o)| o.kind(family).is_some())
     }
 
-    /// The place of a key, its option and what may be set.
+    /// Returns the index of a key, its table entry and its allowed values.
     fn position(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.key == key) else {
             let nearest = self.known().map(|(_, o)| o).min_by_key(|o| o.key.abs_diff(key));
@@ -116,7 +117,7 @@ impl Options {
         Ok((p, o, kind))
     }
 
-    /// Whether all options that act at the next factorize have the values of `other`.
+    /// Returns whether all options that take effect at factorize have the same values in `other`.
     #[must_use]
     pub fn same_setup(&self, other: &Self) -> bool {
         let at_factorize = |p: usize| OPTIONS[p].effect != Effect::Now;
@@ -125,7 +126,7 @@ impl Options {
             .all(|p| self.ints[p] == other.ints[p] && self.reals[p] == other.reals[p])
     }
 
-    /// Sets a whole-number option, a choice by its number, or a real option to a whole value.
+    /// Sets an integer option, a choice by its number, or a real option to an integer value.
     pub fn set_int(&mut self, key: i32, value: i64) -> Result<()> {
         let (p, o, kind) = self.position(key)?;
         let fits = match kind {
@@ -155,7 +156,7 @@ impl Options {
         Ok(())
     }
 
-    /// The place of a key that is read: the nearest known one may be a result.
+    /// Returns the index of a key for reading. The hint in the error message may name a result.
     fn readable(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         self.position(key).map_err(|error| {
             if OPTIONS.iter().any(|o| o.key == key) {
@@ -175,7 +176,7 @@ impl Options {
         })
     }
 
-    /// Value of a whole-number option or choice by key.
+    /// Returns the value of an integer option or the number of a choice, by key.
     pub fn get_int(&self, key: i32) -> Result<i64> {
         let (p, o, kind) = self.readable(key)?;
         match kind {
@@ -185,7 +186,7 @@ impl Options {
         }
     }
 
-    /// Value of a real option by key; whole numbers are converted.
+    /// Returns the value of a real option by key; integer values are converted.
     pub fn get_real(&self, key: i32) -> Result<f64> {
         match self.readable(key)? {
             (p, _, Kind::Real { .. }) => Ok(self.reals[p]),
@@ -193,7 +194,7 @@ impl Options {
         }
     }
 
-    /// Applies text such as `levels=12 rel_tol=1e-8 backend=cpu`: all of it, or nothing.
+    /// Applies text such as `levels=12 rel_tol=1e-8 backend=cpu`. If one entry is wrong, no option changes.
     pub fn set_text(&mut self, text: &str) -> Result<()> {
         let mut next = self.clone();
         for entry in entries(text) {
@@ -203,8 +204,8 @@ impl Options {
         Ok(())
     }
 
-    /// Applies the entries of `RRBSOLVER_OPTIONS` that this family knows and that are right, hands each sentence about
-    /// a wrong one to `complain`.
+    /// Applies the valid entries of `RRBSOLVER_OPTIONS` that this family has. Passes an error for each wrong entry to
+    /// `complain`.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(&Error)) {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
@@ -247,7 +248,7 @@ impl Options {
                 Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
             },
             Kind::Real { .. } => match value.parse::<f64>() {
-                // Told as it was given: 1e-400 is 0 as a number.
+                // The error message shows the text of the caller, because 1e-400 would be shown as 0.
                 Ok(v) if underflows(value, v) => Err(real_error(o, kind, value.to_owned(), true)),
                 Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, kind, value.to_owned(), !ordinary(v))),
                 Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
@@ -294,10 +295,9 @@ impl Options {
     }
 }
 
-/// For errors.
 const LOG_TARGET: &str = "the option log";
 
-/// Ciarlet's names (report, table 1): lumping and relaxation in one.
+/// Ciarlet's names for a pair of lumping and relaxation (report, table 1).
 fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     match value {
         "m1u" => Some((Lumping::M1, 0.0)),
@@ -308,7 +308,7 @@ fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     }
 }
 
-/// Names of the 2008 thesis' programs; their eps is relative to the first residual.
+/// Option names of the programs of the 2008 thesis. Their eps is relative to the initial residual.
 fn solver_shorthand<'a>(name: &'a str, value: &'a str) -> (&'a str, &'a str) {
     match (name, value) {
         ("solver", "jcbi") => (name, "jacobi"),
@@ -338,30 +338,32 @@ fn range_error(o: &OptionEntry, kind: Kind, value: String) -> Error {
     Error::range(o.name, value, allowed)
 }
 
-/// Zero and normal numbers. Others are no tolerance that anybody means: the bits of a Fortran real(4), read as a
-/// double, are a subnormal one.
+/// Returns whether a value is zero or normal. No caller intends other values as a tolerance: the bits of a Fortran
+/// real(4), read as a double, are a subnormal number.
 fn ordinary(value: f64) -> bool {
     value == 0.0 || value.is_normal()
 }
 
-/// Whether text with a digit other than 0 was read as 0.
+/// Returns whether text with a nonzero digit was parsed as 0.
 fn underflows(text: &str, value: f64) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     value == 0.0 && mantissa.contains(|c| ('1'..='9').contains(&c))
 }
 
-/// The sentence about a real value that was given as `text`; `strange`: no double that anybody means.
+/// Returns the range error for a real value that the caller wrote as `text`. With `strange`, the message asks whether
+/// the value has double precision.
 fn real_error(o: &OptionEntry, kind: Kind, text: String, strange: bool) -> Error {
     let question = if strange { ": is it double precision?" } else { "" };
     range_error(o, kind, text + question)
 }
 
-/// The name at the smallest edit distance.
+/// Returns the name with the smallest edit distance.
 fn nearest_name<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
     names.min_by_key(|n| edit_distance(word, n)).unwrap_or("")
 }
 
-/// Edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+/// Returns the edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string
+/// alignment).
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut d = vec![vec![0; b.len() + 1]; a.len() + 1];
@@ -445,7 +447,7 @@ mod tests {
         for text in ["rel_tol=1e-400", "rel_tol=1e400", "abs_tol=0.001e-400", "abs_tol=1e400", "abs_tol=2e-310"] {
             sentences.push(o.set_text(text).unwrap_err().to_string());
         }
-        // The bits of 1e-6 in single precision, alone in a register that is read as a double.
+        // The bits of 1e-6 in single precision, read as a double whose upper half is zero.
         let single = f64::from_bits(u64::from(1e-6f32.to_bits()));
         for value in [single, f64::NAN] {
             sentences.push(o.set_real(opt::REL_TOL, value).unwrap_err().to_string());
@@ -471,7 +473,7 @@ mod tests {
         smoother.set_real(opt::OMEGA, 0.0).unwrap();
     }
 
-    /// An option that two families have, with fewer choices in one; and choices that come with other families.
+    /// Families share an option but have different choices; some choices exist only in other families.
     #[test]
     fn each_family_has_its_own_choices() {
         let mut o = Options::new(Family::Dpcg);
@@ -495,7 +497,7 @@ mod tests {
         assert_eq!((precision, o.int(opt::ORDER), o.real(opt::RIC_OMEGA)), (Precision::F32, 2, 0.97));
     }
 
-    /// The thesis' names are those of `sparse_` alone; a shorthand is all or nothing, too.
+    /// Only `sparse_` knows the names of the thesis. Text with a shorthand is also applied completely or not at all.
     #[test]
     fn shorthands_of_the_thesis() {
         let mut o = Options::new(Family::Sparse);
@@ -506,7 +508,7 @@ mod tests {
         assert!(o.set_text("solver=gs eps=2").is_err());
         assert_eq!(o.choice::<Solver>(opt::SOLVER), Solver::Sor);
         assert!(Options::new(Family::Rrb).set_text("it_max=3").is_err());
-        // A preconditioner of grids alone.
+        // A preconditioner that only grids have.
         let sentence = o.set_text("preconditioner=multigrid").unwrap_err().to_string();
         assert!(
             sentence.starts_with("preconditioner must be one of auto, none, jacobi, neumann, ic0, amg"),
@@ -521,7 +523,7 @@ mod tests {
         o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.to_string()));
         assert_eq!(o.int(opt::MAX_ITER), 7);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
-        // How a program keeps its arrays is for the program to say.
+        // Only the program itself can know the layout of its arrays.
         let mut o = Options::new(Family::Dpcg);
         o.set_text_leniently("leading_plane=100 levels=3 order=4", |e| complaints.push(e.to_string()));
         assert_eq!((o.int(opt::LEADING_PLANE), o.int(opt::ORDER), complaints.len()), (0, 4, 3), "{complaints:?}");

@@ -1,4 +1,4 @@
-//! A device and its primary context.
+//! A CUDA device, its primary context and the loaded kernels of one family.
 
 use super::library::{HAS_KERNELS, check, driver};
 use super::module::{Module, Share};
@@ -6,46 +6,47 @@ use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One device: its primary context and the kernels of a family in it. Shared by all handles of the family on it, and
-/// kept for those to come.
+/// A device with its primary context and the kernels of one family.
+/// All handles of the family on this device share the value. It stays open after the last of these handles is
+/// destroyed.
 pub struct Device {
     /// CUDA ordinal.
     pub ordinal: i32,
     pub(super) device: sys::CUdevice,
     pub(super) context: sys::CUcontext,
-    /// Of the context: another one after the host program has reset it.
+    /// Identifier of the context (`cuCtxGetId`). It changes when the host program resets the device.
     id: u64,
-    /// Whose kernels these are.
+    /// Family whose kernels are loaded.
     family: &'static Module,
-    /// Its part of grids that several devices have rows of.
+    /// Index of this device among the devices that share a grid.
     share: Share,
     pub(super) module: sys::CUmodule,
-    /// A kernel can begin while the one before ends.
+    /// Whether a kernel can begin while the previous kernel on the stream ends (compute capability 9.0 or newer).
     pub(super) overlaps: bool,
-    /// Its multiprocessors.
+    /// Number of multiprocessors.
     pub processors: u32,
-    /// Bytes of its L2 cache.
+    /// Size of the L2 cache in bytes.
     pub cache: usize,
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
 // SAFETY: contexts, modules and functions of the driver may be used from any thread.
 unsafe impl Send for Device {}
-// SAFETY: as above; nothing in it changes after it was made.
+// SAFETY: as above; no field changes after construction.
 unsafe impl Sync for Device {}
 
-/// Makes the device's context current on this thread until it is dropped; what was current before is so again then.
+/// Guard that keeps a context current on this thread. Dropping the guard restores the previous context.
 pub struct Entered {
-    /// Stays on its thread.
+    /// Makes the guard `!Send`, because the stack of contexts belongs to a thread.
     _here: std::marker::PhantomData<*mut ()>,
 }
 
-/// Whether the host program has reset a device since its primary context had this number: what lay there is gone, and
-/// addresses may be those of others.
+/// Returns whether the host program has reset the device since its primary context had the identifier `id`.
+/// After a reset, the memory of the old context is gone and its addresses may have been reused.
 pub(super) fn was_reset(device: sys::CUdevice, context: sys::CUcontext, id: u64) -> bool {
     let (mut flags, mut active, mut now) = (0, 0, 0);
-    // SAFETY: the device is there; the pointers outlive the calls. The context is asked for its number only while the
-    // driver keeps one, which is retained by who has it.
+    // SAFETY: the device exists, and the pointers outlive the calls. `cuCtxGetId` is called only while the primary
+    // context is active, and the caller has retained this context.
     let same = unsafe {
         sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) == sys::CUresult::CUDA_SUCCESS
             && active != 0
@@ -56,10 +57,10 @@ pub(super) fn was_reset(device: sys::CUdevice, context: sys::CUcontext, id: u64)
 }
 
 impl Entered {
-    /// Makes this context current.
+    /// Makes the context current.
     ///
     /// # Safety
-    /// It must be retained by the caller.
+    /// The caller must have retained the context.
     pub(super) unsafe fn into(context: sys::CUcontext) -> Result<Self> {
         // SAFETY: as the caller promised.
         check(unsafe { sys::cuCtxPushCurrent_v2(context) }, "the device's context")?;
@@ -70,16 +71,17 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
-        // SAFETY: pops what `enter` pushed on this thread: the guard is not sent elsewhere, see its marker below.
+        // SAFETY: pops the context that `into` pushed on this thread. The field `_here` keeps the guard on its thread.
         let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut context) };
     }
 }
 
 impl Device {
-    /// The device with this ordinal, with the kernels of a family, which are loaded when the first handle asks for
-    /// them. That takes a tenth of a second, so that a device once opened stays open as long as it can be used.
+    /// Opens the device with this ordinal and loads the kernels of a family, unless both are already open.
+    ///
+    /// Loading takes about 0.1 s, so an open device stays open as long as it is usable.
     pub fn open(ordinal: i64, family: &'static Module, share: Share) -> Result<Arc<Self>> {
-        // Never dropped: at the end of a program the driver may be gone before us.
+        // Never dropped: the driver may already be unloaded when the static destructors of the program run.
         static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
             return Err(Error::Unsupported(
@@ -96,7 +98,7 @@ impl Device {
         }
         let ordinal = ordinal as i32;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that failed or was reset stays with the handles that have it, until they end.
+        // A device that failed or was reset is removed from the list. The handles that use it still own it.
         open.retain(|d| d.ordinal != ordinal || d.works());
         let wanted = |d: &&Arc<Self>| d.ordinal == ordinal && std::ptr::eq(d.family, family) && d.share == share;
         if let Some(device) = open.iter().find(wanted) {
@@ -107,7 +109,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Not reset, and without one of the errors that a context does not recover from.
+    /// Returns whether the device was not reset and its context has no unrecoverable error.
     fn works(&self) -> bool {
         let Ok(_entered) = self.enter() else { return false };
         let mut event = std::ptr::null_mut();
@@ -125,7 +127,7 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        // Releases the context from here on, whatever fails.
+        // From here on, dropping `made` releases the context if a later call fails.
         let (module, functions) = (std::ptr::null_mut(), Vec::new());
         let (overlaps, processors, cache) = (false, 0, 0);
         let mut made =
@@ -159,13 +161,13 @@ impl Device {
         Ok(made)
     }
 
-    /// Lets this device read and write all memory of another, or says why it cannot.
+    /// Enables access of this device to all memory of `other`, or returns the reason why this is impossible.
     pub fn reach(&self, other: &Self) -> Result<()> {
         use sys::CUdevice_P2PAttribute_enum as A;
         for wanted in [A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED]
         {
             let mut offered = 0;
-            // SAFETY: both devices are there; the number outlives the call.
+            // SAFETY: both devices exist; the number outlives the call.
             let asked = unsafe { sys::cuDeviceGetP2PAttribute(&mut offered, wanted, self.device, other.device) };
             check(asked, "the link of two devices")?;
             if offered == 0 {
@@ -177,28 +179,28 @@ impl Device {
             }
         }
         let _entered = self.enter()?;
-        // SAFETY: a context that is kept as long as its device is open.
+        // SAFETY: `other` retains its context as long as it is open.
         match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
             result => check(result, "the memory of another device"),
         }
     }
 
-    /// Whether the device has clusters of blocks.
+    /// Returns whether the device supports thread block clusters.
     pub fn has_clusters(&self) -> bool {
         let mut offered = 0;
         let which = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
-        // SAFETY: the device is there; the pointer outlives the call.
+        // SAFETY: the device exists; the pointer outlives the call.
         let asked = unsafe { sys::cuDeviceGetAttribute(&mut offered, which, self.device) };
         asked == sys::CUresult::CUDA_SUCCESS && offered != 0
     }
 
-    /// Whether the host program has reset it: what lay there is gone, and addresses may be those of others.
+    /// Returns whether the host program has reset the device, which invalidates all its memory and addresses.
     pub fn was_reset(&self) -> bool {
         was_reset(self.device, self.context, self.id)
     }
 
-    /// An error where the host program has reset it.
+    /// Returns an error if the host program has reset the device.
     pub fn check(&self) -> Result<()> {
         if self.was_reset() {
             return Err(Error::Device(format!(
@@ -209,7 +211,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes its context current, unless it was reset.
+    /// Makes the context of the device current, unless the device was reset.
     pub fn enter(&self) -> Result<Entered> {
         self.check()?;
         // SAFETY: retained by this value.
@@ -221,12 +223,12 @@ impl Drop for Device {
     fn drop(&mut self) {
         if let Ok(entered) = self.enter() {
             if !self.module.is_null() {
-                // SAFETY: loaded by us, and nobody uses it any more.
+                // SAFETY: the module was loaded by `new`, and no handle uses it any more.
                 let _ = unsafe { sys::cuModuleUnload(self.module) };
             }
             drop(entered);
         }
-        // SAFETY: retained once by us.
+        // SAFETY: `new` retained the context once.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }

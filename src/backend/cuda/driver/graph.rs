@@ -1,4 +1,4 @@
-//! Work that is recorded: loops that the device runs by itself, and work of several devices that go in step.
+//! CUDA graphs: loops that run on the device without the host, and recorded work of several devices in lockstep.
 
 use super::device::Device;
 use super::launches::Launches;
@@ -8,15 +8,16 @@ use crate::error::Result;
 use cudarc::driver::sys;
 use std::sync::Arc;
 
-/// A recorded loop: a graph of one WHILE node, whose body is run again until a kernel in it clears the condition. Or
-/// the body alone.
+/// A recorded graph.
+/// The graph consists of one WHILE node whose body repeats until a kernel in the body clears the condition
+/// ([`Loop::record`]), or of a body that runs once ([`Loop::record_once`]).
 pub struct Loop {
     device: Arc<Device>,
     graph: sys::CUgraph,
     executable: sys::CUgraphExec,
-    /// Of the condition.
+    /// Handle of the loop condition; 0 for a graph without a loop.
     handle: sys::CUgraphConditionalHandle,
-    /// What its body launches.
+    /// Launches that the body recorded.
     launches: Launches,
 }
 
@@ -24,8 +25,9 @@ pub struct Loop {
 unsafe impl Send for Loop {}
 
 impl Loop {
-    /// Records what `body` launches on the stream it is given; it gets the handle of the condition. A loop from before
-    /// stays where that would launch the same.
+    /// Records a loop from the launches of `body`, which receives a stream and the handle of the condition.
+    ///
+    /// Returns `previous` unchanged if the body would launch the same kernels with the same arguments.
     pub fn record(
         device: &Arc<Device>,
         previous: Option<Self>,
@@ -56,11 +58,10 @@ impl Loop {
             launches: Launches::default(),
         };
         let (mut handle, mut node) = (0, std::ptr::null_mut());
-        // SAFETY: the context is current; the pointers outlive the calls. The node's parameters are those of a
-        // WHILE node.
+        // SAFETY: the context is current; the pointers outlive the calls. The parameters are those of a WHILE node.
         let inner = unsafe {
             check(sys::cuGraphCreate(&mut recorded.graph, 0), "a graph")?;
-            // Set again at each launch of the graph.
+            // `CU_GRAPH_COND_ASSIGN_DEFAULT`: each launch of the graph sets the condition to its default value 1.
             const ASSIGN_DEFAULT: u32 = 1;
             let made =
                 sys::cuGraphConditionalHandleCreate(&mut handle, recorded.graph, device.context, 1, ASSIGN_DEFAULT);
@@ -88,7 +89,7 @@ impl Loop {
         let result = body(stream, handle);
         recorded.launches = stream.notes.take().unwrap_or_default();
         let mut captured = inner;
-        // SAFETY: ends the capture that began above, whatever became of the body.
+        // SAFETY: ends the capture that began above, whether or not the body succeeded.
         let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
         result?;
         check(ended, "recording a loop")?;
@@ -96,8 +97,8 @@ impl Loop {
         Ok(recorded)
     }
 
-    /// Records what `body` launches on the stream it is given, once, on all devices of another stream, which wait for
-    /// one another by `meet`.
+    /// Records the launches of `body` once, on all devices of the stream `like`. The streams synchronize through
+    /// `meet`.
     pub fn record_once(like: &Stream, meet: Meet, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
         let devices = like.devices()?;
         let device = &devices[0];
@@ -109,7 +110,7 @@ impl Loop {
         // SAFETY: a live stream.
         check(unsafe { sys::cuStreamBeginCapture_v2(stream.stream, mode) }, "recording an iteration")?;
         let result = stream.join(meet).and_then(|()| body(&stream)).and_then(|()| stream.leave());
-        // SAFETY: ends the capture that began above, whatever became of the body; the pointer outlives the call.
+        // SAFETY: ends the capture that began above, whether or not the body succeeded; the pointer outlives the call.
         let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut recorded.graph) };
         result?;
         check(ended, "recording an iteration")?;
@@ -123,10 +124,10 @@ impl Loop {
         check(made, "instantiating a graph")
     }
 
-    /// Starts it.
+    /// Launches the graph on a stream.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         let stream = stream.alone()?;
-        // SAFETY: instantiated in `record`; the arrays it names live as long as the handle.
+        // SAFETY: `record` or `record_once` instantiated the graph; the arrays it uses live as long as the handle.
         check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "launching a graph")
     }
 }
@@ -134,7 +135,7 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: made by us, each destroyed once.
+            // SAFETY: created by this value; each is destroyed once.
             unsafe {
                 if !self.executable.is_null() {
                     let _ = sys::cuGraphExecDestroy(self.executable);

@@ -1,4 +1,4 @@
-//! The kernels on a device: what the device says of them, and their launch.
+//! Attributes of kernels on a device, and kernel launches.
 
 use super::device::Device;
 use super::library::check;
@@ -9,15 +9,16 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 
 impl Device {
-    /// Lets a kernel take so much shared memory that it names at launch; false: the device has less.
+    /// Allows a kernel to use `bytes` of dynamic shared memory. Returns false if the device has less.
     pub(in crate::backend::cuda) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: a function of the loaded module.
         unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
     }
 
-    /// The architecture whose PTX the loaded code of a kernel comes from: 90 for compute_90. Code for an older one runs
-    /// on a newer device too, but was compiled without what that one has.
+    /// Returns the virtual architecture from whose PTX a kernel was compiled: 90 for compute_90.
+    ///
+    /// Code for an older architecture also runs on a newer device, but without the instructions that are new there.
     pub(in crate::backend::cuda) fn architecture(&self, kernel: usize) -> i32 {
         let mut version = 0;
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
@@ -26,8 +27,10 @@ impl Device {
         if asked == sys::CUresult::CUDA_SUCCESS { version } else { 0 }
     }
 
-    /// Blocks of a kernel that run at once in clusters of so many; 0: such clusters are not to be had. More than eight
-    /// to a cluster are more than every such device promises.
+    /// Returns the number of blocks of a kernel that run at once in clusters of `cluster` blocks.
+    ///
+    /// Returns 0 if the device cannot run such clusters. Clusters of more than 8 blocks are not portable, so the
+    /// function attribute that permits them is set first.
     pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32, shared: u32) -> u32 {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
@@ -44,11 +47,11 @@ impl Device {
         if asked == sys::CUresult::CUDA_SUCCESS { clusters.max(0) as u32 * cluster } else { 0 }
     }
 
-    /// Blocks of a kernel that run at once; 0 where the device does not promise to start them together.
+    /// Returns the number of blocks of a kernel that are resident at once; 0 without support for cooperative launches.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
         let (mut offered, mut processors, mut each) = (0, 0, 0);
-        // SAFETY: the device is there; the pointers outlive the calls; a function of this device.
+        // SAFETY: the device exists; the pointers outlive the calls; the function belongs to this device.
         unsafe {
             let ask = |to: &mut i32, what| check(sys::cuDeviceGetAttribute(to, what, self.device), "the device");
             ask(&mut offered, A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)?;
@@ -61,7 +64,7 @@ impl Device {
     }
 }
 
-/// Blocks of a launch, on each of several devices where a grid is divided.
+/// Blocks of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     pub count: u32,
@@ -74,16 +77,16 @@ impl From<u32> for Blocks {
     }
 }
 
-/// Blocks that run at once.
+/// Shape of a cooperative launch, whose blocks are all resident at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// How many; 0: there is no such kernel.
+    /// Number of blocks; 0 if the kernel is not available.
     pub blocks: u32,
-    /// Blocks of a cluster; 1: there are none.
+    /// Blocks per cluster; 1 means no clusters.
     pub cluster: u32,
-    /// Bytes of shared memory that the launch names.
+    /// Dynamic shared memory per block, in bytes.
     pub shared: u32,
-    /// Further blocks, for work of another kind.
+    /// Number of additional blocks, which do other work.
     pub further: u32,
 }
 
@@ -100,11 +103,14 @@ impl Together {
 }
 
 impl Stream {
-    /// Launches a kernel that takes one structure. `behind`: where the device can, it may begin while the kernel before
-    /// it on the stream ends, and waits for that one itself (`wait_for_previous` of the smoother's kernels).
+    /// Launches a kernel that takes one structure.
+    ///
+    /// With `behind`, the kernel may begin while the previous kernel on the stream ends, if the device supports
+    /// programmatic dependent launch. The kernel itself must then wait for the previous kernel (`wait_for_previous` of
+    /// the smoother's kernels).
     ///
     /// # Safety
-    /// `arguments` must be the structure that the kernel takes, with addresses it may use at the given shape.
+    /// `arguments` must be the structure that the kernel takes. Its addresses must be valid for a launch of this shape.
     #[allow(clippy::too_many_arguments)]
     pub(in crate::backend::cuda) unsafe fn launch<A: Argument>(
         &self,
@@ -132,7 +138,7 @@ impl Stream {
         begin(self)
     }
 
-    /// Launches it on this stream's device.
+    /// Launches a kernel on the device of this stream.
     ///
     /// # Safety
     /// As for `launch`.
@@ -157,7 +163,7 @@ impl Stream {
         check(result, name)
     }
 
-    /// The same with blocks that wait for one another: the driver starts all at once, or none.
+    /// Launches a kernel whose blocks wait for one another (cooperative launch): the driver starts all blocks or none.
     ///
     /// # Safety
     /// As for `launch`.
@@ -186,7 +192,7 @@ impl Stream {
     }
 }
 
-/// A launch of so many blocks.
+/// Returns the launch configuration of a one-dimensional grid of `blocks` blocks.
 fn config(
     stream: sys::CUstream,
     blocks: u32,

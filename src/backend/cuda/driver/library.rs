@@ -1,17 +1,17 @@
-//! The library of the driver: whether it is there, and what its results say.
+//! The CUDA driver library: whether it is present, and the conversion of its result codes to errors.
 
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-/// Whether this build of the library has kernels.
+/// Whether this build of the library contains CUDA kernels.
 pub const HAS_KERNELS: bool = cfg!(rrbsolver_kernels);
 
-/// The oldest driver whose interface is used: CUDA 13.0, r580.
+/// Oldest supported version of the driver API: CUDA 13.0 (r580).
 const OLDEST_DRIVER: i32 = 13000;
 
-/// The driver's sentence for a result.
+/// Returns the driver's message for a result code.
 fn text(result: sys::CUresult) -> String {
     let mut pointer = std::ptr::null();
     // SAFETY: `pointer` outlives the call.
@@ -19,11 +19,11 @@ fn text(result: sys::CUresult) -> String {
     if known != sys::CUresult::CUDA_SUCCESS || pointer.is_null() {
         return format!("error {}", result as u32);
     }
-    // SAFETY: not NULL; the driver gives a text that ends with NUL and lives as long as the program.
+    // SAFETY: not NULL; the driver returns a NUL-terminated string that lives as long as the program.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
-/// An error of the driver as one of the library's.
+/// Converts a result code of the driver to a result of this library.
 pub(super) fn check(result: sys::CUresult, what: &str) -> Result<()> {
     use sys::CUresult as R;
     match result {
@@ -34,17 +34,17 @@ pub(super) fn check(result: sys::CUresult, what: &str) -> Result<()> {
     }
 }
 
-/// Starts the driver, once; why it cannot be used stays the same for the life of the program.
+/// Initializes the driver on the first call and returns the number of devices. Later calls return the same result.
 pub(super) fn driver() -> Result<i32> {
     static STARTED: OnceLock<Result<i32>> = OnceLock::new();
     STARTED
         .get_or_init(|| {
-            // SAFETY: asks the loader for a library; its initializers are the driver's own.
+            // SAFETY: tries to load a library; its initializers are those of the driver.
             if !unsafe { sys::is_culib_present() } {
                 return Err(Error::NoDevice("backend=cuda: no CUDA driver (libcuda.so) on this machine".to_owned()));
             }
             let (mut version, mut count) = (0, 0);
-            // SAFETY: the library is there; the pointers outlive the calls.
+            // SAFETY: the library is loaded; the pointers outlive the calls.
             unsafe {
                 check(sys::cuInit(0), "failed to initialize the CUDA driver")?;
                 check(sys::cuDriverGetVersion(&mut version), "the version of the CUDA driver")?;
@@ -66,9 +66,10 @@ pub(super) fn driver() -> Result<i32> {
         .clone()
 }
 
-/// Devices that can be used; 0 without a driver or without kernels.
+/// Returns the number of usable devices; 0 without a driver or without kernels.
 pub fn device_count() -> i32 {
-    // The reason that `driver` gives for none takes memory, and a driver does not come or go while a program runs.
+    // The error of `driver` allocates memory, so only the count is cached. A driver does not appear or disappear while
+    // the program runs.
     static COUNT: OnceLock<i32> = OnceLock::new();
     if HAS_KERNELS { *COUNT.get_or_init(|| driver().unwrap_or(0)) } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! Memory of the device, page-locked memory of the host, and where an address of the caller lies.
+//! Device memory, page-locked host memory, and the memory space of the caller's addresses.
 
 use super::device::Device;
 use super::library::{check, device_count};
@@ -9,29 +9,29 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Where an address of the caller lies.
+/// Memory space of an address of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// In host memory, pinned or not.
+    /// Host memory, pinned or pageable.
     Host,
-    /// On the device with this ordinal.
+    /// Memory of the device with this ordinal.
     Device(i32),
 }
 
-/// Asks the driver; without one all memory is the host's.
+/// Asks the driver for the memory space of an address. Without a driver, all memory is host memory.
 pub fn space_of(address: usize) -> Result<Space> {
     if device_count() == 0 || address == 0 {
         return Ok(Space::Host);
     }
     let (mut kind, mut ordinal) = (0u32, 0i32);
-    // SAFETY: the driver is there; the attributes are a `CUmemorytype` (32 bits) and an int; any address may be
-    // asked for.
+    // SAFETY: the driver is loaded; the attributes are a `CUmemorytype` (32 bits) and an int; the driver accepts any
+    // address.
     unsafe {
         let ask = |to: *mut c_void, attribute| sys::cuPointerGetAttribute(to, attribute, address as u64);
         let found =
             ask(std::ptr::from_mut(&mut kind).cast(), sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
         if found != sys::CUresult::CUDA_SUCCESS || kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
-            // Unknown to the driver, or pinned.
+            // Unknown to the driver, or pinned host memory.
             return Ok(Space::Host);
         }
         let result =
@@ -41,43 +41,45 @@ pub fn space_of(address: usize) -> Result<Space> {
     Ok(Space::Device(ordinal))
 }
 
-/// Whether an address of the caller is one of page-locked host memory.
+/// Returns whether an address of the caller is in page-locked host memory.
 pub fn is_page_locked(address: usize) -> bool {
     let mut kind = 0u32;
     let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    // SAFETY: the driver is there, since a device is in use; as in `space_of`.
+    // SAFETY: the driver is loaded, because a device is in use; otherwise as in `space_of`.
     let found = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut kind).cast(), attribute, address as u64) };
     found == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }
 
-/// Whether devices that may read the memory of one another can read what lies at an address: what cudaMalloc or
-/// cudaMallocManaged gave, not memory of a pool or mapped by the program, which it has to let them read.
+/// Returns whether devices with peer access can read the memory at an address.
+///
+/// This holds for memory from cudaMalloc or cudaMallocManaged. For memory from a pool or mapped by the program, the
+/// program itself must grant the access.
 pub fn is_open_to_others(address: usize) -> bool {
     use sys::CUpointer_attribute as A;
     [A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, A::CU_POINTER_ATTRIBUTE_IS_MANAGED].into_iter().any(|which| {
         let mut is = 0i32;
-        // SAFETY: the driver is there, since a device is in use; the attributes are booleans of at most an int.
+        // SAFETY: the driver is loaded, because a device is in use; the attributes are booleans not larger than an int.
         let asked = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut is).cast(), which, address as u64) };
         asked == sys::CUresult::CUDA_SUCCESS && is != 0
     })
 }
 
-/// Device memory.
+/// Device memory, which is freed when the value is dropped.
 pub struct Memory {
     device: Arc<Device>,
-    /// Its address.
+    /// Device address of the first byte.
     pub address: u64,
-    /// Its length.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Where several devices have the memory behind the addresses: bytes that have some.
+    /// For memory that is divided among devices: number of bytes from `address` that are mapped so far.
     mapped: Option<usize>,
 }
 
-/// Memory of several devices under addresses of one after another comes in pieces of so many bytes.
+/// Granularity in bytes of memory that is mapped from several devices into one address range.
 pub const GRANULE: usize = 1 << 21;
 
 impl Memory {
-    /// `bytes` of zeros, for `what`.
+    /// Allocates `bytes` zeroed bytes; `what` names them in error messages.
     pub fn zeroed(device: &Arc<Device>, stream: &Stream, bytes: usize, what: &str) -> Result<Self> {
         let _entered = device.enter()?;
         let mut address = 0;
@@ -94,12 +96,14 @@ impl Memory {
 
     fn clear(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.address, 0, self.bytes)?;
-        // The next work may come on another stream.
+        // Work that uses the memory may be queued on another stream.
         stream.wait()
     }
 
-    /// The same with each granule on the device whose place `owner(granule)` says, all devices of the stream reading
-    /// and writing all of it under the same addresses. It goes when no work of theirs is under way.
+    /// Allocates zeroed memory in one address range whose granule g resides on the device with index `owner(g)`.
+    ///
+    /// All devices of the stream can read and write the whole range at the same addresses. The caller must drop the
+    /// value only when no device uses it.
     pub fn divided(stream: &Stream, bytes: usize, owner: impl Fn(usize) -> usize, what: &'static str) -> Result<Self> {
         let devices = stream.devices()?;
         let _entered = devices[0].enter()?;
@@ -121,14 +125,14 @@ impl Memory {
             location: location(device),
             flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         }));
-        // SAFETY: all of these addresses have memory behind them; the list outlives the call.
+        // SAFETY: memory is mapped to all of these addresses; the list outlives the call.
         let allowed = unsafe { sys::cuMemSetAccess(memory.address, memory.bytes, access.as_ptr(), access.len()) };
         check(allowed, what)?;
         memory.clear(stream)?;
         Ok(memory)
     }
 
-    /// Puts memory of a device behind the next addresses.
+    /// Maps new memory of a device to the next unmapped addresses.
     fn map(&mut self, device: &Device, bytes: usize, what: &str) -> Result<()> {
         let at = self.mapped.unwrap_or(0);
         // SAFETY: all zero is a valid value of this plain structure.
@@ -142,7 +146,8 @@ impl Memory {
             return Err(no_memory(device, bytes, what));
         }
         check(made, what)?;
-        // SAFETY: these addresses are reserved, and nothing is behind them; memory that is mapped keeps itself.
+        // SAFETY: these addresses are reserved and unmapped. A mapping keeps its memory alive after the handle is
+        // released.
         let mapped = unsafe {
             let mapped = sys::cuMemMap(self.address + at as u64, bytes, 0, handle, 0);
             let _ = sys::cuMemRelease(handle);
@@ -177,8 +182,8 @@ fn location(device: &Device) -> sys::CUmemLocation {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(mapped) = self.mapped {
-            // SAFETY: reserved and mapped by us, as far as they are, whatever became of a context. Who has it waits for
-            // all work first.
+            // SAFETY: unmaps only what `divided` reserved and mapped, which needs no live context. The owner of the
+            // value first waits for all work.
             unsafe {
                 if mapped > 0 {
                     let _ = sys::cuMemUnmap(self.address, mapped);
@@ -188,35 +193,35 @@ impl Drop for Memory {
                 }
             }
         } else if let Ok(_entered) = self.device.enter() {
-            // SAFETY: allocated by us; the driver waits for work that uses it.
+            // SAFETY: allocated by `zeroed`; the driver waits for work that uses the memory.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }
     }
 }
 
-/// Page-locked host memory that holds a `T`, for copies that do not wait and for kernels.
+/// Page-locked host memory that holds a `T`, for asynchronous copies and for access by kernels.
 pub struct Pinned<T> {
     device: Arc<Device>,
     pub(super) value: *mut T,
 }
 
-// SAFETY: owns its memory as a Box does.
+// SAFETY: owns its memory, as a Box does.
 unsafe impl<T: Send> Send for Pinned<T> {}
 
 impl<T: Pod> Pinned<T> {
-    /// Holds `value`.
+    /// Allocates the memory and stores `value` in it.
     pub fn new(device: &Arc<Device>, value: T) -> Result<Self> {
         let _entered = device.enter()?;
         let mut pointer = std::ptr::null_mut();
-        // SAFETY: the context is current; the pointer outlives the call. The driver aligns to pages.
+        // SAFETY: the context is current; the pointer outlives the call. The driver aligns the memory to pages.
         check(unsafe { sys::cuMemHostAlloc(&mut pointer, size_of::<T>(), 0) }, "page-locked memory")?;
         let value_at: *mut T = pointer.cast();
-        // SAFETY: room for a T, as just asked for.
+        // SAFETY: the memory just allocated has room for a T.
         unsafe { value_at.write(value) };
         Ok(Self { device: device.clone(), value: value_at })
     }
 
-    /// Its address, which with unified addressing is the same there.
+    /// Returns the device address, which equals the host address under unified addressing.
     pub fn on_device(&mut self) -> u64 {
         self.value as u64
     }
@@ -226,8 +231,8 @@ impl<T> std::ops::Deref for Pinned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: written in `new`; every copy and every kernel that writes it is waited for, by stream or event,
-        // before this.
+        // SAFETY: written in `new`. Before a value is read, the host waits by stream or event for every copy and kernel
+        // that writes it.
         unsafe { &*self.value }
     }
 }
@@ -242,32 +247,32 @@ impl<T> std::ops::DerefMut for Pinned<T> {
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: allocated by us.
+            // SAFETY: allocated by `new`.
             let _ = unsafe { sys::cuMemFreeHost(self.value.cast()) };
         }
     }
 }
 
-/// Page-locked host memory for doubles that threads share: who uses which part of it when is decided in `staging`.
+/// Page-locked host memory for doubles that threads share. The module `staging` decides which thread uses which part.
 pub struct Locked {
     device: Arc<Device>,
     values: *mut f64,
 }
 
-// SAFETY: owns its memory as a Box does, and hands out its address alone.
+// SAFETY: owns its memory, as a Box does, and exposes only its address.
 unsafe impl Send for Locked {}
 
 impl Locked {
-    /// Room for `count` doubles.
+    /// Allocates `count` doubles, uninitialized.
     pub fn new(device: &Arc<Device>, count: usize) -> Result<Self> {
         let _entered = device.enter()?;
         let mut pointer = std::ptr::null_mut();
-        // SAFETY: the context is current; the pointer outlives the call. The driver aligns to pages.
+        // SAFETY: the context is current; the pointer outlives the call. The driver aligns the memory to pages.
         check(unsafe { sys::cuMemHostAlloc(&mut pointer, 8 * count, 0) }, "page-locked memory")?;
         Ok(Self { device: device.clone(), values: pointer.cast() })
     }
 
-    /// Where it lies.
+    /// Returns the address of the first value.
     pub fn address(&self) -> *mut f64 {
         self.values
     }
@@ -276,7 +281,7 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: allocated by us; copies from and to it were waited for, or are by the driver.
+            // SAFETY: allocated by `new`. The user has waited for all copies, or the driver waits for them here.
             let _ = unsafe { sys::cuMemFreeHost(self.values.cast()) };
         }
     }

@@ -1,9 +1,9 @@
-//! The CUDA driver as this backend uses it: devices with their primary context and our kernels, streams, memory,
-//! graphs. Everything is owned by a value that frees it, and every call is checked.
+//! The part of the CUDA driver API that this backend uses: devices with their primary context and our kernels, streams,
+//! memory and graphs. Every resource is owned by a value that frees it, and every call is checked.
 //!
-//! The driver is looked for when a program first asks for it; a machine without one loses nothing. The context is the
-//! primary one, shared with the host program and made current for the length of a call only. Nothing goes to the
-//! default stream. Pointers of the caller are addresses here: nothing owns them.
+//! The driver library is loaded at the first use, so the program also runs on machines without it. The context is the
+//! primary context, shared with the host program and current only for the duration of a call. No work is queued on the
+//! default stream. Pointers of the caller are plain addresses here, which no value owns.
 
 mod device;
 mod graph;
@@ -33,7 +33,7 @@ mod tests {
     use crate::error::Error;
     use std::sync::Arc;
 
-    /// Kernels are loaded once for all handles, those after the last one included.
+    /// Kernels are loaded once for all handles, including handles created after the last one was destroyed.
     #[test]
     #[ignore = "needs a device, or an emulated one"]
     fn a_device_stays_open() {
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(Arc::as_ptr(&open()), address);
     }
 
-    /// What kernels were compiled for is what the library gives them, or it does not start.
+    /// A kernel whose structure differs in size from the library's structure must fail to load.
     #[test]
     #[ignore = "needs a device, or an emulated one"]
     fn a_kernel_that_takes_another_structure_is_refused() {

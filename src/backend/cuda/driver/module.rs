@@ -1,4 +1,4 @@
-//! The kernels of a family, as they are compiled into the library: their names, and what each takes.
+//! Compiled kernels of a family: their names and the structures that they take.
 
 use super::library::check;
 use crate::error::{Error, Result, reserve};
@@ -6,22 +6,21 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 use cudarc::driver::sys;
 use std::ffi::CString;
 
-/// The kernels of a family.
+/// All kernels of a family.
 pub struct Module {
-    /// Machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
+    /// Fatbin with machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
     pub image: &'static [u8],
-    /// What the names of shared kernels begin with here.
+    /// Prefix of the names of shared kernels in this family.
     pub family: &'static str,
-    /// Of devices that it runs on, the first number of their compute capability at least; 0: all that the library is
-    /// for.
+    /// Smallest major compute capability of the devices that these kernels run on; 0 means all supported devices.
     pub oldest: i32,
-    /// Kernels that other families have too, which come first: they have the same numbers everywhere.
+    /// Kernels that other families have too. They come first, so their numbers are equal in all families.
     pub shared: &'static [&'static [Kernel]],
-    /// In the order of their numbers.
+    /// Kernels of this family alone, in the order of their numbers.
     pub kernels: &'static [&'static [Kernel]],
 }
 
-/// A device's place among `count` that go in step: kernels/rrb/divided.cuh.
+/// Index of a device among `count` devices in lockstep; see kernels/rrb/divided.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Share {
@@ -30,11 +29,11 @@ pub struct Share {
 }
 
 impl Share {
-    /// All rows.
+    /// One device that owns all rows.
     pub const ALL: Self = Self { place: 0, count: 1 };
 }
 
-/// A kernel's name, and the bytes of the one structure that it is given.
+/// Name of a kernel, and the size in bytes of its only argument, a structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     name: &'static str,
@@ -42,12 +41,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel with this name, which takes an `A`.
+    /// Declares the kernel with this name, which takes an `A`.
     pub(in crate::backend::cuda) const fn of<A: Argument>(name: &'static str) -> Self {
         Self { name, bytes: size_of::<A>() }
     }
 
-    /// Whether what the module says of it fits.
+    /// Checks the size that the loaded module reports for the argument.
     fn must_take(&self, bytes: usize) -> Result<()> {
         let Self { name, bytes: given } = self;
         if bytes == *given {
@@ -63,23 +62,24 @@ impl Kernel {
 /// A structure that kernels take.
 ///
 /// # Safety
-/// It is laid out as in C, and no kernel reads a byte that none of its fields fills: the driver copies all of them.
+/// The type must have C layout. No kernel may read padding bytes, because the driver copies them uninitialized.
 pub(in crate::backend::cuda) unsafe trait Argument: AnyBitPattern {}
 
-// SAFETY: its fields fill all bytes; what derives `Pod` is laid out as in C.
+// SAFETY: a `Pod` type has C layout and no padding.
 unsafe impl<T: Pod> Argument for T {}
 
-/// `cuFuncGetParamInfo`: function, number of the parameter, its offset, its size.
+/// Type of `cuFuncGetParamInfo`: function, index of the parameter, its offset and its size.
 type ParameterInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> sys::CUresult;
 
-/// Drivers before CUDA 12.4 have no such call, and an emulated one need not: then nothing is compared.
+/// Returns `cuFuncGetParamInfo` (CUDA 12.4 and newer). If the driver lacks it, as an emulated driver may, no sizes are
+/// compared.
 fn parameter_info() -> Option<ParameterInfo> {
-    // SAFETY: the library is there, since a device is in use; the type is that of cuda.h.
+    // SAFETY: the library is loaded, because a device is in use; the type is that of cuda.h.
     unsafe { sys::culib().get::<ParameterInfo>(b"cuFuncGetParamInfo\0") }.ok().map(|call| *call)
 }
 
 impl Module {
-    /// Loads it into the current context.
+    /// Loads the kernels into the current context.
     pub(super) fn load(&self) -> Result<sys::CUmodule> {
         let mut module = std::ptr::null_mut();
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
@@ -87,19 +87,19 @@ impl Module {
         Ok(module)
     }
 
-    /// Tells the kernels of a module of the current context which device they run on.
+    /// Sets the share of the device in a module of the current context.
     pub(super) fn set_share(&self, module: sys::CUmodule, share: Share) -> Result<()> {
         let (mut address, mut bytes) = (0, 0);
-        // SAFETY: a loaded module, a name that ends with NUL; the numbers outlive the call.
+        // SAFETY: a loaded module and a NUL-terminated name; the numbers outlive the call.
         let found = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, module, c"rrb_share".as_ptr()) };
         check(found, "the share of a device")?;
         assert_eq!(bytes, size_of::<Share>(), "kernels and library differ");
-        // SAFETY: the module has room for it, as just checked, and the copy is done when the call is.
+        // SAFETY: the module has room for a `Share`, as just checked; the copy is complete when the call returns.
         let sent = unsafe { sys::cuMemcpyHtoD_v2(address, std::ptr::from_ref(&share).cast(), bytes) };
         check(sent, "the share of a device")
     }
 
-    /// The kernels of the loaded module, in the order of their numbers.
+    /// Returns the kernels of the loaded module, in the order of their numbers.
     pub(super) fn functions(&self, module: sys::CUmodule) -> Result<Vec<sys::CUfunction>> {
         let mut functions = Vec::new();
         let count = |lists: &[&[Kernel]]| lists.iter().map(|list| list.len()).sum::<usize>();
@@ -111,7 +111,7 @@ impl Module {
         for (kernel, name) in shared.chain(own) {
             let mut function = std::ptr::null_mut();
             let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
-            // SAFETY: a loaded module and a name that ends with NUL.
+            // SAFETY: a loaded module and a NUL-terminated name.
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
             check(found, &format!("kernel {}", name.to_string_lossy()))?;
             if let Some(parameter) = parameter {

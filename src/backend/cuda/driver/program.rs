@@ -1,4 +1,5 @@
-//! Memory of the host program on a device: copies of rows of it, and the handing over to another process of this host.
+//! Device memory of the host program: copies of its rows, and sharing of the memory with other processes of this host
+//! (CUDA IPC).
 
 use super::device::{Entered, was_reset};
 use super::library::{check, driver};
@@ -6,44 +7,44 @@ use crate::error::{Error, Result};
 use cudarc::driver::sys;
 use std::sync::Arc;
 
-/// The primary context of a device, in which programs have their memory.
+/// Primary context of a device, in which host programs allocate their memory.
 pub struct Primary {
     ordinal: i32,
     device: sys::CUdevice,
     context: sys::CUcontext,
-    /// Of the context: another one after the host program has reset the device.
+    /// Identifier of the context. It changes when the host program resets the device.
     id: u64,
-    /// Of its own, for copies.
+    /// Private stream for copies.
     stream: sys::CUstream,
 }
 
 // SAFETY: contexts and streams of the driver may be used from any thread.
 unsafe impl Send for Primary {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: as above; no field changes after construction.
 unsafe impl Sync for Primary {}
 
-/// Rows of doubles at an address of any space, so many values apart.
+/// Rows of doubles in any memory space: address of the first value, and distance of consecutive rows in values.
 #[derive(Clone, Copy)]
 pub struct Rows {
     pub address: u64,
     pub ld: usize,
 }
 
-/// Memory that another process may open: what the driver says of it, and bytes from its begin.
+/// Memory that another process may open: IPC handle of the allocation, and offset of the address in bytes.
 #[derive(Clone, Copy)]
 pub struct Handed {
     pub handle: [u8; HANDLE],
     pub offset: u64,
 }
 
-/// Rows that lie so many bytes apart the driver does not copy in one call.
+/// Row distance in bytes from which the driver refuses two-dimensional copies.
 const PITCH_LIMIT: usize = 1 << 31;
 
-/// Bytes of a handle.
+/// Size of an IPC handle in bytes.
 pub const HANDLE: usize = size_of::<sys::CUipcMemHandle>();
 
 impl Primary {
-    /// That of this device.
+    /// Retains the primary context of a device.
     pub fn of(ordinal: i32) -> Result<Arc<Self>> {
         let count = driver()?;
         if ordinal < 0 || ordinal >= count {
@@ -54,14 +55,14 @@ impl Primary {
             return Err(Error::NoDevice(sentence));
         }
         let (mut device, mut context) = (0, std::ptr::null_mut());
-        // SAFETY: the driver is there; the pointers outlive the calls.
+        // SAFETY: the driver is loaded; the pointers outlive the calls.
         unsafe {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        // Releases the context from here on.
+        // From here on, dropping `primary` releases the context.
         let mut primary = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
-        // SAFETY: retained just now; the pointer outlives the call.
+        // SAFETY: the context was just retained; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut primary.id) }, "the device's context")?;
         let entered = primary.enter()?;
         let apart = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -71,12 +72,13 @@ impl Primary {
         Ok(Arc::new(primary))
     }
 
-    /// CUDA ordinal of its device.
+    /// Returns the CUDA ordinal of the device.
     pub fn ordinal(&self) -> i32 {
         self.ordinal
     }
 
-    /// Whether the host program has reset the device: what is left here is of no use, and is not touched.
+    /// Returns whether the host program has reset the device. The resources of this value are then invalid and must not
+    /// be used.
     pub fn was_reset(&self) -> bool {
         was_reset(self.device, self.context, self.id)
     }
@@ -89,23 +91,23 @@ impl Primary {
         unsafe { Entered::into(self.context) }
     }
 
-    /// Waits for what a stream of the program was given; 0: the default one.
+    /// Waits for all work of a stream of the host program; 0 is the default stream.
     pub fn settle(&self, stream: usize) -> Result<()> {
         let _entered = self.enter()?;
-        // SAFETY: the program's stream, as it said with `rrb_set_stream`.
+        // SAFETY: the caller declared the stream with `rrb_set_stream`.
         check(unsafe { sys::cuStreamSynchronize(stream as sys::CUstream) }, "the stream of the program")
     }
 
-    /// Copies rows of `nx` values between addresses of any space, to be there after `wait`.
+    /// Queues a copy of rows of `nx` values between any memory spaces. The copy is complete after `wait`.
     ///
     /// # Safety
-    /// There are so many values at both, which nobody else changes until then.
+    /// Both addresses must be valid for these rows, which no other thread changes until `wait` returns.
     pub unsafe fn copy_rows(&self, to: Rows, from: Rows, nx: usize, rows: usize) -> Result<()> {
         let _entered = self.enter()?;
         if 8 * to.ld.max(from.ld) >= PITCH_LIMIT {
             return (0..rows as u64).try_for_each(|j| {
                 let [to, from] = [to, from].map(|rows| rows.address + 8 * j * rows.ld as u64);
-                // SAFETY: as our caller promised.
+                // SAFETY: the caller guarantees valid rows.
                 check(unsafe { sys::cuMemcpyAsync(to, from, 8 * nx, self.stream) }, "rows of another rank")
             });
         }
@@ -128,35 +130,35 @@ impl Primary {
             WidthInBytes: 8 * nx,
             Height: rows,
         };
-        // SAFETY: as our caller promised.
+        // SAFETY: the caller guarantees valid rows.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.stream) }, "rows of another rank")
     }
 
-    /// Waits for copies.
+    /// Waits for the queued copies.
     pub fn wait(&self) -> Result<()> {
         let _entered = self.enter()?;
-        // SAFETY: made by us.
+        // SAFETY: the stream was created by `of`.
         check(unsafe { sys::cuStreamSynchronize(self.stream) }, "rows of another rank")
     }
 
-    /// `values` zeros, to which other devices may be let.
+    /// Allocates `values` zeros in memory that other processes can open.
     pub fn zeros(self: &Arc<Self>, values: usize) -> Result<Plain> {
         let _entered = self.enter()?;
         let mut address = 0;
         // SAFETY: the pointer outlives the call.
         check(unsafe { sys::cuMemAlloc_v2(&mut address, 8 * values) }, "rows of all ranks")?;
         let plain = Plain { primary: self.clone(), address, bytes: 8 * values };
-        // SAFETY: taken just now, of that size.
+        // SAFETY: the memory was just allocated with this size.
         check(unsafe { sys::cuMemsetD8Async(address, 0, plain.bytes, self.stream) }, "clearing device memory")?;
         Ok(plain)
     }
 
-    /// Memory of this device at an address, for another process of this host to open.
+    /// Exports the device memory at an address, so that another process of this host can open it.
     pub fn hand_over(&self, address: u64) -> Result<Handed> {
         let _entered = self.enter()?;
         let (mut base, mut bytes) = (0, 0);
         let mut handle = sys::CUipcMemHandle { reserved: [0; HANDLE] };
-        // SAFETY: the pointers outlive the calls; the driver refuses what it has not given.
+        // SAFETY: the pointers outlive the calls; the driver refuses addresses that it did not allocate.
         unsafe {
             check(sys::cuMemGetAddressRange_v2(&mut base, &mut bytes, address), "an array of the program")?;
             check(sys::cuIpcGetMemHandle(&mut handle, base), "an array for another process")?;
@@ -164,13 +166,13 @@ impl Primary {
         Ok(Handed { handle: handle.reserved.map(|c| c as u8), offset: address - base })
     }
 
-    /// Opens memory of another process.
+    /// Opens memory that another process exported.
     pub fn open(self: &Arc<Self>, handed: &Handed) -> Result<Opened> {
         let _entered = self.enter()?;
         let handle = sys::CUipcMemHandle { reserved: handed.handle.map(|c| c as _) };
         let mut base = 0;
         let peers = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-        // SAFETY: the pointer outlives the call; the driver refuses a handle that it has not given.
+        // SAFETY: the pointer outlives the call; the driver refuses handles that it did not issue.
         check(unsafe { sys::cuIpcOpenMemHandle_v2(&mut base, handle, peers) }, "an array of another process")?;
         Ok(Opened { primary: self.clone(), base, address: base + handed.offset })
     }
@@ -181,15 +183,15 @@ impl Drop for Primary {
         if let Ok(_entered) = self.enter()
             && !self.stream.is_null()
         {
-            // SAFETY: made by us, and destroyed once; who copies waits.
+            // SAFETY: created by `of` and destroyed once; users of the copies have waited.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
-        // SAFETY: retained once by us.
+        // SAFETY: `of` retained the context once.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
 
-/// Memory of a device, as a program would take it.
+/// Device memory allocated with `cuMemAlloc`, as host programs allocate theirs.
 pub struct Plain {
     primary: Arc<Primary>,
     pub address: u64,
@@ -199,24 +201,24 @@ pub struct Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: taken by us, and freed once; the device was not reset since, or it could not be entered.
+            // SAFETY: allocated by `zeros` and freed once. `enter` fails if the device was reset since.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }
     }
 }
 
-/// Memory of another process, until it is dropped.
+/// Memory of another process, which stays open until this value is dropped.
 pub struct Opened {
     primary: Arc<Primary>,
     base: u64,
-    /// What was handed over.
+    /// Address of the exported memory in this process.
     pub address: u64,
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: opened by us, and closed once.
+            // SAFETY: opened by `Primary::open` and closed once.
             let _ = unsafe { sys::cuIpcCloseMemHandle(self.base) };
         }
     }

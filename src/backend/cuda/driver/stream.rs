@@ -1,4 +1,4 @@
-//! Streams, and moments in their work; streams of several devices that go in step.
+//! CUDA streams and events, and streams of several devices that run in lockstep.
 
 use super::device::Device;
 use super::launches::Launches;
@@ -8,28 +8,29 @@ use cudarc::driver::sys;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// A stream: ours, or borrowed from the caller.
+/// A stream that this library created, or that the caller lent.
 pub struct Stream {
     pub(super) device: Arc<Device>,
     pub(super) stream: sys::CUstream,
     owned: bool,
-    /// Notes what is launched.
+    /// Record of the launches, if they are recorded.
     pub(super) notes: RefCell<Option<Launches>>,
-    /// Of the other devices that have rows of divided grids. Each kernel over these begins, on all, when the one before
-    /// has ended on all; everything else is work of this device alone.
+    /// Streams of the other devices that own rows of divided grids. Each kernel on a divided grid runs on all devices,
+    /// and begins on all devices when the previous one has ended on all devices. All other work runs only on the device
+    /// of this stream.
     mates: Vec<Mate>,
-    /// What this stream has done that others wait for.
+    /// Event that the other streams wait for; none without other streams.
     done: Option<Event>,
-    /// The last work was that of all.
+    /// Whether the last queued work ran on all devices.
     together: Cell<bool>,
-    /// While work is recorded: what is launched on each stream where they wait for one another, in place of events.
+    /// While work is recorded: launch by which the streams synchronize, instead of events.
     meet: RefCell<Option<Meet>>,
 }
 
-/// A launch on a stream.
+/// A launch on one stream by which it synchronizes with the others.
 pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
 
-/// The stream of another device.
+/// The stream of another device, and the event that marks the end of its work.
 struct Mate {
     stream: Stream,
     done: Event,
@@ -39,7 +40,7 @@ struct Mate {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// A stream of our own, which does not wait for the default stream.
+    /// Creates a stream that does not synchronize with the default stream.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let _entered = device.enter()?;
         let mut stream = std::ptr::null_mut();
@@ -54,7 +55,7 @@ impl Stream {
         Self { device: device.clone(), stream, owned, notes, mates: Vec::new(), done: None, together, meet }
     }
 
-    /// The same with streams of other devices beside it.
+    /// Adds streams of other devices, which run in lockstep with this stream.
     pub fn with(mut self, others: &[Arc<Device>]) -> Result<Self> {
         reserve(&mut self.mates, others.len(), "streams")?;
         for device in others {
@@ -66,13 +67,13 @@ impl Stream {
         Ok(self)
     }
 
-    /// All devices, this stream's first.
+    /// Returns all devices, beginning with the device of this stream.
     pub fn devices(&self) -> Result<Vec<Arc<Device>>> {
         let mates = self.mates.iter().map(|mate| mate.stream.device.clone());
         collected(std::iter::once(self.device.clone()).chain(mates), "devices")
     }
 
-    /// The stream, for work of this device alone: after that of all.
+    /// Returns the stream for work on this device only. This work waits for earlier work on all devices.
     pub(super) fn alone(&self) -> Result<sys::CUstream> {
         if self.together.get() && !self.all_meet()? {
             for mate in &self.mates {
@@ -84,7 +85,7 @@ impl Stream {
         Ok(self.stream)
     }
 
-    /// Waits for all that is under way on any device, whatever becomes of it.
+    /// Waits for all work of all devices, and ignores errors.
     pub fn settle(&self) {
         for stream in self.all() {
             if let Ok(_entered) = stream.device.enter() {
@@ -95,7 +96,8 @@ impl Stream {
         self.together.set(false);
     }
 
-    /// The streams of all devices, for work of all: after that of all, and of this one alone.
+    /// Returns the streams of all devices for work on all of them. This work waits for all earlier work, including work
+    /// on this device only.
     pub(super) fn in_step(&self) -> Result<impl Iterator<Item = &Self>> {
         let together = self.together.get();
         if let Some(done) = &self.done
@@ -122,17 +124,17 @@ impl Stream {
         std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream))
     }
 
-    /// All wait for one another by what is launched for it, where something is.
+    /// Synchronizes all streams with the recorded `meet` launch. Returns false if there is none.
     fn all_meet(&self) -> Result<bool> {
         let meet = self.meet.borrow();
         let Some(meet) = &*meet else { return Ok(false) };
-        // A meeting is a launch on each stream alone.
+        // The `meet` launch runs on each stream separately, and must not itself wait for the other streams.
         self.together.set(false);
         self.all().try_for_each(|stream| stream.device.enter().and_then(|_entered| meet(stream)))?;
         Ok(true)
     }
 
-    /// Others join this stream, which records, and meet from now on; until they leave it.
+    /// Lets the other streams join the capture of this stream. Until `leave`, the streams synchronize through `meet`.
     pub(super) fn join(&self, meet: Meet) -> Result<()> {
         drop(self.in_step()?);
         *self.meet.borrow_mut() = Some(meet);
@@ -145,18 +147,18 @@ impl Stream {
         self.alone().map(drop)
     }
 
-    /// What follows on this stream waits for a moment in another's work.
+    /// Makes later work on this stream wait for an event of another stream.
     fn after(&self, moment: &Event) -> Result<()> {
         // SAFETY: a live stream and event.
         check(unsafe { sys::cuStreamWaitEvent(self.stream, moment.event, 0) }, "an event")
     }
 
-    /// The caller's.
+    /// Wraps a stream of the caller, which must belong to the primary context of the device.
     pub fn borrowed(device: &Arc<Device>, stream: usize) -> Result<Self> {
         let _entered = device.enter()?;
         let mut context = std::ptr::null_mut();
         let stream = stream as sys::CUstream;
-        // SAFETY: `rrb_set_stream` asks for a stream.
+        // SAFETY: the documentation of `rrb_set_stream` requires a valid stream.
         check(unsafe { sys::cuStreamGetCtx(stream, &mut context) }, "the caller's stream")?;
         if context != device.context {
             return Err(Error::Device(format!(
@@ -167,12 +169,13 @@ impl Stream {
         Ok(Self::of(device, stream, false))
     }
 
-    /// The device.
+    /// Returns the device of the stream.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Notes a launch: its numbers, and bytes. Whether it is to be done.
+    /// Records a launch by its shape and argument bytes, if launches are recorded. Returns whether the caller must
+    /// execute it.
     pub(super) fn note<A: Copy>(&self, numbers: &[u64], bytes: &A) -> Result<bool> {
         match &mut *self.notes.borrow_mut() {
             Some(launches) => launches.note(numbers, bytes),
@@ -180,7 +183,7 @@ impl Stream {
         }
     }
 
-    /// Waits until all work is done.
+    /// Waits until all work is done, on all devices.
     pub fn wait(&self) -> Result<()> {
         let stream = self.alone()?;
         // SAFETY: a live stream.
@@ -193,13 +196,13 @@ impl Drop for Stream {
         if self.owned
             && let Ok(_entered) = self.device.enter()
         {
-            // SAFETY: made by us.
+            // SAFETY: created by `new`.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
     }
 }
 
-/// A moment in a stream's work that the host can wait for.
+/// An event in the work of a stream that the host can wait for.
 pub struct Event {
     device: Arc<Device>,
     event: sys::CUevent,
@@ -211,7 +214,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// It has come.
+    /// Creates an event that counts as complete until it is recorded.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         Self::with(device, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
@@ -224,7 +227,7 @@ impl Event {
         Ok(Self { device: device.clone(), event })
     }
 
-    /// It comes after what is queued now.
+    /// Records the event after all work that is queued now.
     pub fn note(&self, stream: &Stream) -> Result<()> {
         self.note_on(stream.alone()?)
     }
@@ -234,7 +237,7 @@ impl Event {
         check(unsafe { sys::cuEventRecord(self.event, stream) }, "an event")
     }
 
-    /// Whether it has come.
+    /// Returns whether the event is complete.
     pub fn has_come(&self) -> Result<bool> {
         // SAFETY: a live event.
         match unsafe { sys::cuEventQuery(self.event) } {
@@ -243,7 +246,7 @@ impl Event {
         }
     }
 
-    /// Waits until it has.
+    /// Waits until the event is complete.
     pub fn wait(&self) -> Result<()> {
         // SAFETY: a live event.
         check(unsafe { sys::cuEventSynchronize(self.event) }, "the device's work")
@@ -253,31 +256,31 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: made by us.
+            // SAFETY: created by `with`.
             let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
         }
     }
 }
 
-/// Two moments in a stream's work, and the time between.
+/// Two events that measure the time between them.
 pub struct Watch([Event; 2]);
 
 impl Watch {
-    /// Not started.
+    /// Creates a watch that is not started.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let event = || Event::with(device, sys::CUevent_flags::CU_EVENT_DEFAULT);
         Ok(Self([event()?, event()?]))
     }
 
-    /// Notes the first (0) or second (1) moment.
+    /// Records the first (0) or second (1) event.
     pub fn note(&self, which: usize, stream: &Stream) -> Result<()> {
         self.0[which].note(stream)
     }
 
-    /// Seconds between, after the stream was waited for.
+    /// Returns the seconds between the two events. The caller must have waited for the stream.
     pub fn seconds(&self) -> Result<f64> {
         let mut milliseconds = 0.0f32;
-        // SAFETY: both were recorded.
+        // SAFETY: both events were recorded.
         let result = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.0[0].event, self.0[1].event) };
         check(result, "the time between events")?;
         Ok(1e-3 * f64::from(milliseconds))

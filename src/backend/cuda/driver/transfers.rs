@@ -1,4 +1,4 @@
-//! Copies between the host and a device, in the order of a stream.
+//! Copies between the host and a device, in stream order.
 
 use super::library::check;
 use super::memory::Pinned;
@@ -8,7 +8,8 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
-/// A copy of rows between the host (address, pitch) and the device.
+/// Describes a copy of `height` rows of `width` bytes between the host (address, pitch) and the device (address,
+/// pitch).
 fn rows_of(
     host: (*mut c_void, usize),
     device: (u64, usize),
@@ -37,83 +38,84 @@ fn rows_of(
 }
 
 impl Stream {
-    /// Sets bytes.
+    /// Sets `bytes` bytes to `value`.
     pub fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<()> {
         let stream = self.alone()?;
         if !self.note(&[address, bytes as u64], &value)? {
             return Ok(());
         }
-        // SAFETY: addresses come from `Memory` values that live as long as their user.
+        // SAFETY: addresses come from `Memory` values that outlive the work of their user.
         check(unsafe { sys::cuMemsetD8Async(address, value, bytes, stream) }, "clearing device memory")
     }
 
-    /// Copies values to the device. Of pinned memory, `values` must stay as it is until the stream was waited for.
+    /// Copies values to the device. Values in pinned memory must not change until the host has waited for the stream.
     pub fn send<T: NoUninit>(&self, to: u64, values: &[T]) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: the slice is readable, each of its bytes; the address as in `fill`. Every method that sends waits
-        // before it returns, or sends from a `Pinned` that is changed after a wait only.
+        // SAFETY: all bytes of the slice are readable; the address is as in `fill`. Every caller waits before it
+        // returns, or passes a `Pinned` that changes only after a wait.
         check(
             unsafe { sys::cuMemcpyHtoDAsync_v2(to, values.as_ptr().cast(), size_of_val(values), stream) },
             "a copy to the device",
         )
     }
 
-    /// Copies values from the device, to be read after `wait`.
+    /// Copies values from the device. They may be read after `wait`.
     pub fn fetch<T: AnyBitPattern>(&self, values: &mut [T], from: u64) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: the slice is writable, with any bytes, and waited for before it is given back.
+        // SAFETY: the slice is writable and accepts any bytes; the caller waits before it returns the slice.
         check(
             unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, size_of_val(values), stream) },
             "a copy from the device",
         )
     }
 
-    /// Copies `count` doubles between addresses of any space, the host's and the caller's among them, to be read or
-    /// changed after `wait`.
+    /// Copies `count` doubles between addresses of any memory space, including addresses of the caller. Both may be
+    /// read or changed after `wait`.
     pub fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: addresses as in `fill`, or of the caller's arrays, whose size the caller promised and which are its
-        // own again after the call, which waits; the driver knows which space an address is of.
+        // SAFETY: addresses as in `fill`, or arrays of the caller with the size that the caller guaranteed. The call
+        // waits before it returns these arrays. The driver knows the memory space of an address.
         check(unsafe { sys::cuMemcpyAsync(to, from, count * size_of::<f64>(), stream) }, "a copy of patches")
     }
 
-    /// Copies the start of what a pinned value holds to the device.
+    /// Copies the first `bytes` bytes of a pinned value to the device.
     pub fn send_start<T: NoUninit>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
         let stream = self.alone()?;
         assert!(bytes <= size_of::<T>());
-        // SAFETY: inside the value, as just checked.
+        // SAFETY: within the value, as just checked.
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.value.cast(), bytes, stream) }, "a copy to the device")
     }
 
-    /// Fills the start of a pinned value from the device, to be read after `wait`.
+    /// Copies `bytes` bytes from the device to the start of a pinned value. They may be read after `wait`.
     pub fn fetch_start<T: AnyBitPattern>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
         let stream = self.alone()?;
         assert!(bytes <= size_of::<T>());
-        // SAFETY: inside the value, as just checked.
+        // SAFETY: within the value, as just checked.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.value.cast(), from, bytes, stream) }, "a copy from the device")
     }
 
-    /// Copies `count` values of page-locked memory to the device.
+    /// Copies `count` values from page-locked memory to the device.
     ///
     /// # Safety
-    /// They are there, and stay as they are until the copy is done.
+    /// The values must be valid and must not change until the copy is complete.
     pub unsafe fn send_locked(&self, to: u64, from: *const f64, count: usize) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: as the caller promised; the address as in `fill`.
+        // SAFETY: the caller guarantees valid values; the address is as in `fill`.
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), 8 * count, stream) }, "a copy to the device")
     }
 
-    /// The reverse.
+    /// Copies `count` values from the device to page-locked memory.
     ///
     /// # Safety
-    /// There is room, which nobody uses until the copy is done.
+    /// The memory must be valid, and no thread may use it until the copy is complete.
     pub unsafe fn fetch_locked(&self, to: *mut f64, from: u64, count: usize) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: as the caller promised; the address as in `fill`.
+        // SAFETY: the caller guarantees valid memory; the address is as in `fill`.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, 8 * count, stream) }, "a copy from the device")
     }
 
-    /// Copies `rows` rows of `nx` values that lie `ld` apart on the host to a plain array on the device.
+    /// Copies `rows` rows of `nx` values from host rows at a distance of `ld` values to a contiguous array on the
+    /// device.
     pub fn send_rows(&self, to: u64, values: &[f64], ld: usize, nx: usize, rows: usize) -> Result<()> {
         let stream = self.alone()?;
         assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
@@ -122,11 +124,12 @@ impl Stream {
         }
         let host = (values.as_ptr().cast_mut().cast(), 8 * ld);
         let c = rows_of(host, (to, 8 * nx), (8 * nx, rows), true);
-        // SAFETY: inside the slice, as just checked; the address as in `fill`.
+        // SAFETY: within the slice, as just checked; the address is as in `fill`.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, stream) }, "a copy to the device")
     }
 
-    /// The reverse; what lies between the rows stays.
+    /// Copies a contiguous array on the device to host rows at a distance of `ld` values. Values between the rows stay
+    /// unchanged.
     pub fn fetch_rows(&self, values: &mut [f64], from: u64, ld: usize, nx: usize, rows: usize) -> Result<()> {
         let stream = self.alone()?;
         assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
@@ -135,7 +138,7 @@ impl Stream {
         }
         let host = (values.as_mut_ptr().cast(), 8 * ld);
         let c = rows_of(host, (from, 8 * nx), (8 * nx, rows), false);
-        // SAFETY: inside the slice, as just checked.
+        // SAFETY: within the slice, as just checked.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, stream) }, "a copy from the device")
     }
 }
