@@ -1,4 +1,5 @@
-//! One rank of those that share a grid: which rows it has, and what all ranks tell each other of a matrix.
+//! A rank of a domain that shares a grid by strips of rows: the rows of the rank, and collective exchange of errors and
+//! of the properties of a matrix.
 
 use super::{Comm, Gather};
 use crate::error::{Error, Result, collected, push};
@@ -9,26 +10,27 @@ use crate::runtime::heap::Counted;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// For errors.
+/// Allocation named in error messages.
 const HALOS: &str = "rows of other ranks";
 
-/// Rows J beside its own of which a rank has what they hold of the matrix: the elimination of red nodes in two rows
+/// Number of halo rows J on each side for which a rank has the matrix. The elimination of the red nodes of two rows
 /// needs three.
 pub const REACH: usize = 3;
-/// Rows that it stores: natural rows are spread to the row above, too.
+/// Number of halo rows J on each side that are stored. Scattering the natural rows also writes the row above.
 pub const STORED: usize = REACH + 1;
-/// Natural rows below and above its own that those are made of: the row below them has their couplings to the south.
+/// Numbers of natural rows below and above the own rows from which the halo is built. The lowest row below stores the
+/// couplings to the south of the next row.
 pub const BELOW: usize = 2 * REACH + 1;
 pub const ABOVE: usize = 2 * REACH;
 
-/// One rank of those that share a grid.
+/// A rank of those that share a grid.
 #[derive(Clone)]
 pub struct Domain {
     pub comm: Counted<Comm>,
     pub strips: Counted<Strips>,
-    /// Sums have the bits of those of one rank.
+    /// Whether sums are bitwise identical to the sums on one rank.
     pub reproducible: bool,
-    /// Bits of the largest center of the last matrix.
+    /// Largest center of the last matrix, as the bits of a double.
     center: Counted<AtomicU64>,
 }
 
@@ -38,7 +40,7 @@ impl Domain {
         Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
     }
 
-    /// The largest center of the last matrix: a scale for any pivot.
+    /// Returns the largest center of the last matrix, which is the scale for pivots.
     pub fn center(&self) -> f64 {
         f64::from_bits(self.center.load(Ordering::Relaxed))
     }
@@ -47,17 +49,17 @@ impl Domain {
         self.center.store(center.to_bits(), Ordering::Relaxed);
     }
 
-    /// Rows J of grid q that are this rank's.
+    /// Returns the rows J of grid q that this rank owns.
     pub fn rows(&self, q: usize) -> Range<usize> {
         self.strips.rows(q, self.comm.rank())
     }
 
-    /// Whether grid q is shared.
+    /// Returns whether grid q is distributed; the coarser grids are stored completely on every rank.
     pub fn shares(&self, q: usize) -> bool {
         q < self.strips.depth
     }
 
-    /// The layout of grid q as it is stored here.
+    /// Returns the layout of the part of grid q that this rank stores.
     pub fn layout(&self, q: usize, layout: Layout) -> Layout {
         if !self.shares(q) {
             return layout;
@@ -69,7 +71,7 @@ impl Domain {
         layout.strip(rows.start.saturating_sub(STORED), (rows.end + STORED).min(layout.cy))
     }
 
-    /// Natural rows that a rank has of the caller's arrays.
+    /// Returns the natural rows of the caller's arrays that a rank needs, including its halo.
     pub fn slab(strips: &Strips, rank: usize) -> Range<usize> {
         let rows = strips.natural(rank);
         if rows.is_empty() {
@@ -78,12 +80,13 @@ impl Domain {
         rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
     }
 
-    /// The failure of the lowest level, and there of the first node, of all ranks: the rank that has it tells it.
+    /// Returns the first failure of all ranks, ordered by level and then by node. The rank on which it occurred returns
+    /// its own error; the others return [`Error::Elsewhere`]. Collective.
     pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
         self.first_of(own).unwrap_or_else(Some)
     }
 
-    /// An error where any rank has one.
+    /// Fails on all ranks if any rank has an error. Collective.
     pub fn agree(&self, own: Option<Error>) -> Result<()> {
         self.first_of(own)?.map_or(Ok(()), Err)
     }
@@ -105,7 +108,7 @@ impl Domain {
         }))
     }
 
-    /// What all ranks have found in their rows of a matrix, rank by rank.
+    /// Gathers the properties that each rank found in its rows of a matrix, in the order of the ranks. Collective.
     pub fn gather_found(&self, own: &Found) -> Result<Vec<Found>> {
         let words = own.to_words()?;
         let size = self.comm.size();

@@ -1,9 +1,10 @@
-//! Messages between the ranks that share a domain: plans over a table of functions of the host program. What is sent
-//! lies in memory of the plan, which never moves.
+//! Communication between the ranks of a domain: plans on a table of functions of the host program. Send and receive
+//! buffers belong to the plan and never move.
 //!
-//! `vtable` is the table, `threads` one for ranks that are threads of one process; `domain`: a rank among those that
-//! share a grid; `rows`: those of the whole grid. A rank that waits longer than `comm_timeout`, or whose table reports
-//! a failure, has lost the others: from then on every call answers [`Error::Communication`], and nothing waits.
+//! The table is defined in `vtable`; `threads` implements it for ranks that are threads of one process. `domain`
+//! describes a rank of those that share a grid, and `rows` the row arrays of the whole grid. If a rank waits longer
+//! than `comm_timeout`, or a function of the table fails, the communicator has failed. Every later call then returns
+//! [`Error::Communication`] without waiting.
 
 pub mod domain;
 pub mod refusal;
@@ -24,31 +25,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vtable::{rrbsolver_comm, rrbsolver_message};
 
-/// For errors.
+/// Allocation named in error messages.
 const MESSAGES: &str = "messages between ranks";
 
-/// One rank among those of a domain.
+/// Communicator: this rank of a domain, and the host program's table of functions.
 pub struct Comm {
     table: rrbsolver_comm,
-    /// The others are lost.
+    /// Error message, set once the communicator has failed.
     lost: OnceLock<String>,
-    /// Nanoseconds that it waits for the others; 0: for ever.
+    /// Maximum time in nanoseconds to wait for other ranks; 0 means no limit.
     timeout: AtomicU64,
     messages: AtomicU64,
     bytes: AtomicU64,
 }
 
-// SAFETY: the table's functions are called by the thread that called the library, one at a time: plans need `&mut`, and
-// are made where the handle is borrowed mutably.
+// SAFETY: only the thread that called the library calls the table's functions, one at a time: plans need `&mut`, and
+// are created while the handle is borrowed mutably.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
 
-/// Polls before a waiting rank offers its core to others.
+/// Polls before a waiting rank yields its core.
 const POLLS: usize = 1000;
 
 impl Comm {
-    /// Over a table, which must be whole.
+    /// Creates a communicator on a table; checks that the table is complete.
     pub fn new(table: &rrbsolver_comm) -> Result<Counted<Self>> {
         let rrbsolver_comm { struct_size, rank, size, flags, reserved, .. } = *table;
         let expected = size_of::<rrbsolver_comm>() as i64;
@@ -82,28 +83,28 @@ impl Comm {
         Counted::new(comm, MESSAGES)
     }
 
-    /// This rank, from 0.
+    /// Returns the number of this rank, from 0.
     pub fn rank(&self) -> usize {
         self.table.rank as usize
     }
 
-    /// Ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.table.size as usize
     }
 
-    /// Seconds that it waits for the others at most; 0: for ever.
+    /// Sets the maximum time in seconds to wait for other ranks; 0 means no limit.
     pub fn set_timeout(&self, seconds: f64) {
         let nanoseconds = Duration::from_secs_f64(seconds).as_nanos() as u64;
         self.timeout.store(nanoseconds.max(u64::from(seconds > 0.0)), Ordering::Relaxed);
     }
 
-    /// Messages and bytes that this rank has sent to others, collective calls counted as one message each.
+    /// Returns the numbers of messages and bytes that this rank has sent. A collective call counts as one message.
     pub fn sent(&self) -> [u64; 2] {
         [self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed)]
     }
 
-    /// An error where the others are lost: how that came.
+    /// Fails with the original reason if the communicator has failed.
     pub fn check(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |sentence| Err(lost(sentence)))
     }
@@ -124,12 +125,12 @@ fn lost(sentence: &str) -> Error {
     Error::Communication(format!("{sentence}; destroy the handle"))
 }
 
-/// A plan of the host program.
+/// A communication plan of the host program.
 struct Plan {
     comm: Counted<Comm>,
-    /// NULL: nothing is to be done.
+    /// NULL if there is nothing to communicate.
     plan: *mut c_void,
-    /// Messages and bytes of a start.
+    /// Number of messages and bytes per start.
     sent: [u64; 2],
     under_way: Cell<bool>,
 }
@@ -140,7 +141,7 @@ unsafe impl Send for Plan {}
 unsafe impl Sync for Plan {}
 
 impl Plan {
-    /// `make` gets the table and where the plan is to be put.
+    /// Creates a plan. `make` receives the table, and the address at which it must store the plan.
     fn new(
         comm: &Counted<Comm>,
         what: &str,
@@ -153,7 +154,7 @@ impl Plan {
         Ok(Self { comm: comm.clone(), plan, sent, under_way: Cell::new(false) })
     }
 
-    /// One where there is nothing to be done.
+    /// Returns a plan without communication.
     fn idle(comm: &Counted<Comm>) -> Self {
         Self { comm: comm.clone(), plan: null_mut(), sent: [0, 0], under_way: Cell::new(false) }
     }
@@ -165,7 +166,7 @@ impl Plan {
             return Ok(());
         }
         let start = comm.table.start.expect("checked when the table was passed");
-        // SAFETY: a plan of this table; the caller of the library promised what its functions do.
+        // SAFETY: a plan of this table; the caller of the library guarantees the behaviour of its functions.
         comm.answered("start", unsafe { start(comm.table.context, self.plan, null_mut()) })?;
         comm.messages.fetch_add(self.sent[0], Ordering::Relaxed);
         comm.bytes.fetch_add(self.sent[1], Ordering::Relaxed);
@@ -173,7 +174,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Waits until it is done, or too long.
+    /// Waits until the plan is complete. Fails after the timeout.
     fn wait(&mut self) -> Result<()> {
         if !self.under_way.get() {
             return Ok(());
@@ -212,13 +213,13 @@ impl Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         if let Some(release) = self.comm.table.release.filter(|_| !self.plan.is_null()) {
-            // SAFETY: a plan of this table, released once. What it answers changes nothing any more.
+            // SAFETY: a plan of this table, released once. Its return value no longer matters.
             unsafe { release(self.comm.table.context, self.plan) };
         }
     }
 }
 
-/// Memory of a plan. Where the others are lost somebody may still write to it: then it is never freed.
+/// Send and receive buffers of a plan. After a failure, another rank may still access them, so they are never freed.
 struct Buffers {
     comm: Counted<Comm>,
     values: [Option<Shared>; 2],
@@ -243,7 +244,7 @@ impl Drop for Buffers {
     }
 }
 
-/// What goes to a rank and comes from it, as values of the two arrays of an [`Exchange`].
+/// A peer rank, and the ranges of the send and receive arrays of an [`Exchange`] for this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub peer: usize,
@@ -254,14 +255,15 @@ pub struct Part {
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
 
-/// Messages to some ranks, and from them.
+/// Point-to-point messages with some ranks, in both directions.
 pub struct Exchange {
     plan: Plan,
     buffers: Buffers,
 }
 
 impl Exchange {
-    /// One part a peer. `tag` tells exchanges apart that may be under way together.
+    /// Creates an exchange with one part per peer. `tag` distinguishes exchanges that may be in progress at the same
+    /// time.
     pub fn new(comm: &Counted<Comm>, tag: i32, parts: &[Part]) -> Result<Self> {
         let end = |of: fn(&Part) -> &Range<usize>| parts.iter().map(|part| of(part).end).max().unwrap_or(0);
         let buffers = Buffers::new(comm, [end(|part| &part.send), end(|part| &part.receive)])?;
@@ -281,35 +283,35 @@ impl Exchange {
         let sent = parts.iter().filter(|part| !part.send.is_empty());
         let sent = sent.fold([0, 0], |[count, sum], part| [count + 1, sum + bytes(&part.send) as u64]);
         let exchange = comm.table.exchange.expect("checked when the table was passed");
-        // SAFETY: the list has that many messages, and their memory lives as long as the plan, or for ever.
+        // SAFETY: the list has this number of messages, and the buffers live at least as long as the plan.
         let make = |table: &rrbsolver_comm, plan| unsafe {
             exchange(table.context, messages.len() as i64, messages.as_ptr(), plan)
         };
         Ok(Self { plan: Plan::new(comm, "exchange", sent, make)?, buffers })
     }
 
-    /// An error where the others are lost: then messages may be under way, and no buffer is touched any more.
+    /// Fails if the communicator has failed. Messages may then still be in transit, and no buffer may be accessed.
     pub fn check(&self) -> Result<()> {
         self.plan.comm.check()
     }
 
-    /// What is to be sent.
+    /// Returns the send buffer.
     pub fn outgoing(&mut self) -> &mut [f64] {
         debug_assert!(!self.plan.under_way.get());
         let values = self.buffers.of(SEND);
-        // SAFETY: borrowed mutably, and nothing is under way.
+        // SAFETY: borrowed mutably, and no communication is in progress.
         unsafe { values.slice_mut(0, values.len()) }
     }
 
-    /// What came.
+    /// Returns the receive buffer.
     pub fn received(&self) -> &[f64] {
         debug_assert!(!self.plan.under_way.get());
         let values = self.buffers.of(RECEIVE);
-        // SAFETY: nothing is under way.
+        // SAFETY: no communication is in progress.
         unsafe { values.slice(0, values.len()) }
     }
 
-    /// Sends and receives.
+    /// Sends and receives all messages, and waits for completion.
     pub fn run(&mut self) -> Result<()> {
         self.plan.start()?;
         self.plan.wait()
@@ -320,14 +322,14 @@ impl Exchange {
     }
 }
 
-/// Values of every rank, to all of them.
+/// Allgather: the values of every rank, on all ranks.
 pub struct Gather {
     plan: Plan,
     buffers: Buffers,
 }
 
 impl Gather {
-    /// `counts`: values of every rank.
+    /// Creates the plan; `counts[rank]` is the number of values of a rank.
     pub fn new(comm: &Counted<Comm>, counts: &[usize]) -> Result<Self> {
         let own = counts[comm.rank()];
         let buffers = Buffers::new(comm, [own, counts.iter().sum()])?;
@@ -335,7 +337,7 @@ impl Gather {
         let allgather = comm.table.allgather.expect("checked when the table was passed");
         let (send, receive) = (buffers.of(SEND), buffers.of(RECEIVE));
         let (send, receive) = (send.address(0, own), receive.address(0, receive.len()));
-        // SAFETY: a number of bytes for every rank, and memory that lives as long as the plan, or for ever.
+        // SAFETY: `bytes` has one entry per rank, and the buffers live at least as long as the plan.
         let make = |table: &rrbsolver_comm, plan| unsafe {
             allgather(table.context, send.cast_const().cast(), receive.cast(), bytes.as_ptr(), plan)
         };
@@ -343,47 +345,47 @@ impl Gather {
         Ok(Self { plan: Plan::new(comm, "allgather", sent, make)?, buffers })
     }
 
-    /// Gives this rank's values, as many as it said, to all, and returns those of all, one rank behind the other.
+    /// Gathers the values of all ranks, in the order of the ranks. `own` writes the values of this rank.
     pub fn run(&mut self, own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let (send, receive) = (self.buffers.of(SEND), self.buffers.of(RECEIVE));
-        // SAFETY: borrowed mutably, and nothing is under way.
+        // SAFETY: borrowed mutably, and no communication is in progress.
         own(unsafe { send.slice_mut(0, send.len()) });
         self.plan.start()?;
         self.plan.wait()?;
-        // SAFETY: nothing is under way any more.
+        // SAFETY: the communication is complete.
         Ok(unsafe { receive.slice(0, receive.len()) })
     }
 }
 
-/// The largest of values that all ranks have, one by one.
+/// Elementwise maximum over all ranks.
 pub struct Largest {
     plan: Plan,
     buffers: Buffers,
 }
 
 impl Largest {
-    /// Of so many values.
+    /// Creates the plan for `count` values per rank.
     pub fn new(comm: &Counted<Comm>, count: usize) -> Result<Self> {
         let buffers = Buffers::new(comm, [count, 0])?;
         let values = buffers.of(SEND).address(0, count);
         let allreduce = comm.table.allreduce.expect("checked when the table was passed");
-        // SAFETY: that many values, which live as long as the plan, or for ever.
+        // SAFETY: the buffer has `count` values and lives at least as long as the plan.
         let make =
             |table: &rrbsolver_comm, plan| unsafe { allreduce(table.context, count as i64, values, vtable::MAX, plan) };
         let sent = [u64::from(comm.size() > 1), (count * size_of::<f64>()) as u64];
         Ok(Self { plan: Plan::new(comm, "allreduce", sent, make)?, buffers })
     }
 
-    /// Gives this rank's values, as many as there are, and returns those of all.
+    /// Returns the elementwise maxima over all ranks; `own` has `count` values.
     pub fn run(&mut self, own: &[f64]) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let values = self.buffers.of(SEND);
-        // SAFETY: borrowed mutably, and nothing is under way.
+        // SAFETY: borrowed mutably, and no communication is in progress.
         unsafe { values.slice_mut(0, values.len()) }.copy_from_slice(own);
         self.plan.start()?;
         self.plan.wait()?;
-        // SAFETY: nothing is under way any more.
+        // SAFETY: the communication is complete.
         Ok(unsafe { values.slice(0, values.len()) })
     }
 }

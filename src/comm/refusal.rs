@@ -1,14 +1,16 @@
-//! Error messages of one rank for all others.
+//! Distribution of an error message of one rank to all ranks.
 
 use super::{Comm, Gather};
 use crate::error::{Error, Place, Result, collected};
 use crate::runtime::heap::Counted;
 
-/// Words of a message: has a place, level, column, row, bytes before and after the place, and these bytes.
+/// Length of a message in 8-byte words. The head stores: whether a matrix index exists, level, column, row, and the
+/// numbers of text bytes before and after the index. Up to 1024 bytes of text follow.
 const WORDS: usize = HEAD + 128;
 const HEAD: usize = 6;
 
-/// The error of `rank`, whose status all ranks know; `mine`: that of this rank, if it has one. Collective.
+/// Returns the error of `rank`, whose status all ranks know, on every rank. `mine` is the error of this rank, if any.
+/// Collective.
 pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
     let this = comm.rank();
     let mut gather = Gather::new(comm, &collected((0..comm.size()).map(|_| WORDS), "error messages of ranks")?)?;
@@ -21,7 +23,7 @@ pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Err
     Ok(mine.filter(|mine| rank == this || message(mine) == message(&theirs)).cloned().unwrap_or(theirs))
 }
 
-/// Without the number of the rank.
+/// Returns the parts of a message, without the rank number.
 fn message(error: &Error) -> (String, Option<Place>, String) {
     match error {
         Error::Elsewhere { before, place, after, .. } => (before.clone(), *place, after.clone()),

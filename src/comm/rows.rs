@@ -1,23 +1,24 @@
-//! Rows of the whole grid: of each rank its own, to which values come by messages, or, where all ranks are processes of
-//! one host and the first one works for all, in memory that all have, where each writes its boxes and reads them.
+//! Row arrays of a distributed grid. Normally, each rank stores its own rows, and messages transfer them. If all ranks
+//! are processes of one host and the solve is gathered on rank 0, the arrays are in shared memory, where each rank
+//! reads and writes its own boxes.
 
 use super::{Comm, Gather, Largest};
 use crate::error::{Result, collected};
 use crate::runtime::heap::Counted;
 use crate::runtime::processes::{Mapped, Told, host_number};
 
-/// For errors.
+/// Allocation named in error messages.
 const ROWS: &str = "rows of all ranks";
 
-/// Rows of some arrays.
+/// Row arrays of a rank, or of all ranks.
 pub enum Rows {
-    /// Of this rank.
+    /// Arrays of this rank.
     Own(Vec<Vec<f64>>),
-    /// Of all ranks, which write and read them between two collective calls.
+    /// Arrays of all ranks in shared memory. The ranks access them between two collective calls.
     OfAll(OfAll),
 }
 
-/// Some arrays of `len` values each, from value `start` on, and those that this rank works on.
+/// Arrays of `len` values each in shared memory, from value `start` on. Only rank 0 (`works`) computes with them.
 #[derive(Clone)]
 pub struct OfAll {
     memory: Counted<Mapped>,
@@ -27,19 +28,20 @@ pub struct OfAll {
     works: bool,
 }
 
-/// Of a matrix with 9 points.
+/// Maximum number of arrays: the matrix of a 9-point stencil.
 pub const MOST_ARRAYS: usize = 5;
 
-/// Numbers by which ranks find the memory of the first one.
+/// Number of words by which the other ranks find the shared memory of rank 0: host, process, file descriptor,
+/// signature.
 const WORDS: usize = 4;
 
-/// A plan for the search of [`of_all`].
+/// Creates the communication plan of [`of_all`].
 pub fn search(comm: &Counted<Comm>) -> Result<Gather> {
     Gather::new(comm, &collected((0..comm.size()).map(|rank| if rank == 0 { WORDS } else { 0 }), ROWS)?)
 }
 
-/// Memory for so many arrays of `len` values that all ranks can reach, in two parts; none where they are not all on one
-/// host. Collective: no rank leaves it alone.
+/// Allocates shared memory for `arrays[0] + arrays[1]` arrays of `len` values, as two groups. Returns `None` on all
+/// ranks unless all ranks can map the memory, that is, run on one host. Collective: all ranks return the same variant.
 pub fn of_all(
     comm: &Comm,
     gather: &mut Gather,
@@ -79,21 +81,21 @@ pub fn of_all(
 impl Rows {
     pub const NONE: Self = Self::Own(Vec::new());
 
-    /// Those of an array that this rank works on.
+    /// Returns array k; empty on ranks that do not compute with it.
     pub fn array(&self, k: usize) -> &[f64] {
         match self {
             Self::Own(arrays) => &arrays[k],
-            // SAFETY: others write between two collective calls alone, in which this rank holds no slice.
+            // SAFETY: other ranks write only between two collective calls, and this rank holds no slice then.
             Self::OfAll(of_all) => unsafe { of_all.memory.slice(of_all.start + k * of_all.len, of_all.own_len()) },
         }
     }
 
-    /// The same of all, to write; empty ones after them.
+    /// Returns all arrays for writing; the rest of the result consists of empty slices.
     pub fn arrays_mut(&mut self) -> [&mut [f64]; MOST_ARRAYS] {
         let mut all: [&mut [f64]; MOST_ARRAYS] = Default::default();
         match self {
             Self::Own(arrays) => all.iter_mut().zip(arrays).for_each(|(to, rows)| *to = rows),
-            // SAFETY: arrays lie apart; else as in `array`.
+            // SAFETY: the arrays are disjoint; otherwise as in `array`.
             Self::OfAll(of_all) => all.iter_mut().take(of_all.arrays).enumerate().for_each(|(k, to)| unsafe {
                 *to = of_all.memory.slice_mut(of_all.start + k * of_all.len, of_all.own_len());
             }),
@@ -114,14 +116,14 @@ impl OfAll {
         if self.works { self.len } else { 0 }
     }
 
-    /// Writes values of a box of this rank into array k.
+    /// Writes values of a box of this rank into array k, from index `at` on.
     pub fn put(&self, k: usize, at: usize, values: &[f64]) {
         assert!(k < self.arrays && at + values.len() <= self.len);
-        // SAFETY: boxes are disjoint, and between two collective calls the first rank touches none of them.
+        // SAFETY: boxes are disjoint, and rank 0 accesses none of them between two collective calls.
         unsafe { self.memory.slice_mut(self.start + k * self.len + at, values.len()) }.copy_from_slice(values);
     }
 
-    /// Reads values of a box of this rank.
+    /// Reads values of a box of this rank from array k, from index `at` on.
     pub fn get(&self, k: usize, at: usize, values: &mut [f64]) {
         assert!(k < self.arrays && at + values.len() <= self.len);
         // SAFETY: as in `put`.

@@ -1,4 +1,5 @@
-//! Ranks that are threads of one process: messages through memory. What the tests run on, and ranks of one process.
+//! Table of communication functions for ranks that are threads of one process. Used by the tests, and by programs with
+//! several ranks per process.
 
 use super::vtable::{MAX, MIN, SUM, rrbsolver_comm, rrbsolver_message};
 use core::ffi::c_void;
@@ -8,27 +9,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Sender, receiver and tag.
 type Way = (i32, i32, i32);
 
-/// What is on its way.
+/// Messages and collective contributions in transit.
 #[derive(Default)]
 struct Mail {
     messages: HashMap<Way, VecDeque<Vec<u8>>>,
-    /// Of collective call number k.
+    /// Contributions to collective call number k.
     rounds: HashMap<u64, Round>,
 }
 
-/// What ranks have given in a collective call, and how many have taken it.
+/// Contribution of each rank to a collective call, and the number of ranks that have read all contributions.
 type Round = (Vec<Option<Vec<u8>>>, usize);
 
-/// One rank. Its address must stay the same as long as its table is used.
+/// A rank. Its address must not change while its table is in use.
 pub struct Rank {
     mail: Arc<Mutex<Mail>>,
     rank: i32,
     size: i32,
-    /// Collective calls that it has started.
+    /// Number of collective calls that this rank has started.
     rounds: Mutex<u64>,
 }
 
-/// The ranks of a domain.
+/// Creates the ranks of a domain.
 #[must_use]
 pub fn ranks(size: usize) -> Vec<Box<Rank>> {
     let mail = Arc::new(Mutex::new(Mail::default()));
@@ -49,7 +50,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Rank {
-    /// The table of this rank.
+    /// Returns the function table of this rank.
     #[must_use]
     pub fn table(&self) -> rrbsolver_comm {
         rrbsolver_comm {
@@ -77,7 +78,7 @@ impl Rank {
         *round
     }
 
-    /// What all have given in a round, once they all have.
+    /// Returns the contributions of all ranks to a collective call, once all are present.
     fn take(&self, round: u64) -> Option<Vec<Vec<u8>>> {
         let mut mail = lock(&self.mail);
         let slots = mail.rounds.get_mut(&round)?;
@@ -91,16 +92,16 @@ impl Rank {
 }
 
 /// # Safety
-/// `context` must be that of a table of a [`Rank`] that is alive.
+/// `context` must belong to the table of a [`Rank`] that is alive.
 unsafe fn rank_of<'a>(context: *mut c_void) -> &'a Rank {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*context.cast_const().cast::<Rank>() }
 }
 
 /// # Safety
-/// `out` must point to a pointer.
+/// `out` must be valid for a write.
 unsafe fn put(out: *mut *mut c_void, plan: Plan) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { *out = Box::into_raw(Box::new(plan)).cast() };
     0
 }
@@ -111,9 +112,9 @@ unsafe extern "C" fn exchange(
     messages: *const rrbsolver_message,
     plan: *mut *mut c_void,
 ) -> i32 {
-    // SAFETY: the caller gives that many messages.
+    // SAFETY: the caller passes `count` messages.
     let messages = unsafe { std::slice::from_raw_parts(messages, count as usize) }.to_vec();
-    // SAFETY: the caller gives a pointer.
+    // SAFETY: the caller passes a valid pointer.
     unsafe { put(plan, Plan::Exchange { waits: vec![false; messages.len()], messages }) }
 }
 
@@ -124,7 +125,7 @@ unsafe extern "C" fn allreduce(
     operation: i32,
     plan: *mut *mut c_void,
 ) -> i32 {
-    // SAFETY: the caller gives a pointer.
+    // SAFETY: the caller passes a valid pointer.
     unsafe { put(plan, Plan::Reduce { values, count: count as usize, operation, round: 0 }) }
 }
 
@@ -135,25 +136,25 @@ unsafe extern "C" fn allgather(
     bytes: *const i64,
     plan: *mut *mut c_void,
 ) -> i32 {
-    // SAFETY: a table of a rank, and a number for every rank.
+    // SAFETY: the context is a rank, and the caller passes one number per rank.
     let bytes = unsafe { std::slice::from_raw_parts(bytes, rank_of(context).size as usize) };
     let bytes = bytes.iter().map(|&b| b as usize).collect();
-    // SAFETY: the caller gives a pointer.
+    // SAFETY: the caller passes a valid pointer.
     unsafe { put(plan, Plan::Gather { send: send.cast(), receive: receive.cast(), bytes, round: 0 }) }
 }
 
 /// # Safety
-/// `from` must hold so many bytes.
+/// `from` must be valid for reads of `bytes` bytes.
 unsafe fn copied(from: *const u8, bytes: usize) -> Vec<u8> {
     if bytes == 0 {
         return Vec::new();
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec()
 }
 
 unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_void) -> i32 {
-    // SAFETY: a table of a rank and a plan made with it, which one thread uses.
+    // SAFETY: a rank and a plan created with its table, which one thread uses.
     let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
     match plan {
         Plan::Exchange { messages, waits } => {
@@ -161,7 +162,7 @@ unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_vo
             for (message, waits) in messages.iter().zip(waits) {
                 *waits = message.receive_bytes > 0;
                 if message.send_bytes > 0 {
-                    // SAFETY: the message has so many bytes.
+                    // SAFETY: the send buffer has `send_bytes` bytes.
                     let values = unsafe { copied(message.send.cast(), message.send_bytes as usize) };
                     let way = (rank.rank, message.peer, message.tag);
                     mail.messages.entry(way).or_default().push_back(values);
@@ -169,18 +170,18 @@ unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_vo
             }
         }
         Plan::Reduce { values, count, round, .. } => {
-            // SAFETY: so many doubles.
+            // SAFETY: the buffer has `count` doubles.
             *round = rank.give(unsafe { copied(values.cast_const().cast(), *count * size_of::<f64>()) });
         }
         Plan::Gather { send, bytes, round, .. } => {
-            // SAFETY: so many bytes of this rank.
+            // SAFETY: the send buffer has `bytes[rank]` bytes.
             *round = rank.give(unsafe { copied(*send, bytes[rank.rank as usize]) });
         }
     }
     0
 }
 
-/// The values of a rank, put to those of the ranks before.
+/// Reduces the contributions of all ranks elementwise, in the order of the ranks.
 fn put_together(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
     let of =
         |values: &[u8]| -> Vec<f64> { values.as_chunks().0.iter().map(|&value| f64::from_ne_bytes(value)).collect() };
@@ -200,7 +201,7 @@ fn put_together(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
 }
 
 unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i32) -> i32 {
-    // SAFETY: a table of a rank and a plan made with it, which one thread uses.
+    // SAFETY: a rank and a plan created with its table, which one thread uses.
     let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
     let is_done = match plan {
         Plan::Exchange { messages, waits } => {
@@ -211,7 +212,8 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
                 if values.len() != message.receive_bytes as usize {
                     return 1;
                 }
-                // SAFETY: the message has so many bytes to receive, as just seen.
+                // SAFETY: the receive buffer has `receive_bytes` bytes, which equals the length of the message, as
+                // checked above.
                 unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), message.receive.cast(), values.len()) };
                 *waits = false;
             }
@@ -222,7 +224,7 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
             Some(all) if all.iter().any(|given| given.len() != *count * size_of::<f64>()) => return 1,
             Some(all) => {
                 let together = put_together(&all, *count, *operation);
-                // SAFETY: so many doubles.
+                // SAFETY: the buffer has `count` doubles.
                 unsafe { std::ptr::copy_nonoverlapping(together.as_ptr(), *values, *count) };
                 true
             }
@@ -232,19 +234,19 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
             Some(all) if all.iter().zip(&*bytes).any(|(given, &bytes)| given.len() != bytes) => return 1,
             Some(all) => {
                 let all = all.concat();
-                // SAFETY: room for the bytes of all ranks.
+                // SAFETY: the receive buffer has room for the bytes of all ranks; their lengths were checked above.
                 unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), *receive, all.len()) };
                 true
             }
         },
     };
-    // SAFETY: the caller gives an int32_t.
+    // SAFETY: the caller passes a valid int32_t.
     unsafe { *done = i32::from(is_done) };
     0
 }
 
 unsafe extern "C" fn release(_: *mut c_void, plan: *mut c_void) -> i32 {
-    // SAFETY: made by `put`, released once.
+    // SAFETY: made by `put`, and released once.
     drop(unsafe { Box::from_raw(plan.cast::<Plan>()) });
     0
 }

@@ -1,4 +1,5 @@
-//! From entries in any order to rows of ascending columns: duplicates are summed in the order given, zeros stay.
+//! Assembly: from entries in any order to rows with ascending columns. Duplicates are added in the caller's order, and
+//! explicit zeros are stored.
 
 use super::csr::{Csr, ROW_POINTERS, accumulate, restart};
 use super::index::Index;
@@ -6,25 +7,25 @@ use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
 
-/// For errors.
+/// Allocations named in error messages.
 const PLACES: &str = "indices of entries";
 const VALUES: &str = "values of a matrix";
 
-/// A matrix, and where the values go that its maker gives.
+/// A matrix, and the positions of the caller's values in it.
 pub struct Assembled<I> {
     pub csr: Csr<I>,
-    /// Of each value given, the place of its entry; none: they are given as they lie.
+    /// Entry of each of the caller's values; `None` if they are in the order of the entries.
     slots: Option<Vec<usize>>,
-    /// Values that are given.
+    /// Number of the caller's values.
     pub given: usize,
 }
 
-/// Hands row and column of each entry to a visitor, in the order given.
+/// Calls a visitor with row and column of each entry, in the caller's order.
 pub trait Visit: Fn(&mut dyn FnMut(usize, usize)) {}
 impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
 
 impl<I: Index> Assembled<I> {
-    /// The pattern of `given` entries; values are zero.
+    /// Builds the pattern of `given` entries, with zero values.
     pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit, workers: &mut Workers) -> Result<Self> {
         let (mut ptr, ascending) = counted(rows, &visit)?;
         let mut col = Vec::new();
@@ -39,24 +40,24 @@ impl<I: Index> Assembled<I> {
         Ok(Self { csr: Csr { cols, ptr, col, val }, slots, given })
     }
 
-    /// A matrix as it is.
+    /// Wraps an assembled matrix.
     pub fn of_csr(csr: Csr<I>) -> Self {
         Self { given: csr.val.len(), csr, slots: None }
     }
 
-    /// Entries that were given at a place that had one.
+    /// Returns the number of the caller's entries whose position occurred before.
     pub fn duplicates(&self) -> usize {
         self.given - self.csr.val.len()
     }
 
-    /// The values of all entries, in the order given; with an error those before stay.
+    /// Sets the values of all entries, in the caller's order. After an error, the values are unchanged.
     pub fn set_values(&mut self, values: impl Iterator<Item = f64>) -> Result<()> {
         let Some(slots) = &self.slots else {
             self.csr.val.iter_mut().zip(values).for_each(|(to, value)| *to = value);
             return Ok(());
         };
         let mut sums: Vec<f64> = zeroed(self.csr.val.len(), VALUES)?;
-        // -0 + v is v for every v, -0 too.
+        // The neutral element of addition is -0: -0 + v = v for every v, including -0.
         sums.fill(-0.0);
         for (&slot, value) in slots.iter().zip(values) {
             sums[slot] += value;
@@ -73,7 +74,7 @@ impl<I: Index> Assembled<I> {
         Ok(())
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         let of = |len: usize, width: usize| len * width;
         let slots = self.slots.as_ref().map_or(0, Vec::capacity);
@@ -84,7 +85,7 @@ impl<I: Index> Assembled<I> {
     }
 }
 
-/// Where rows begin, and the end; whether entries ascend, row by row.
+/// Returns the row pointers, and whether the entries strictly ascend by row and column.
 fn counted(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
     let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
     check_there(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
@@ -99,7 +100,8 @@ fn counted(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
     Ok((ptr, ascending))
 }
 
-/// Sorts the entries of each row; `ptr` are then the rows without duplicates, and the answer is where each entry is.
+/// Sorts the entries of each row, and turns `ptr` into the row pointers without duplicates. Returns the position of
+/// each of the caller's entries.
 fn sorted<I: Index>(
     ptr: &mut [usize],
     col: &mut Vec<I>,
@@ -107,7 +109,7 @@ fn sorted<I: Index>(
     visit: impl Visit,
     workers: &mut Workers,
 ) -> Result<Vec<usize>> {
-    // Column, and number in the order given.
+    // Column and number of each entry, in the caller's order.
     let mut entries: Vec<(I, usize)> = zeroed(given, PLACES)?;
     let mut number = 0;
     visit(&mut |i, j| {
@@ -135,7 +137,7 @@ fn sorted<I: Index>(
     Ok(slots)
 }
 
-/// Sorts columns and numbers of each row. Numbers are distinct: the order is that of a stable sort by columns.
+/// Sorts columns and numbers in each row. Numbers are distinct, so the order equals that of a stable sort by columns.
 fn sort_rows<T: Ord + Send>(ptr: &[usize], entries: &mut [T], workers: &mut Workers) -> Result<()> {
     let cut = cut_lanes(ptr, workers.pieces(size_of_val(entries)));
     let mut left = Parts(entries);
@@ -151,7 +153,7 @@ fn sort_rows<T: Ord + Send>(ptr: &[usize], entries: &mut [T], workers: &mut Work
     })
 }
 
-/// Rows, columns and values of entries, in any order.
+/// Entries in any order, as arrays of rows, columns and values.
 #[derive(Default)]
 pub struct Triplets<I> {
     pub rows: Vec<I>,
@@ -159,7 +161,7 @@ pub struct Triplets<I> {
     pub values: Vec<f64>,
 }
 
-/// A part of them.
+/// A range of [`Triplets`].
 pub struct Part<'a, I> {
     pub rows: &'a mut [I],
     pub cols: &'a mut [I],
@@ -167,19 +169,19 @@ pub struct Part<'a, I> {
 }
 
 impl<I: Index> Triplets<I> {
-    /// Room for so many.
+    /// Allocates capacity for `count` entries.
     pub fn with_room(count: usize) -> Result<Self> {
         let mut triplets = Self { rows: Vec::new(), cols: Vec::new(), values: Vec::new() };
         triplets.reserve(count)?;
         Ok(triplets)
     }
 
-    /// So many at (0, 0), to be written.
+    /// Allocates `count` entries at (0, 0), to be overwritten.
     pub fn zeroed(count: usize) -> Result<Self> {
         Ok(Self { rows: zeroed(count, PLACES)?, cols: zeroed(count, PLACES)?, values: zeroed(count, VALUES)? })
     }
 
-    /// One part after another, of as many entries as it is asked for.
+    /// Returns a function that splits off consecutive parts of the requested numbers of entries.
     pub fn parts<'a>(&'a mut self) -> impl FnMut(usize) -> Part<'a, I> {
         let (mut rows, mut cols, mut values) = (&mut self.rows[..], &mut self.cols[..], &mut self.values[..]);
         move |count| Part {
@@ -189,21 +191,21 @@ impl<I: Index> Triplets<I> {
         }
     }
 
-    /// Room for so many more.
+    /// Allocates capacity for `count` more entries.
     pub fn reserve(&mut self, count: usize) -> Result<()> {
         reserve(&mut self.rows, count, PLACES)?;
         reserve(&mut self.cols, count, PLACES)?;
         reserve(&mut self.values, count, VALUES)
     }
 
-    /// One more, for which there is room.
+    /// Appends an entry; the capacity must suffice.
     pub fn push(&mut self, i: usize, j: usize, value: f64) {
         self.rows.push(I::of(i));
         self.cols.push(I::of(j));
         self.values.push(value);
     }
 
-    /// The matrix of these entries, whose values may be set again.
+    /// Builds the matrix of these entries; its values can be set again.
     pub fn assembled(&self, rows: usize, cols: usize, workers: &mut Workers) -> Result<Assembled<I>> {
         let visit = |see: &mut dyn FnMut(usize, usize)| {
             self.rows.iter().zip(&self.cols).for_each(|(i, j)| see(i.at(), j.at()));
@@ -213,8 +215,9 @@ impl<I: Index> Triplets<I> {
         Ok(matrix)
     }
 
-    /// The matrix of these entries and, `mirrored` times, of their mirrors beside the diagonal. What is not needed any
-    /// more is given back on the way: a text of few bytes an entry makes no more than its part of memory.
+    /// Builds the matrix of these entries and, if `mirrored` is set, of the mirror images of off-diagonal entries
+    /// multiplied by this factor. Frees arrays as soon as possible, so that a file with few bytes per entry does not
+    /// need much more memory than its matrix.
     pub fn matrix(
         self,
         rows: usize,
@@ -222,7 +225,7 @@ impl<I: Index> Triplets<I> {
         mirrored: Option<f64>,
         workers: &mut Workers,
     ) -> std::result::Result<Csr<I>, Unfit> {
-        // Each number has a bit more for the mirror.
+        // Entry numbers have one more bit, which marks mirror images.
         if self.values.len() < 1 << 31 {
             self.summed::<u32>(rows, cols, mirrored, workers)
         } else {
@@ -262,10 +265,10 @@ impl<I: Index> Triplets<I> {
     }
 }
 
-/// Why entries make no matrix.
+/// Reason why entries form no matrix.
 pub enum Unfit {
     Library(Error),
-    /// Values given at one place, the last of them by its number, add up to no number.
+    /// The duplicates at one position have no finite sum; `last` is the number of the last duplicate.
     Sum {
         last: usize,
         place: [usize; 2],
@@ -279,7 +282,8 @@ impl From<Error> for Unfit {
     }
 }
 
-/// Sums of the entries at each place, which lie in order: columns, and numbers times two, odd ones of mirrors.
+/// Adds the entries at each position. `entries` is sorted; its numbers are 2 k for entry k, and 2 k + 1 for its mirror
+/// image.
 fn sums<I: Index, N: Index>(
     cols: usize,
     mut ptr: Vec<usize>,
@@ -297,11 +301,11 @@ fn sums<I: Index, N: Index>(
         start = ptr[i + 1];
         ptr[i] = col.len();
         for place in row.chunk_by(|a, b| a.0 == b.0) {
-            // -0 + v is v for every v, -0 too.
+            // -0 + v = v for every v, including -0.
             let sum = place.iter().fold(-0.0, |sum, &(_, n)| sum + factor(n) * values[n.at() / 2]);
             let (j, last) = place[place.len() - 1];
             if !sum.is_finite() {
-                // As it was given.
+                // The position as in the input.
                 let place = if last.at().is_multiple_of(2) { [i, j.at()] } else { [j.at(), i] };
                 return Err(Unfit::Sum { last: last.at() / 2, place, sum: factor(last) * sum });
             }

@@ -1,14 +1,14 @@
-//! Checks of arrays that a caller gives.
+//! Validation of the caller's arrays.
 
 use super::index::Indices;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result};
 
-/// What is wrong with an entry of an array.
+/// Returns the error for entry k of an array with an invalid value.
 pub fn wrong(name: &str, k: usize, must: impl std::fmt::Display, value: i64) -> Error {
     Error::at(RRB_ERR_ARGUMENT, "entry ", Place::entry(k), format!(" of {name} must {must}, got {value}"))
 }
 
-/// Pointers begin with the base, ascend, and end with all entries.
+/// Checks that pointers begin with the base, ascend, and end with the number of entries.
 pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Result<()> {
     let narrow = matches!(ptr, Indices::Narrow(_));
     let last = ptr.len() - 1;
@@ -38,7 +38,7 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
     wrong(last, format!("be the number of entries + base = {end}{hint}"))
 }
 
-/// Rows or columns lie in the matrix.
+/// Checks that row or column indices are inside the matrix.
 pub fn check_places(name: &str, places: Indices, base: i64, extent: usize) -> Result<()> {
     let end = base + extent as i64;
     let Some(k) = (0..places.len()).find(|&k| !(base..end).contains(&places.get(k))) else { return Ok(()) };
@@ -52,12 +52,12 @@ pub fn check_places(name: &str, places: Indices, base: i64, extent: usize) -> Re
     Err(wrong(name, k, must, value))
 }
 
-/// All values are finite.
+/// Checks that all values are finite.
 pub fn check_values(values: &[f64]) -> Result<()> {
     check_finite("values", values)
 }
 
-/// All values of an array are finite.
+/// Checks that all values of the array `name` are finite.
 pub fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
     match values.iter().position(|v| !v.is_finite()) {
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! The format that is asked for, or the one that moves the fewest bytes in a product.
+//! Selection of the storage format: the requested one, or the one whose product moves the fewest bytes
+//! (docs/theory/sparse.md, "The format of a product").
 
 use super::csr::Csr;
 use super::formats::{Kind, SLICE, Shape, is_diagonal, may_take, offsets};
@@ -9,26 +10,27 @@ use crate::options::limits::MOST_DIAGONALS;
 use crate::options::{Choice, Format};
 use crate::runtime::workers::Workers;
 
-/// Rows and columns of a block, where they are chosen.
+/// Block sizes that `block_size=0` compares.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// Rows of a window, where sorting saves bytes.
+/// Number of rows per window that `sigma=0` tries.
 const SIGMA: usize = 256;
 
-/// What is asked for; 0: chosen here.
+/// Requested format and parameters; 0 means automatic.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub format: Format,
     pub slice: usize,
     pub sigma: usize,
     pub block_size: usize,
-    /// Bytes that the arrays of a format may take.
+    /// Maximum number of bytes for the arrays of a format.
     pub memory: u128,
-    /// For products: sell keeps long rows apart, which its arrays for a caller cannot.
+    /// Whether the format is used for products. If so, sell stores long rows separately, which its public arrays cannot
+    /// represent.
     pub product: bool,
 }
 
 impl Wanted {
-    /// The format with its parameters and what it takes.
+    /// Returns the format with its parameters and its size.
     pub fn kind<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let kind = match self.format {
             Format::Auto => return self.fewest(a, workers),
@@ -47,8 +49,9 @@ impl Wanted {
         self.affordable((kind, kind.size(a, workers)?))
     }
 
-    /// The one that moves the fewest bytes; of equals csr, then the one that comes first. What is looked at last takes
-    /// passes over the matrix, and only where it may be better than the best until then.
+    /// Returns the format that moves the fewest bytes. Ties are resolved in favour of csr, then of the earlier
+    /// candidate. Formats whose size requires passes over the matrix are tried last, and only if they may beat the best
+    /// one so far.
     fn fewest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a, workers)?));
@@ -70,14 +73,14 @@ impl Wanted {
         Ok(best)
     }
 
-    /// Takes another where it moves fewer bytes and may be taken.
+    /// Replaces the best format if the other one moves fewer bytes and fits into the memory limit.
     fn prefer(&self, other: (Kind, Size), best: &mut (Kind, Size)) {
         if other.1.bytes() < best.1.bytes().min(self.memory + 1) {
             *best = other;
         }
     }
 
-    /// The blocks asked for, or those of the fewest bytes.
+    /// Returns bsr with the requested block size, or with the block size of the fewest bytes.
     fn blocks<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let mut of = |b| Kind::Bsr(b).size(a, workers).map(|size| (Kind::Bsr(b), size));
         if self.block_size > 0 {
@@ -93,7 +96,7 @@ impl Wanted {
         Ok(best)
     }
 
-    /// The slices asked for; windows of more than a row only where they save bytes.
+    /// Returns sell with the requested parameters. Rows are sorted in windows only if sorting reduces the bytes.
     fn slices<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let slice = if self.slice > 0 { self.slice } else { SLICE };
         let mut of = |sigma| {
@@ -107,7 +110,7 @@ impl Wanted {
         Ok(if sorted.1.bytes() < plain.1.bytes() { sorted } else { plain })
     }
 
-    /// An error where a format takes more than it may.
+    /// Fails if the format exceeds the memory limit; csr is exempt.
     fn affordable(&self, (kind, size): (Kind, Size)) -> Result<(Kind, Size)> {
         let (bytes, memory) = (size.bytes(), self.memory);
         if kind == Kind::Csr || bytes <= memory {

@@ -1,4 +1,4 @@
-//! The matrix by rows (csr), in which a handle holds it, and its products.
+//! Compressed sparse rows (csr), the format in which a handle stores its matrix, and its products.
 
 use super::index::Index;
 use super::stored::{Arrays, By, ByParts, ByRows, Stored, span};
@@ -7,16 +7,16 @@ use crate::runtime::memory::check_there;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use std::ops::Range;
 
-/// For errors.
+/// Allocations named in error messages.
 pub const ROW_POINTERS: &str = "row pointers";
 const COLUMN_POINTERS: &str = "column pointers";
 const TRANSPOSED: &str = "a transposed matrix";
 
-/// Entries by rows, with ascending columns in a row and each place once.
+/// A matrix by rows, with ascending column indices and without duplicates in each row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Csr<I> {
     pub cols: usize,
-    /// Where rows begin, and the end.
+    /// Start of each row, and the end of the last one.
     pub ptr: Vec<usize>,
     pub col: Vec<I>,
     pub val: Vec<f64>,
@@ -27,26 +27,26 @@ impl<I: Index> Csr<I> {
         self.ptr.len() - 1
     }
 
-    /// Entries of row i.
+    /// Returns the number of entries of row i.
     pub fn len(&self, i: usize) -> usize {
         self.ptr[i + 1] - self.ptr[i]
     }
 
-    /// Columns and values of row i, as they lie.
+    /// Returns the arrays of columns and values of row i.
     #[inline]
     pub fn slices(&self, i: usize) -> (&[I], &[f64]) {
         let range = self.ptr[i]..self.ptr[i + 1];
         (&self.col[range.clone()], &self.val[range])
     }
 
-    /// Columns and values of row i.
+    /// Iterates over columns and values of row i.
     #[inline]
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
         let range = self.ptr[i]..self.ptr[i + 1];
         self.col[range.clone()].iter().map(|c| c.at()).zip(self.val[range].iter().copied())
     }
 
-    /// Row, column and value of all entries, row by row.
+    /// Iterates over row, column and value of all entries, row by row.
     pub fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         (0..self.rows()).flat_map(|i| self.row(i).map(move |(j, a)| (i, j, a)))
     }
@@ -55,13 +55,13 @@ impl<I: Index> Csr<I> {
         (0..self.rows()).map(|i| self.len(i)).max().unwrap_or(0)
     }
 
-    /// The value at (i, j), if there is an entry.
+    /// Returns a_ij, if there is such an entry.
     pub fn get(&self, i: usize, j: usize) -> Option<f64> {
         let range = self.ptr[i]..self.ptr[i + 1];
         self.col[range.clone()].binary_search(&I::of(j)).ok().map(|k| self.val[range][k])
     }
 
-    /// A', by rows.
+    /// Returns A^T, stored by rows.
     pub fn transposed(&self, workers: &mut Workers) -> Result<Self> {
         check_there((self.cols as u128 + 1) * size_of::<usize>() as u128, COLUMN_POINTERS)?;
         let mut ptr = zeroed(self.cols + 1, COLUMN_POINTERS)?;
@@ -70,7 +70,7 @@ impl<I: Index> Csr<I> {
         }
         accumulate(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
-        // Each piece looks at all rows: no more of them than threads.
+        // Each piece scans all rows, so there are no more pieces than threads.
         let threads = workers.threads(size_of_val(&*col) + size_of_val(&*val));
         let cut = cut_lanes(&ptr, threads).map(|lanes| (ptr[lanes.start]..ptr[lanes.end], lanes));
         let cut = collected(cut, TRANSPOSED)?;
@@ -84,8 +84,8 @@ impl<I: Index> Csr<I> {
         Ok(Self { cols: self.rows(), ptr, col, val })
     }
 
-    /// Rows and values of columns from `lane` on, of which `next` says where they begin, and then where they end;
-    /// `first`: where the first does.
+    /// Writes rows and values of the columns from `lane` on. `next` holds the start of each column and, on return, its
+    /// end. `first` is the start of the first column.
     fn fill_columns(&self, lane: usize, next: &mut [usize], first: usize, row: &mut [I], val: &mut [f64]) {
         for i in 0..self.rows() {
             let (col, values) = self.slices(i);
@@ -102,21 +102,21 @@ impl<I: Index> Csr<I> {
         }
     }
 
-    /// Whether A = A' to the last bit, entry by entry.
+    /// Returns whether A = A^T, bitwise.
     pub fn is_symmetric(&self) -> bool {
         let mirrored = |(i, j, a): (usize, usize, f64)| self.get(j, i).is_some_and(|b| a.to_bits() == b.to_bits());
         self.rows() == self.cols && self.entries().all(mirrored)
     }
 }
 
-/// Lengths, each behind the place of its row, become where rows begin.
+/// Turns the row lengths, each stored one position after its row, into row pointers.
 pub fn accumulate(ptr: &mut [usize]) {
     for k in 1..ptr.len() {
         ptr[k] += ptr[k - 1];
     }
 }
 
-/// Where rows end becomes where they begin again.
+/// Turns the ends of the rows into row pointers again.
 pub fn restart(ptr: &mut [usize]) {
     let rows = ptr.len() - 1;
     ptr.copy_within(..rows, 1);

@@ -1,4 +1,4 @@
-//! What a caller gives: rows, columns and values with indices from 0 or 1, all checked before anything is made of them.
+//! The caller's entries, with indices from 0 or 1. All arrays are validated before a matrix is built.
 
 use super::assemble::Assembled;
 use super::checks::{check_places, check_pointers, check_values};
@@ -8,30 +8,30 @@ use crate::error::Result;
 use crate::runtime::heap::boxed;
 use crate::runtime::workers::Workers;
 
-/// How entries are given.
+/// Representation of the entries.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Order {
-    /// A row and a column each.
+    /// Row and column of each entry.
     Coordinates,
-    /// Pointers to rows, and columns.
+    /// Row pointers, and column indices.
     Rows,
-    /// Pointers to columns, and rows.
+    /// Column pointers, and row indices.
     Columns,
 }
 
-/// Arrays of indices of a caller, as `order` says.
+/// Index arrays of the caller; `order` defines the roles of `first` and `second`.
 pub struct Entries<'a> {
     pub rows: usize,
     pub cols: usize,
     pub order: Order,
     pub first: Indices<'a>,
     pub second: Indices<'a>,
-    /// The index of the first row and column: 0 or 1.
+    /// Index of the first row and column: 0 or 1.
     pub base: i64,
 }
 
 impl Entries<'_> {
-    /// The matrix with these values, one for each entry.
+    /// Validates the arrays, and builds the matrix with one value per entry.
     pub fn matrix(&self, values: &[f64], workers: &mut Workers) -> Result<Box<dyn Matrix>> {
         match self.order {
             Order::Rows => {
@@ -62,7 +62,7 @@ impl Entries<'_> {
         Ok(boxed(matrix, "a matrix")?)
     }
 
-    /// Rows and columns of all entries, which were checked.
+    /// Calls `see` with row and column of each entry. The arrays must have been checked.
     fn visit(&self, see: &mut dyn FnMut(usize, usize)) {
         let at = |indices: Indices, k| (indices.get(k) - self.base) as usize;
         if self.order == Order::Coordinates {

@@ -1,5 +1,5 @@
-//! A matrix from the arrays of any format, which are checked: the inverse of `Stored::write`. Zeros are padding in the
-//! formats that have any.
+//! Builds a matrix from the arrays of any format, the inverse of `Stored::write`. All arrays are validated. In formats
+//! with padding, zeros are not stored.
 
 use super::assemble::Triplets;
 use super::checks::{check_places, check_pointers, wrong};
@@ -12,10 +12,10 @@ use crate::options::{Choice, Format, MOST_BLOCK, MOST_SLICE};
 use crate::runtime::heap::boxed;
 use crate::runtime::workers::Workers;
 
-/// For errors.
+/// Allocation named in error messages.
 const PERMUTATION: &str = "a check of a permutation";
 
-/// The matrix of these arrays.
+/// Validates the arrays of a format, and builds their matrix.
 pub fn import(
     format: Format,
     rows: usize,
@@ -40,7 +40,7 @@ pub fn import(
     Entries { rows, cols, order, first, second, base: 0 }.matrix(given.values, workers)
 }
 
-/// Arrays of a format that gives more than entries.
+/// Arrays of a format other than coo, csr and csc.
 struct Arrays<'a> {
     format: Format,
     rows: usize,
@@ -65,7 +65,7 @@ impl Arrays<'_> {
         Ok(boxed(entries.triplets.assembled(self.rows, self.cols, workers)?, "a matrix")?)
     }
 
-    /// Lengths of i0, i1 and i2.
+    /// Checks the lengths of i0, i1 and i2.
     fn check_lengths(&self, must: [usize; 3]) -> Result<()> {
         let Given { i0, i1, i2, values } = *self.given;
         let got = [i0.len(), i1.len(), i2.len()];
@@ -79,7 +79,7 @@ impl Arrays<'_> {
         ))
     }
 
-    /// An error about sizes that do not fit each other.
+    /// Returns an error about inconsistent sizes.
     fn misfit(&self, sentence: String) -> Result<()> {
         Err(Error::Dimension(format!("format={}: {sentence}", self.format.name())))
     }
@@ -176,7 +176,7 @@ impl Arrays<'_> {
                 return Err(wrong("i1", s + 1, format!("be a multiple of {slice} above the previous one"), end as i64));
             }
             for k in start..end {
-                // Lanes behind the last row hold padding alone.
+                // Positions after the last row hold only padding.
                 if let Ok(i) = usize::try_from(perm[s * slice + (k - start) % slice]) {
                     to.take_unless_zero(i, col[k] as usize, k)?;
                 }
@@ -185,7 +185,7 @@ impl Arrays<'_> {
         Ok(())
     }
 
-    /// Jagged diagonals of `lanes` rows or columns.
+    /// Reads jagged diagonals of `lanes` rows or columns.
     fn jds(&self, lanes: usize, others: usize, mut take: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
         let Given { i0: perm, i1: ptr, i2: other, values } = *self.given;
         self.check_lengths([lanes, ptr.len().max(1), values.len()])?;
@@ -215,7 +215,7 @@ impl Arrays<'_> {
         }
         let symmetric = upper.is_empty();
         self.check_lengths([n + 1, if symmetric { 0 } else { n + 1 }, 0])?;
-        // The strict upper triangle has what the lower one leaves.
+        // The values of the strict upper triangle follow those of the lower triangle.
         let below = lower[n].clamp(0, values.len() as i64) as usize;
         check_pointers("i0", Indices::Wide(lower), 0, if symmetric { values.len() } else { below })?;
         if symmetric {
@@ -255,7 +255,7 @@ impl Arrays<'_> {
         (0..count).try_for_each(|i| to.take_unless_zero(i, i, i))
     }
 
-    /// Each lane once; -1 too where `padded`, behind all others.
+    /// Checks that each lane occurs once. If `padded`, -1 may follow after all lanes.
     fn check_permutation(&self, perm: &[i64], lanes: usize, padded: bool) -> Result<()> {
         let mut seen: Vec<bool> = zeroed(lanes, PERMUTATION)?;
         for (k, &lane) in perm.iter().enumerate() {
@@ -272,14 +272,14 @@ impl Arrays<'_> {
     }
 }
 
-/// Entries found.
+/// Collects the entries.
 struct Sink<'a, I> {
     triplets: Triplets<I>,
     values: &'a [f64],
 }
 
 impl<I: Index> Sink<'_, I> {
-    /// Value k is at (i, j).
+    /// Adds value k at (i, j).
     fn take(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
         let value = self.values[k];
         if !value.is_finite() {
@@ -289,7 +289,7 @@ impl<I: Index> Sink<'_, I> {
         Ok(())
     }
 
-    /// The same where zeros may be padding.
+    /// Adds value k at (i, j) unless it is zero, which may be padding.
     fn take_unless_zero(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
         if self.values[k] == 0.0 { Ok(()) } else { self.take(i, j, k) }
     }

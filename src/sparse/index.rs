@@ -1,10 +1,10 @@
-//! Widths of indices: those inside, and those of a caller.
+//! Integer types of indices, in the library and in the caller's arrays.
 
-/// An index as a format keeps it: 32 bits where rows and columns are fewer than 2^31, else 64.
+/// Index type of a stored matrix: 32 bits if there are fewer than 2^31 rows and columns, otherwise 64 bits.
 pub trait Index: Copy + Default + Ord + std::fmt::Debug + Send + Sync + 'static {
-    /// The index of this place, which fits.
+    /// Converts an index, which must fit.
     fn of(place: usize) -> Self;
-    /// Its place.
+    /// Returns the index as `usize`.
     fn at(self) -> usize;
 }
 
@@ -28,12 +28,12 @@ impl Index for u64 {
     }
 }
 
-/// Whether 32 bits are enough for the indices of so many rows and columns.
+/// Returns whether 32 bits suffice for the indices of a matrix of this size.
 pub fn is_narrow(rows: usize, cols: usize) -> bool {
     rows.max(cols) < 1 << 31
 }
 
-/// An array of indices of a caller.
+/// An index array of the caller.
 #[derive(Clone, Copy)]
 pub enum Indices<'a> {
     Narrow(&'a [i32]),

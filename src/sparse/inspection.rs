@@ -1,5 +1,5 @@
-//! What is looked at in a matrix before a method is chosen for it: symmetry, rows and columns without values, the
-//! diagonal, and whether that dominates.
+//! Properties of a matrix that guide the choice of a method: symmetry, empty rows and columns, diagonal entries, and
+//! diagonal dominance.
 
 use super::csr::Csr;
 use super::index::Index;
@@ -8,59 +8,60 @@ use crate::options::{Dominance, Triangle};
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::Workers;
 
-/// For errors.
+/// Allocation named in error messages.
 const WHAT: &str = "an inspection of a matrix";
 
-/// Of entries that are equal, in `is_mirrored`.
+/// Relative tolerance for the symmetry of entries; see `is_mirrored`.
 const ROUNDING: f64 = 1e-12;
 
-/// An entry (i, j) whose mirror image is another.
+/// An entry a_ij that differs from a_ji.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asymmetry {
     pub i: usize,
     pub j: usize,
     pub value: f64,
-    /// a_ji.
+    /// The value of a_ji.
     pub mirrored: f64,
 }
 
-/// A square matrix, as one pass sees it.
+/// Properties of a square matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Inspection {
-    /// The first entry that is not mirrored; none: the matrix is symmetric.
+    /// First entry a_ij that differs from a_ji by more than rounding, in the order of the rows; `None` if A is
+    /// symmetric.
     pub asymmetry: Option<Asymmetry>,
-    /// A = A' to the last bit.
+    /// A = A^T, bitwise.
     pub exactly_symmetric: bool,
-    /// The first row, and column, that holds nothing but zeros.
+    /// First row, and first column, with zeros only.
     pub empty_row: Option<usize>,
     pub empty_column: Option<usize>,
-    /// The first row with a zero or no entry on the diagonal, and the first where it is not positive.
+    /// First row with a zero or missing diagonal entry, and first row with a nonpositive diagonal entry.
     pub zero_diagonal: Option<usize>,
     pub not_positive: Option<usize>,
-    /// Entries below, and above, the diagonal that are not zero.
+    /// Whether nonzero entries exist below, and above, the diagonal.
     pub below: bool,
     pub above: bool,
-    /// The largest sum of magnitudes of a row.
+    /// Infinity norm of A: max_i sum_j |a_ij|.
     pub largest_sum: f64,
     pub rows: usize,
-    /// Entries beside the diagonal that are not zero, and those below zero.
+    /// Number of nonzero off-diagonal entries, and number of negative ones among them.
     pub beside: usize,
     pub negative: usize,
 }
 
 impl Inspection {
-    /// No entry but on the diagonal is other than zero.
+    /// Returns whether all off-diagonal entries are zero.
     pub fn is_diagonal(&self) -> bool {
         !self.below && !self.above
     }
 
-    /// More than half of the entries beside the diagonal are negative, as where -div(k grad u) is discretized: all of
-    /// them on a grid, two of three on tetrahedra.
+    /// Returns whether more than half of the nonzero off-diagonal entries are negative, as in discretizations of -div(k
+    /// grad u): all of them on a grid, two of three on tetrahedra.
     pub fn is_mostly_negative(&self) -> bool {
         2 * self.negative > self.beside
     }
 
-    /// Where there are entries beside the diagonal.
+    /// Returns the triangles with nonzero off-diagonal entries.
     pub fn triangle(&self) -> Triangle {
         match (self.below, self.above) {
             (true, false) => Triangle::Lower,
@@ -71,7 +72,7 @@ impl Inspection {
 }
 
 impl<I: Index> Csr<I> {
-    /// Looks at a square matrix. Cost: a pass over the entries, a place a row.
+    /// Computes the properties of a square matrix. Cost: two passes over the entries, and 9 bytes per row.
     pub fn inspect(&self) -> Result<Inspection> {
         let rows = self.rows();
         check_there(rows as u128 * 9, WHAT)?;
@@ -105,12 +106,13 @@ impl<I: Index> Csr<I> {
         Ok(seen)
     }
 
-    /// The first entry whose mirror image is another, but for rounding, and whether A = A' to the last bit. Rows are
-    /// taken in order, so that the entries of a row behind the diagonal are met by those of later rows in their order.
+    /// Returns the first entry that differs from its mirror image by more than rounding, and whether A = A^T bitwise.
+    /// `next[j]` is the first entry of row j to the right of the diagonal that was not compared yet. Rows i are
+    /// processed in ascending order, so the entries a_ij with j < i meet the entries a_ji of each row j in their order.
     fn asymmetry(&self) -> Result<(Option<Asymmetry>, bool)> {
         let mut next: Vec<usize> = zeroed(self.rows(), WHAT)?;
         let (mut first, mut exact): (Option<Asymmetry>, bool) = (None, true);
-        // a_ij and its image, of which one may be missing.
+        // Compares a_ij with a_ji; a missing entry is 0.
         let mut compare = |i: usize, j: usize, value: f64, mirrored: f64| {
             if value.to_bits() == mirrored.to_bits() {
                 return;
@@ -124,7 +126,7 @@ impl<I: Index> Csr<I> {
             let (mut k, end) = (self.ptr[i], self.ptr[i + 1]);
             while k < end && self.col[k].at() < i {
                 let j = self.col[k].at();
-                // Entries of row j up to column i; those before it have no image.
+                // Entries of row j before column i have no mirror image.
                 while next[j] < self.ptr[j + 1] && self.col[next[j]].at() < i {
                     compare(j, self.col[next[j]].at(), self.val[next[j]], 0.0);
                     next[j] += 1;
@@ -144,8 +146,8 @@ impl<I: Index> Csr<I> {
         Ok((first, exact))
     }
 
-    /// Whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|). If a_ii or a_jj is 0, the bound is 1e-12 times the smaller of
-    /// the largest magnitudes in rows i and j.
+    /// Returns whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|). If a_ii or a_jj is 0, the bound is 1e-12 times the
+    /// smaller of the largest magnitudes in rows i and j.
     fn is_mirrored(&self, i: usize, j: usize, value: f64, mirrored: f64) -> bool {
         let diagonal = |i| self.get(i, i).unwrap_or(0.0).abs().sqrt();
         let scale = diagonal(i) * diagonal(j);
@@ -153,8 +155,8 @@ impl<I: Index> Csr<I> {
         (value - mirrored).abs() <= ROUNDING * if scale > 0.0 { scale } else { largest(i).min(largest(j)) }
     }
 
-    /// How the diagonal of a square matrix compares with the rest of its rows. Irreducible: weakly dominant, strictly
-    /// in some row, and every row leads to every other over entries that are not zero.
+    /// Returns the kind of diagonal dominance of a square matrix, by rows (Saad 2003, section 4.2.3). Irreducible means
+    /// weakly dominant, strictly in some row, and with a strongly connected graph of the nonzero entries.
     pub fn dominance(&self) -> Result<Dominance> {
         let (mut all, mut any) = (true, false);
         for i in 0..self.rows() {
@@ -162,7 +164,7 @@ impl<I: Index> Csr<I> {
             for (j, a) in self.row(i) {
                 *(if i == j { &mut diagonal } else { &mut sum }) += a.abs();
             }
-            // Callers add in another order: what that may change is nothing.
+            // Callers may have summed in another order; a difference within rounding counts as equality.
             let rounding = self.len(i) as f64 * f64::EPSILON * sum;
             if diagonal < sum - rounding {
                 return Ok(Dominance::None);
@@ -180,7 +182,7 @@ impl<I: Index> Csr<I> {
         })
     }
 
-    /// Whether row 0 leads to every other.
+    /// Returns whether every row can be reached from row 0 in the graph of the nonzero entries.
     fn reaches_all(&self) -> Result<bool> {
         let mut reached = zeroed(self.rows(), WHAT)?;
         let mut waiting = Vec::new();
@@ -208,7 +210,7 @@ mod tests {
         Csr { cols: rows.len(), ptr, col: all.clone().map(|e| e.0).collect(), val: all.map(|e| e.1).collect() }
     }
 
-    /// Against all pairs, on matrices of a few entries of which some are mirrored.
+    /// Compares with a search over all pairs, for small matrices with some symmetric entries.
     #[test]
     fn the_first_asymmetry_is_that_of_all_pairs() {
         let mut state = 7_u64;
@@ -271,7 +273,7 @@ mod tests {
         assert_eq!(of(&[&[(0, 3.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Irreducible);
         assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Weak);
         assert_eq!(of(&[&[(0, 1.0), (1, -1.5)], &[(0, 2.0), (1, 2.0)]]), Dominance::None);
-        // 0.1 + 0.2 + 0.3 is 0.6 or the next larger number, by the order of the sum.
+        // 0.1 + 0.2 + 0.3 is 0.6 or the next larger double, depending on the summation order.
         let sums = |first: f64, second: f64, third: f64| {
             let small = [(1, 0.1), (2, 0.2), (3, 0.3)];
             let rows: [&[(u32, f64)]; 4] = [
@@ -288,7 +290,7 @@ mod tests {
                 assert_eq!(sums(first, second, 1.0), Dominance::Weak);
             }
         }
-        // Row 0 leads to row 1, which does not lead back.
+        // Row 0 couples to row 1, but not conversely.
         assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(1, 2.0)]]), Dominance::Weak);
     }
 }

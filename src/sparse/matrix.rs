@@ -1,4 +1,4 @@
-//! A matrix as a handle holds it, however wide its indices are.
+//! The matrix of a handle, for either width of its indices.
 
 use super::assemble::Assembled;
 use super::choice::Wanted;
@@ -14,26 +14,26 @@ use crate::runtime::heap::boxed;
 use crate::runtime::workers::Workers;
 use std::io::Write;
 
-/// What a matrix tells of itself.
+/// Sizes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Facts {
     pub rows: usize,
     pub cols: usize,
     pub nonzeros: usize,
-    /// Entries given at a place that had one.
+    /// Number of the caller's entries whose position occurred before.
     pub duplicates: usize,
-    /// Values that `set_values` takes.
+    /// Number of values that `set_values` expects.
     pub given: usize,
 }
 
-/// A matrix by rows, by the width of its indices.
+/// A matrix by rows (csr), with 32-bit or 64-bit column indices.
 #[derive(Clone, Copy)]
 pub enum AnyCsr<'a> {
     Narrow(&'a Csr<u32>),
     Wide(&'a Csr<u64>),
 }
 
-/// An index of matrices that handles hold.
+/// Index type of the matrix of a handle.
 pub trait Width: Index {
     fn any(csr: &Csr<Self>) -> AnyCsr<'_>;
 }
@@ -50,33 +50,33 @@ impl Width for u64 {
     }
 }
 
-/// A matrix.
+/// A matrix, independent of the width of its indices.
 pub trait Matrix: Sync {
     fn facts(&self) -> Facts;
-    /// Entries of the longest row.
+    /// Returns the number of entries of the longest row.
     fn longest_row(&self) -> usize;
     fn empty_rows(&self) -> usize;
     fn first_empty_row(&self) -> Option<usize>;
-    /// Rows that have a column of their number, but no entry there or a zero.
+    /// Returns the number of rows i < min(rows, cols) whose diagonal entry is zero or missing.
     fn zero_diagonals(&self) -> usize;
-    /// What is seen of a square matrix before a method is chosen.
+    /// Computes the properties of a square matrix that guide the choice of a method.
     fn inspect(&self) -> Result<Inspection>;
-    /// How the diagonal of a square matrix compares with the rest of its rows.
+    /// Returns the kind of diagonal dominance of a square matrix.
     fn dominance(&self) -> Result<Dominance>;
-    /// A', by rows.
+    /// Returns A^T, stored by rows.
     fn transposed(&self, workers: &mut Workers) -> Result<Box<dyn Stored>>;
-    /// New values of all entries, in the order in which they were given.
+    /// Sets the values of all entries, in the caller's order.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
-    /// The format that is wanted, and what it takes.
+    /// Selects the storage format, and returns its size.
     fn choose(&self, wanted: &Wanted, workers: &mut Workers) -> Result<(Kind, Size)>;
-    /// The matrix in a format, of this size; none for csr, which `csr` has.
+    /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
     fn store(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
-    /// The matrix by rows, whose arrays are read where products are not enough.
+    /// Returns the matrix by rows, for direct access to its arrays.
     fn any(&self) -> AnyCsr<'_>;
-    /// Writes a file.
+    /// Writes the matrix in a file format.
     fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult;
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     fn bytes(&self) -> usize;
 }
 

@@ -1,4 +1,4 @@
-//! General sparse matrices: how they are held, the storage formats with their products, and files.
+//! General sparse matrices: assembly, storage formats with their products, and files.
 
 mod assemble;
 mod checks;

@@ -1,13 +1,13 @@
-//! A matrix in a storage format: its products, each by its own arrays, and these arrays for a caller.
+//! A matrix in a storage format: products with the arrays of the format, and the export of these arrays.
 
 use super::index::Index;
 use std::ops::Range;
 
-/// A matrix in a format.
+/// A matrix in a storage format.
 pub trait Stored: Send + Sync {
-    /// How several threads make y = A x, or A' x.
+    /// Returns how several threads compute y = A x, or y = A^T x.
     fn by(&self, transposed: bool) -> By<'_>;
-    /// The same with one thread.
+    /// Computes y = A x, or y = A^T x, on one thread.
     fn multiply_by(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
         match self.by(transposed) {
             By::Rows(a) => a.multiply_rows(0..y.len(), x, y),
@@ -18,32 +18,32 @@ pub trait Stored: Send + Sync {
             By::One(a, transposed) => a.multiply_whole(transposed, x, y),
         }
     }
-    /// y = A x.
+    /// Computes y = A x.
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_by(false, x, y);
     }
-    /// Its arrays, as docs/theory/sparse.md lists them; `to` has the lengths of the format's [`Size`].
+    /// Exports the arrays as docs/theory/sparse.md lists them; `to` has the lengths of the format's [`Size`].
     fn write(&self, to: &mut Arrays);
 }
 
-/// How several threads make a product.
+/// Division of a product among threads.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
-    /// Each some of the values of y.
+    /// Each thread computes a range of y.
     Rows(&'a dyn ByRows),
-    /// Each of some of the values of x.
+    /// Each thread adds the contributions of a range of x.
     Parts(&'a dyn ByParts),
-    /// One of them does it: A x, or A' x.
+    /// One thread computes A x, or A^T x.
     One(&'a dyn ByOne, bool),
 }
 
-/// Products by one thread alone.
+/// Products by a single thread.
 pub trait ByOne: Sync {
-    /// y = A x, or A' x.
+    /// Computes y = A x, or y = A^T x.
     fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]);
 }
 
-/// Computes y = A x, or A' x, from the entries (row, column, value) in their order.
+/// Computes y = A x, or y = A^T x, from the entries (row, column, value) in their order.
 pub fn products_of(entries: impl Iterator<Item = (usize, usize, f64)>, transposed: bool, x: &[f64], y: &mut [f64]) {
     y.fill(0.0);
     if transposed {
@@ -53,31 +53,31 @@ pub fn products_of(entries: impl Iterator<Item = (usize, usize, f64)>, transpose
     }
 }
 
-/// Products of some of the rows, for several threads.
+/// Products with a range of rows, for several threads.
 pub trait ByRows: Sync {
-    /// Rows between two places where the product may be cut.
+    /// Returns the number of rows by which ranges must be aligned.
     fn grain(&self) -> usize {
         1
     }
-    /// y = these rows of A x. They begin at a multiple of `grain`, and end at one or with the matrix.
-    /// A row has the same bits whatever rows are asked for.
+    /// Computes y = A x for a range of rows, which begins at a multiple of `grain` and ends at one, or at the last row.
+    /// The result for a row is bitwise identical for all ranges.
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]);
 }
 
-/// Products with A' of some of the rows of A, for several threads.
+/// Products of A^T with a range of the rows of A, for several threads.
 pub trait ByParts: Sync {
-    /// Rows between two places where they may be cut.
+    /// Returns the number of rows by which ranges must be aligned.
     fn grain(&self) -> usize {
         1
     }
-    /// Columns from the first to the last with an entry in these rows, or more.
+    /// Returns a range that contains all columns with entries in these rows.
     fn columns(&self, rows: Range<usize>) -> Range<usize>;
-    /// y = y + A' x of these rows, cut as those of [`ByRows`]: x has their values alone, y those of their columns,
-    /// from `first` on.
+    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows`]. x has the values of these rows, and y the
+    /// columns of [`Self::columns`], from column `first` on.
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]);
 }
 
-/// The least range with all of these places.
+/// Returns the smallest range that contains all these indices.
 pub fn span<I: Index>(places: &[I]) -> Range<usize> {
     let Some(first) = places.first() else { return 0..0 };
     let ends = |(least, most): (I, I), &place: &I| (least.min(place), most.max(place));
@@ -85,13 +85,13 @@ pub fn span<I: Index>(places: &[I]) -> Range<usize> {
     least.at()..most.at() + 1
 }
 
-/// The least range with all of these.
+/// Returns the smallest range that contains all these ranges.
 pub fn joined(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
     let join = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
     ranges.filter(|range| !range.is_empty()).reduce(join).unwrap_or(0..0)
 }
 
-/// Arrays of a caller that are written.
+/// Output arrays of the caller.
 pub struct Arrays<'a> {
     pub i0: Places<'a>,
     pub i1: Places<'a>,
@@ -99,7 +99,7 @@ pub struct Arrays<'a> {
     pub values: &'a mut [f64],
 }
 
-/// An array of places.
+/// An output array of indices.
 pub struct Places<'a>(pub &'a mut [i64]);
 
 impl Places<'_> {
@@ -112,7 +112,7 @@ impl Places<'_> {
     }
 }
 
-/// Arrays of a caller that are read, with the lengths that the caller says.
+/// Input arrays of the caller.
 #[derive(Clone, Copy)]
 pub struct Given<'a> {
     pub i0: &'a [i64],
@@ -121,19 +121,19 @@ pub struct Given<'a> {
     pub values: &'a [f64],
 }
 
-/// What the arrays of a format take. Wide numbers: padding can pass every limit.
+/// Size of the arrays of a format. 128-bit numbers, since padding can exceed 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Size {
-    /// Lengths of the arrays of places, and bytes of each place inside.
+    /// Length of each index array, and bytes per index in the library.
     pub places: [(u128, u128); 3],
-    /// Values, padding included.
+    /// Number of values, including padding.
     pub values: u128,
-    /// Values and bytes of rows that are kept apart.
+    /// Number of values, and bytes, of rows that are stored separately.
     pub apart: (u128, u128),
 }
 
 impl Size {
-    /// From arrays of places, in order, and values.
+    /// Creates a size from the (length, width) of the index arrays, in order, and the number of values.
     pub fn new<const N: usize>(places: [(usize, usize); N], values: u128) -> Self {
         let mut size = Self { values, ..Self::default() };
         for (to, (len, width)) in size.places.iter_mut().zip(places) {
@@ -147,16 +147,16 @@ impl Size {
         [i0, i1, i2, self.values]
     }
 
-    /// Values, padding included.
+    /// Returns the number of values, including padding.
     pub fn stored(&self) -> u128 {
         self.values + self.apart.0
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> u128 {
         self.places.iter().map(|(len, width)| len * width).sum::<u128>() + 8 * self.values + self.apart.1
     }
 }
 
-/// Bytes of a pointer or an offset.
+/// Bytes of a pointer or of an offset.
 pub const POINTER: usize = size_of::<usize>();

@@ -1,4 +1,4 @@
-//! Indices of 64 bits, which no matrix that a test could multiply needs: all formats as with 32 bits.
+//! Tests of all formats with 64-bit indices, on small matrices: results must equal those with 32-bit indices.
 
 use super::assemble::Triplets;
 use super::formats::{Kind, Shape};
@@ -22,7 +22,7 @@ const KINDS: [Kind; 12] = [
     Kind::Skyline,
 ];
 
-/// Both products, and the arrays but of sell that keeps rows apart, in a format.
+/// Returns both products and the exported arrays of a format. Sell with separate long rows exports none.
 fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
     const N: usize = 130;
     let mut entries = Triplets::<I>::with_room(3 * N).unwrap();
@@ -51,7 +51,8 @@ fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64
     (y, z, places, values)
 }
 
-/// In two parts, cut wherever they may be: rows of A x have the bits of the whole, rows of A for A' x add up to it.
+/// Computes products in two parts, for every allowed split. Rows of A x must be bitwise identical to the whole product;
+/// parts of A^T x must add up to it.
 fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     match stored.by(transposed) {
         By::Rows(by_rows) => {
@@ -81,7 +82,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     }
 }
 
-/// 131 terms of at most 130: each sum is off by fewer than that many roundings.
+/// 131 terms of at most 130: each sum has fewer rounding errors than terms.
 const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]
@@ -99,7 +100,7 @@ fn wide_indices_are_narrow_ones() {
     }
 }
 
-/// Rows far longer than the others are kept apart, and what they take is counted.
+/// Much longer rows are stored separately, and their size is counted.
 #[test]
 fn long_rows_pad_no_slice() {
     let mut entries = Triplets::<u32>::with_room(2000).unwrap();
@@ -109,7 +110,7 @@ fn long_rows_pad_no_slice() {
     let of = |apart| Kind::Sell(Shape { slice: 8, sigma: 1, apart }).size(&a, &mut Workers::alone()).unwrap();
     let (whole, apart) = (of(false), of(true));
     assert_eq!(whole.values, 8 * 1000 + 8 * 124);
-    // Seven other rows of its slice have an entry each, and the row its thousand (one of them was there).
+    // The seven other rows of its slice have one entry each; the long row has 1000, one of which existed before.
     assert_eq!((apart.values, apart.apart), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
     assert_eq!(apart.bytes(), 12 * 1000 + 8 * 126 + 12_012);
 }

@@ -1,4 +1,4 @@
-//! Matrices given by the values of all places.
+//! Matrices of files that list the values of all positions.
 
 use crate::error::{Result, reserve};
 use crate::runtime::memory::check_there;
@@ -6,10 +6,10 @@ use crate::sparse::assemble::Assembled;
 use crate::sparse::csr::{Csr, ROW_POINTERS};
 use crate::sparse::index::Index;
 
-/// For errors.
+/// Allocation named in error messages.
 pub const ARRAY: &str = "an array of a file";
 
-/// The matrix of `count` entries, at the places that have one; zeros stay.
+/// Builds the matrix with the `count` positions for which `has` is true; zeros are stored.
 pub fn of_array<I: Index>(
     rows: usize,
     cols: usize,

@@ -1,30 +1,31 @@
-//! Errors about a file. Their memory can be refused, too: then the error is that of the memory.
+//! Errors about a file. If memory for an error message cannot be allocated, the error is about memory instead.
 
 use crate::error::{Error, MESSAGE, RRB_ERR_IO, RRB_ERR_PARSE, Refused, formatted};
 use crate::runtime::file::Reason;
 use std::fmt::Display;
 
-/// A line, counted from 1, that cannot be understood.
+/// Returns a parse error about a line, counted from 1.
 pub fn at(line: usize, reason: impl Display) -> Error {
     status_at(RRB_ERR_PARSE, line, reason)
 }
 
-/// The same with another status.
+/// Returns an error about a line, with another status.
 pub fn status_at(status: i32, line: usize, reason: impl Display) -> Error {
     whole(status, format_args!("line {line}: {reason}"))
 }
 
-/// An error about the whole file.
+/// Returns an error about the whole file.
 pub fn whole(status: i32, reason: impl Display) -> Error {
     formatted(reason, MESSAGE).map_or_else(|error| error, |message| Error::File { status, message })
 }
 
-/// A file that cannot be read.
+/// Returns the error of a file that cannot be read.
 pub fn read_fault(error: std::io::Error) -> Error {
     io_fault("read", error)
 }
 
-/// A file that cannot be read or written. Memory that the system lacks is an error of memory, whose size is unknown.
+/// Returns the error of a file that cannot be read or written. If the system lacks memory, the error is about memory of
+/// unknown size.
 pub fn io_fault(what: &str, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::OutOfMemory {
         return Error::NoMemory(Refused { bytes: 0, what: "access to a file" });
@@ -32,5 +33,5 @@ pub fn io_fault(what: &str, error: std::io::Error) -> Error {
     whole(RRB_ERR_IO, format_args!("cannot be {what}: {}", Reason(&error)))
 }
 
-/// Where complex numbers come.
+/// Error message for complex matrices.
 pub const COMPLEX: &str = "complex matrices are not offered; [Re -Im; Im Re] is real";

@@ -1,9 +1,10 @@
-//! Fortran formats of cards of numbers, such as (16I5), (1P,4E20.12) and (3(1PE25.16)).
+//! Parser of Fortran formats for cards of numbers, such as (16I5), (1P,4E20.12) and (3(1PE25.16)).
 
 use super::number::{field_number, whole_number};
 use crate::error::{Error, Result, push};
 
-/// A field of a card.
+/// A field of a card: start column from 0, width in columns, type (whole: I, otherwise E, D, F or G), digits after the
+/// point, and scale factor of the P edit descriptor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field {
     start: usize,
@@ -13,33 +14,34 @@ pub struct Field {
     scale: i32,
 }
 
-/// Fields of a card at most, columns of one, and formats within formats: far beyond any that is in use.
+/// Maximum numbers of fields and columns of a card, and maximum depth of nested formats; far above any format in use.
 const MOST_FIELDS: usize = 1000;
 const MOST_COLUMNS: usize = 10_000;
 const DEEPEST: usize = 8;
-/// Characters of a format, whose cards leave it 20 columns.
+/// Maximum length of a format in characters; its place on card 4 or 3 has 20 columns.
 const LONGEST: usize = 80;
 
 impl Field {
-    /// What it holds of a card; a short card goes on with blanks.
+    /// Returns the characters of this field. A short card continues with blanks.
     pub fn of<'a>(&self, card: &'a [u8]) -> &'a [u8] {
         let end = card.len().min(self.start + self.width);
         card.get(self.start..end).unwrap_or_default()
     }
 
-    /// The number in it.
+    /// Returns the real number in this field.
     pub fn real(&self, card: &[u8]) -> Option<f64> {
         field_number(self.of(card), self.decimals, self.scale)
     }
 
-    /// The whole number in it.
+    /// Returns the integer in this field; blanks mean 0.
     pub fn whole(&self, card: &[u8]) -> Option<i64> {
         let text = self.of(card).trim_ascii();
         if text.is_empty() { Some(0) } else { whole_number(text) }
     }
 }
 
-/// The fields of a card; none: the text is no format that is understood. `whole`: all must be I fields.
+/// Returns the fields of a card, or `None` if the format is not supported. `whole` requires that all fields have type
+/// I.
 pub fn fields(text: &[u8], whole: bool) -> Result<Option<Vec<Field>>> {
     let (mut buffer, mut len) = ([0; LONGEST], 0);
     for c in text.iter().filter(|c| !c.is_ascii_whitespace()) {
@@ -63,12 +65,12 @@ struct Reader<'a> {
     column: usize,
     scale: i32,
     fields: Vec<Field>,
-    /// Memory that a field did not get, which ends the reading.
+    /// Failed allocation, which ends the parsing.
     refused: Option<Error>,
 }
 
 impl<'a> Reader<'a> {
-    /// Items up to a closing parenthesis or the end.
+    /// Parses items up to a closing parenthesis or to the end of the text.
     fn list(&mut self, depth: usize) -> Option<()> {
         while !matches!(self.text.first(), None | Some(b')')) {
             if self.text.first() == Some(&b',') {
@@ -84,7 +86,7 @@ impl<'a> Reader<'a> {
         self.text = &self.text[1..];
     }
 
-    /// The number that is next, if one is; none: it is beyond all that is in use.
+    /// Parses an optional unsigned number: `Some(None)` if there is none, `None` if it exceeds [`MOST_COLUMNS`].
     fn number(&mut self) -> Option<Option<usize>> {
         let digits = self.text.iter().take_while(|c| c.is_ascii_digit()).count();
         let (number, rest) = self.text.split_at(digits);
@@ -130,14 +132,14 @@ impl<'a> Reader<'a> {
         (self.column <= MOST_COLUMNS).then_some(())
     }
 
-    /// `count` equal fields.
+    /// Parses width and decimals of a field, and appends `count` such fields.
     fn fields(&mut self, kind: u8, count: usize) -> Option<()> {
         let width = self.number()?.filter(|&w| w > 0)?;
         let mut decimals = 0;
         if self.text.first() == Some(&b'.') {
             self.skip();
             decimals = self.number()?? as i32;
-            // Digits of an exponent, which the field shows itself.
+            // Exponent width, which reading ignores.
             if kind != b'I' && self.text.first() == Some(&b'E') && self.text.get(1).is_some_and(u8::is_ascii_digit) {
                 self.skip();
                 self.number()??;

@@ -1,4 +1,4 @@
-//! The gzip format (RFC 1952) through zlib's interface, whose streams are made with memory that can be refused.
+//! The gzip format (RFC 1952) through the interface of zlib, whose streams report failed allocations.
 
 use crate::error::{Error, Refused, Result};
 use crate::runtime::heap::boxed;
@@ -9,80 +9,80 @@ use libz_rs_sys::{
 };
 use std::ffi::CStr;
 
-/// The largest window, 2^15 bytes; 16 more selects gzip instead of zlib.
+/// The largest window, 2^15 bytes; adding 16 selects gzip instead of zlib.
 const WINDOW_BITS: i32 = 15 + 16;
-/// Memory for the state of compression, from 1 to 9: zlib's default.
+/// Memory for the compression state, from 1 to 9: zlib's default.
 const MEMORY_LEVEL: i32 = 8;
-/// zlib does not report how much it has asked for.
+/// zlib does not report the size of the failed allocation, so the size is 0.
 const STATE: Refused = Refused { bytes: 0, what: "the state of a gz file" };
 const STREAM: &str = "a gz stream";
 
-/// What a call did.
+/// Progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the input that were used.
+    /// Number of input bytes consumed.
     pub used: usize,
-    /// Bytes of the output that were written.
+    /// Number of output bytes written.
     pub made: usize,
-    /// The stream has ended.
+    /// Whether the stream has ended.
     pub ended: bool,
 }
 
-/// Decompresses a file of one or several members.
+/// Decompressor of a file with one or several gzip members.
 pub struct Unpacker {
-    /// On the heap, since the address must not change.
+    /// On the heap, since zlib requires a constant address.
     stream: Box<z_stream>,
 }
 
 impl Unpacker {
-    /// At the start of a member.
+    /// Creates a decompressor at the start of a member.
     pub fn new() -> Result<Self> {
         let mut stream = boxed(z_stream::default(), STREAM)?;
-        // SAFETY: a stream whose allocator is set, the version of this library and the size of its structure.
+        // SAFETY: a stream with default allocators, the version of this library, and the size of its structure.
         let code = unsafe { inflateInit2_(&raw mut *stream, WINDOW_BITS, zlibVersion(), size_of::<z_stream>() as i32) };
         made(code)?;
         Ok(Self { stream })
     }
 
-    /// Decompresses as much of `input` as fits `output`, or returns what is wrong with it.
+    /// Decompresses as much of `input` as fits into `output`, or returns what is wrong with the data.
     pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> std::result::Result<Step, &'static str> {
         let (step, code) = run(&mut self.stream, input, output, |stream| {
-            // SAFETY: made by `new`; input and output are those that `run` has set.
+            // SAFETY: initialized by `new`; `run` has set input and output.
             unsafe { inflate(stream, Z_NO_FLUSH) }
         });
         match code {
             Z_OK | Z_BUF_ERROR | Z_STREAM_END => Ok(step),
             _ if self.stream.msg.is_null() => Err("not the gzip format"),
-            // SAFETY: a static text of the library that ends with NUL.
+            // SAFETY: a static NUL-terminated text of the library.
             _ => Err(unsafe { CStr::from_ptr(self.stream.msg) }.to_str().unwrap_or_default()),
         }
     }
 
-    /// The next member begins.
+    /// Prepares for the next member.
     pub fn restart(&mut self) {
-        // SAFETY: made by `new`. This fails for streams that are not initialized only.
+        // SAFETY: initialized by `new`. The call fails only for uninitialized streams.
         unsafe { inflateReset(&raw mut *self.stream) };
     }
 }
 
 impl Drop for Unpacker {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, ended once.
+        // SAFETY: initialized by `new`, and ended once.
         unsafe { inflateEnd(&raw mut *self.stream) };
     }
 }
 
-/// Compresses a file as one member.
+/// Compressor of a file, as one gzip member.
 pub struct Packer {
-    /// On the heap, since the address must not change.
+    /// On the heap, since zlib requires a constant address.
     stream: Box<z_stream>,
 }
 
 impl Packer {
-    /// With zlib's default level, 6.
+    /// Creates a compressor with zlib's default level, 6.
     pub fn new() -> Result<Self> {
         let mut stream = boxed(z_stream::default(), STREAM)?;
-        // SAFETY: a stream whose allocator is set, the version of this library and the size of its structure.
+        // SAFETY: a stream with default allocators, the version of this library, and the size of its structure.
         let code = unsafe {
             deflateInit2_(
                 &raw mut *stream,
@@ -99,12 +99,13 @@ impl Packer {
         Ok(Self { stream })
     }
 
-    /// Compresses `input`; `last`: no more input follows, and the call is repeated until the stream has ended.
+    /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
     pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
         let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
-        // Without input or room nothing is done, which is no error here. All others are those of wrong calls.
+        // A call without input or output room makes no progress, which is no error here. All other errors would be
+        // wrong calls.
         run(&mut self.stream, input, output, |stream| {
-            // SAFETY: made by `new`; input and output are those that `run` has set.
+            // SAFETY: initialized by `new`; `run` has set input and output.
             unsafe { deflate(stream, flush) }
         })
         .0
@@ -113,7 +114,7 @@ impl Packer {
 
 impl Drop for Packer {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, ended once.
+        // SAFETY: initialized by `new`, and ended once.
         unsafe { deflateEnd(&raw mut *self.stream) };
     }
 }
@@ -126,7 +127,7 @@ fn made(code: i32) -> Result<()> {
     }
 }
 
-/// Calls `call` with this input and output; what it did, and the code that it returned.
+/// Runs `call` with this input and output. Returns the progress and the return code.
 fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce(*mut z_stream) -> i32) -> (Step, i32) {
     let fitting = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
     let (before, room) = (fitting(input.len()), fitting(output.len()));
@@ -134,7 +135,7 @@ fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce
     (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), room);
     let code = call(stream);
     let (used, made) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
-    // Both end with this call.
+    // The borrows of input and output end with this call.
     (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
     (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
     (Step { used, made, ended: code == Z_STREAM_END }, code)
@@ -164,7 +165,7 @@ mod tests {
         for (room, at_once) in [(1 << 16, 1 << 16), (1, 7), (3000, 1)] {
             let packed = packed(&text, room);
             let (mut unpacker, mut back, mut output) = (Unpacker::new().unwrap(), Vec::new(), vec![0; room]);
-            // Twice, as members of one file.
+            // Twice, as two members of one file.
             for _ in 0..2 {
                 let mut rest = &packed[..];
                 loop {

@@ -1,14 +1,14 @@
-//! Lines of a text and words of a line.
+//! Lines of a text, and words of a line.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Lines with their numbers, from 1, without what ends them.
+/// Iterator over lines without their line ends, which counts them from 1.
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
     rest: &'a [u8],
-    /// Of the line that came last.
+    /// Number of the latest line.
     pub number: usize,
 }
 
@@ -17,12 +17,13 @@ impl<'a> Lines<'a> {
         Self { rest: text, number: 0 }
     }
 
-    /// Bytes of the lines to come.
+    /// Returns the number of bytes of the remaining lines.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// The lines to come in at most `count` pieces of about as many bytes, each of whole lines that are counted from 1.
+    /// Divides the remaining lines into at most `count` pieces of about equal numbers of bytes. Each piece counts its
+    /// lines from 1.
     pub fn pieces(&self, count: usize) -> impl Iterator<Item = Self> {
         let (mut rest, step) = (self.rest, self.rest.len().div_ceil(count).max(1));
         std::iter::from_fn(move || {
@@ -53,12 +54,12 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Words between blanks.
+/// Returns the words of a line, separated by blanks.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// A word for an error message, cut if it is long.
+/// Formats a word for an error message; truncates a long word.
 pub fn shown(word: &[u8]) -> impl Display {
     const MOST: usize = 40;
     struct Shown<'a>(&'a [u8]);

@@ -1,25 +1,25 @@
-//! What a file holds: a matrix, and vectors beside it.
+//! Contents of a file: a matrix and, optionally, vectors.
 
 use crate::options::Vector;
 use crate::sparse::matrix::Matrix;
 use std::fmt;
 
-/// What a file holds.
+/// Contents of a file.
 pub struct Loaded {
     /// The matrix.
     pub matrix: Box<dyn Matrix>,
-    /// What comes with it.
+    /// The vectors of the file.
     pub vectors: Vectors,
-    /// What is wrong with the file, although it is read.
+    /// A defect of the file that does not prevent reading.
     pub warning: Option<Warning>,
 }
 
-/// A header that announces another number of cards of right-hand sides than the file has.
+/// Warning: the header announces a wrong number of cards of right-hand sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warning {
-    /// As the header says.
+    /// Number of cards in the header.
     pub announced: usize,
-    /// As the numbers of the right-hand sides take.
+    /// Number of cards that the sizes of the right-hand sides require.
     pub read: usize,
 }
 
@@ -31,13 +31,13 @@ impl fmt::Display for Warning {
 }
 
 impl Loaded {
-    /// A matrix and no more.
+    /// A file without vectors.
     pub fn of(matrix: Box<dyn Matrix>) -> Self {
         Self { matrix, vectors: Vectors::default(), warning: None }
     }
 }
 
-/// Right-hand sides of a file, guesses and solutions, each with `len` values a column.
+/// Right-hand sides, initial guesses and solutions of a file, with columns of `len` values.
 #[derive(Default)]
 pub struct Vectors {
     pub len: usize,
@@ -55,17 +55,17 @@ impl Vectors {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of columns.
     pub fn count(&self, which: Vector) -> usize {
         self.all(which).len() / self.len.max(1)
     }
 
-    /// Column k, if it is there.
+    /// Returns column k, if it exists.
     pub fn get(&self, which: Vector, k: usize) -> Option<&[f64]> {
         if k < self.count(which) { self.all(which).get(k * self.len..(k + 1) * self.len) } else { None }
     }
 
-    /// Bytes of all of them.
+    /// Returns the size of all vectors in bytes.
     pub fn bytes(&self) -> usize {
         [&self.rhs, &self.guess, &self.solution].map(|v| size_of_val(&v[..])).iter().sum()
     }

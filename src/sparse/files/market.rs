@@ -1,5 +1,6 @@
-//! MatrixMarket: `%%MatrixMarket matrix`, `coordinate` or `array`, `real`, `integer` or `pattern`, `general`,
-//! `symmetric` or `skew-symmetric`; comments (%), a line of counts, and an entry a line.
+//! MatrixMarket files (Boisvert, Pozo, Remington, NISTIR 5935, 1996). The first line is `%%MatrixMarket matrix`, then
+//! `coordinate` or `array`, then `real`, `integer` or `pattern`, then `general`, `symmetric` or `skew-symmetric`.
+//! Comments (%) follow, then a line of counts, then one entry per line.
 
 use super::array::{ARRAY, of_array};
 use super::fault::{COMPLEX, at, status_at};
@@ -21,7 +22,7 @@ enum Field {
     Pattern,
 }
 
-/// The first line.
+/// Contents of the first line.
 #[derive(Clone, Copy)]
 struct Banner {
     coordinate: bool,
@@ -29,7 +30,7 @@ struct Banner {
     symmetry: Symmetry,
 }
 
-/// The matrix of a text that begins with %%.
+/// Parses a text that begins with %%.
 pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     let banner = Banner::of(lines.next().unwrap_or_default())?;
@@ -40,13 +41,13 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
         return Err(at(line, format_args!("a symmetric matrix is square, got {rows} x {cols}")));
     }
     let announced = if banner.coordinate { counts[2].into() } else { banner.values(rows, cols) };
-    // An entry takes a row, a blank, a column and the end of a line, at least; a value a digit and the end.
+    // An entry takes at least a row, a blank, a column and a line end; a value, at least a digit and a line end.
     let shortest = match (banner.coordinate, banner.field) {
         (true, Field::Pattern) => 4,
         (true, _) => 6,
         (false, _) => 2,
     };
-    // The last line may have no end.
+    // The last line may have no line end.
     if announced > (lines.left() as u128 + 1) / shortest {
         let left = lines.left();
         return Err(at(
@@ -99,7 +100,7 @@ impl Banner {
         }
     }
 
-    /// Values of an array.
+    /// Returns the number of values of an array.
     fn values(&self, rows: u64, cols: u64) -> u128 {
         let (rows, cols) = (u128::from(rows), u128::from(cols));
         match self.symmetry {
@@ -110,7 +111,7 @@ impl Banner {
     }
 }
 
-/// The line of counts.
+/// Parses the line of `many` counts.
 fn counts(lines: &mut Lines, many: usize) -> Result<[u64; 3]> {
     let Some(line) = lines.find(|line| is_data(line)) else {
         return Err(at(lines.number, "the file ends before the line of rows and columns"));
@@ -132,7 +133,7 @@ fn counts(lines: &mut Lines, many: usize) -> Result<[u64; 3]> {
     }
 }
 
-/// Neither a comment nor blank.
+/// Returns whether a line is neither a comment nor blank.
 fn is_data(line: &[u8]) -> bool {
     !matches!(line.trim_ascii_start().first(), None | Some(b'%'))
 }
@@ -146,7 +147,7 @@ struct Read<'a> {
     announced: usize,
 }
 
-/// For errors.
+/// Allocation named in error messages.
 const PIECES: &str = "pieces of a file";
 
 impl Read<'_> {
@@ -155,7 +156,7 @@ impl Read<'_> {
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// The lines in pieces for the workers, each with the entries in it.
+    /// Divides the lines among the threads, with the number of entries in each piece.
     fn pieces(&self, workers: &mut Workers) -> Result<Vec<(Lines<'_>, usize)>> {
         let mut pieces = Vec::new();
         let count = workers.pieces(self.lines.left());
@@ -179,8 +180,9 @@ impl Read<'_> {
         Ok(pieces)
     }
 
-    /// Hands over the words and the number of each line, as many as are announced. `part` is asked for where the next
-    /// so many entries go, and `take` is given it back with the number of the entry in it.
+    /// Calls `take` with the words and the line number of each entry. `part` returns the destination of the next
+    /// entries of a piece; `take` receives this destination and the entry's index in it. The number of entries must be
+    /// as announced.
     fn each<T: Send>(
         &self,
         workers: &mut Workers,
@@ -239,7 +241,8 @@ impl Read<'_> {
         matrix(entries, symmetry, [self.rows, self.cols], |k| self.line_of(k), workers)
     }
 
-    /// By columns; of a triangle the lower one, without the diagonal where it is skew.
+    /// Reads an array by columns. For symmetric matrices, the file has the lower triangle; for skew-symmetric ones,
+    /// without the diagonal.
     fn array<I: Index>(&self, workers: &mut Workers) -> Result<Assembled<I>> {
         let mut values: Vec<f64> = zeroed(self.announced, ARRAY)?;
         let mut left = Parts(&mut values);
@@ -252,7 +255,8 @@ impl Read<'_> {
             },
         )?;
         let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
-        // In a lower triangle the columns before j leave out j (j - 1) / 2 places, without the diagonal j (j + 1) / 2.
+        // In the lower triangle, the columns before j omit j (j - 1) / 2 positions; without the diagonal, j (j + 1) /
+        // 2.
         let value = |i: usize, j: usize| match symmetry {
             Symmetry::General => values[j * rows + i],
             Symmetry::Symmetric => {
@@ -293,7 +297,7 @@ impl Read<'_> {
         if self.banner.field == Field::Integer { "whole " } else { "" }
     }
 
-    /// The line of entry k.
+    /// Returns the line of entry k.
     fn line_of(&self, k: usize) -> usize {
         let mut lines = self.lines;
         (0..=k).for_each(|_| _ = lines.find(|line| is_data(line)));
@@ -301,7 +305,7 @@ impl Read<'_> {
     }
 }
 
-/// A row or a column, from 1, as an index from 0.
+/// Parses a row or column number, counted from 1, and returns the index from 0.
 fn place(word: Option<&[u8]>, line: usize, what: &str, extent: usize) -> Result<usize> {
     let Some(word) = word else { return Err(at(line, format_args!("has no {what}"))) };
     match whole_number(word) {

@@ -1,4 +1,4 @@
-//! From the entries of a file to its matrix. Of files that give one triangle the other is made.
+//! Builds the matrix from the entries of a file. If the file stores one triangle, the other one is added.
 
 use super::fault::{at, status_at};
 use crate::error::{RRB_ERR_NOT_FINITE, Result, reserve};
@@ -6,20 +6,20 @@ use crate::runtime::workers::Workers;
 use crate::sparse::assemble::{Assembled, Triplets, Unfit};
 use crate::sparse::index::Index;
 
-/// How a file gives the triangle that it leaves out.
+/// Symmetry of a file, which determines the triangle that is not stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Symmetry {
-    /// None is left out.
+    /// All entries are stored.
     General,
     Symmetric,
-    /// With the other sign; the diagonal is 0.
+    /// a_ji = -a_ij; the diagonal is 0.
     Skew,
 }
 
-/// For errors.
+/// Allocation named in error messages.
 const TRIANGLE: &str = "entries of a triangle";
 
-/// The matrix of these entries, of which `line_of` says where they are.
+/// Builds the matrix of these entries; `line_of` returns the line of an entry.
 pub fn matrix<I: Index>(
     entries: Triplets<I>,
     symmetry: Symmetry,
@@ -50,7 +50,7 @@ pub fn matrix<I: Index>(
     }
 }
 
-/// Entries of either triangle are taken; the first, by its number, whose mirror was given before it.
+/// Returns the first entry whose mirror image is stored before it, if any. A file may store either triangle.
 fn in_both_triangles<I: Index>(entries: &Triplets<I>) -> Result<Option<usize>> {
     let mut beside = 0;
     let mut both = [false; 2];
@@ -61,7 +61,7 @@ fn in_both_triangles<I: Index>(entries: &Triplets<I>) -> Result<Option<usize>> {
     if both == [true; 2] { given_twice(entries, beside) } else { Ok(None) }
 }
 
-/// The first entry whose mirror was given before it.
+/// Returns the first entry whose mirror image is stored before it; `beside` is the number of off-diagonal entries.
 fn given_twice<I: Index>(entries: &Triplets<I>, beside: usize) -> Result<Option<usize>> {
     let place = |k: usize| {
         let (i, j) = (entries.rows[k], entries.cols[k]);
@@ -70,7 +70,7 @@ fn given_twice<I: Index>(entries: &Triplets<I>, beside: usize) -> Result<Option<
     let mut order = Vec::new();
     reserve(&mut order, beside, TRIANGLE)?;
     order.extend((0..entries.values.len()).filter(|&k| entries.rows[k] != entries.cols[k]));
-    // Numbers are distinct: this is stable.
+    // Entry numbers are distinct, so this order equals that of a stable sort.
     order.sort_unstable_by_key(|&k| (place(k), k));
     let of_one_place = order.chunk_by(|&a, &b| place(a) == place(b));
     let twice = of_one_place.filter_map(|all| all.iter().find(|&&k| entries.rows[k] != entries.rows[all[0]]));

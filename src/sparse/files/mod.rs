@@ -1,4 +1,4 @@
-//! Matrices in files: MatrixMarket, Harwell-Boeing and Rutherford-Boeing, each as it is or in gz.
+//! Matrix files: MatrixMarket, Harwell-Boeing and Rutherford-Boeing, uncompressed or in gzip.
 
 mod array;
 mod fault;
@@ -33,29 +33,29 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use write::WriteError;
 
-/// A path in an error message, of one that is too long its end.
+/// Formats a path for an error message; of a path that is too long, only the end.
 fn shown(path: &CStr) -> impl Display {
     let path = path.to_bytes();
     OsStr::from_bytes(&path[path.len().saturating_sub(file::LONGEST_PATH)..]).display()
 }
 
-/// An error about a file. Without memory there is none for its name.
+/// Adds the path to an error. If memory is exhausted, the error is returned unchanged.
 fn about(path: &CStr, mut error: Error) -> Error {
     if let Error::NoMemory(_) = error {
         return error;
     }
-    // Rows and entries, which files count from 1.
+    // File formats count rows and entries from 1.
     error.set_base(1);
     whole(error.status(), format_args!("{}: {error}", shown(path)))
 }
 
-/// Reads a matrix, and what comes with it.
+/// Reads a matrix and the vectors that the file contains.
 pub fn load(path: &CStr, workers: &mut Workers) -> Result<Loaded> {
     let read = unpack::text(path).and_then(|text| parse(&text, workers));
     read.map_err(|error| about(path, error))
 }
 
-/// What a text holds.
+/// Parses the text of a matrix file.
 pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     if text.starts_with(b"%%") {
         return market::parse(text, workers);
@@ -69,8 +69,8 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     })
 }
 
-/// Writes a matrix, as gzip if the name ends with .gz. The file appears when it is complete: until then, and after an
-/// error, a file of that name is unchanged.
+/// Writes a matrix, compressed with gzip if the name ends with .gz. The file is replaced when the new one is complete;
+/// until then, and after an error, an existing file is unchanged.
 pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
     let fault = |error: io::Error| about(path, io_fault("written", error));
     // A pipe or a device cannot be replaced by another file.
@@ -82,25 +82,25 @@ pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> 
     partial.finish().map_err(fault)
 }
 
-/// A file that is not complete, next to the one that it will replace. Removed if it does not.
+/// An incomplete file next to the file that it will replace. Dropping it removes the file.
 struct Partial {
-    /// The name of the target with its NUL, and behind it that of this file.
+    /// The NUL-terminated target name, followed by the NUL-terminated name of this file.
     names: Vec<u8>,
-    /// Bytes of the first.
+    /// Bytes of the target name, including NUL.
     target: usize,
     file: Option<File>,
 }
 
-/// Names that are tried: one may be left of a process that was killed, or be another thread's.
+/// Maximum number of names that are tried. A name may belong to a killed process or to another thread.
 const NAMES: usize = 100;
-/// Bytes of what is appended to a name, with NUL.
+/// Maximum number of bytes appended to a name, including NUL.
 const ENDING: usize = 64;
 
 impl Partial {
     fn begin(path: &CStr) -> Result<Self> {
         const NAME: &str = "the name of a file";
         let mut buffer = zeroed(file::LONGEST_PATH, NAME)?;
-        // A link remains one. A name that cannot be resolved is that of a new file.
+        // Symbolic links are followed, so that they persist. A name that cannot be resolved belongs to a new file.
         let target = match file::resolved(path, &mut buffer) {
             Ok(target) => target,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
@@ -118,7 +118,7 @@ impl Partial {
             partial.names.extend_from_slice(target);
             partial.names.push(0);
             partial.names.extend_from_slice(target);
-            // There is room for two numbers of 20 digits.
+            // The buffer has room for two numbers of 20 digits.
             let _ = write!(partial.names, ".{}.{tried}.partial\0", std::process::id());
             match file::create_new(partial.name()) {
                 Ok(file) => {
@@ -150,7 +150,7 @@ impl Partial {
         self.file.as_ref().ok_or_else(|| Error::Internal("a file that is written has ended".to_owned()))
     }
 
-    /// Replaces the target, whose permissions it gets.
+    /// Replaces the target, and copies its permissions.
     fn finish(mut self) -> io::Result<()> {
         if let (Ok(mode), Some(file)) = (file::mode(self.target()), &self.file) {
             file.set_permissions(Permissions::from_mode(mode))?;
@@ -164,7 +164,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // That it cannot be removed is no error worth another message.
+            // A failed removal is ignored, since the original error is already reported.
             let _ = file::remove(self.name());
         }
     }

@@ -1,30 +1,30 @@
-//! Numbers as text: of Fortran too, with the exponent letters D and Q, or with none, as in 1.5-103.
+//! Parsing of numbers, including Fortran's: with the exponent letters D and Q, or without a letter, as in 1.5-103.
 
 use super::lines::words;
 use super::short::Short;
 use std::fmt::Write as _;
 
-/// Digits of a number that is put together here at most; longer ones are no numbers that anybody writes.
+/// Maximum number of characters of a number that needs conversion from Fortran notation.
 const MOST: usize = 400;
 
-/// A whole number.
+/// Parses an integer.
 pub fn whole_number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Counts of a line, of which those that the formats define are kept.
+/// The counts on a line; those that the file formats define are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     kept: [usize; Self::MOST],
-    /// How many the line has.
+    /// Number of counts on the line.
     pub len: usize,
 }
 
 impl Counts {
-    /// Those that are kept.
+    /// Maximum number of counts that are stored.
     pub const MOST: usize = 5;
 
-    /// The counts of a line that has nothing else; none: it has.
+    /// Parses a line of counts; returns `None` if the line has anything else.
     pub fn of(line: &[u8]) -> Option<Self> {
         let mut counts = Self::default();
         for word in words(line) {
@@ -37,20 +37,20 @@ impl Counts {
         Some(counts)
     }
 
-    /// The first of them.
+    /// Returns the stored counts.
     pub fn all(&self) -> &[usize] {
         &self.kept[..self.len.min(Self::MOST)]
     }
 }
 
-/// A real number; infinities and NaN are numbers too.
+/// Parses a real number; accepts infinities and NaN.
 pub fn real_number(word: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(word).ok()?;
     text.parse().ok().or_else(|| Scaled::split(word)?.value())
 }
 
-/// A number of a Fortran field: without a point, the last `decimals` digits stand behind it; without an exponent it is
-/// divided by 10^`scale`. Blanks are nothing, and nothing but blanks is 0.
+/// Parses a Fortran field. Without a point, the last `decimals` digits are the fraction; without an exponent, the
+/// number is divided by 10^`scale`. Blanks are ignored, and a blank field is 0.
 pub fn field_number(field: &[u8], decimals: i32, scale: i32) -> Option<f64> {
     let field = field.trim_ascii();
     if field.is_empty() {
@@ -92,7 +92,7 @@ fn without_blanks<'a>(field: &[u8], buffer: &'a mut [u8; MOST]) -> Option<&'a [u
     Some(&buffer[..len])
 }
 
-/// Sign, digits and point of a number, and its exponent.
+/// Mantissa (sign, digits and point) and decimal exponent of a number.
 struct Scaled<'a> {
     text: &'a [u8],
     exponent: i32,
@@ -105,7 +105,7 @@ impl<'a> Scaled<'a> {
         if word.len() > MOST || !word.iter().any(u8::is_ascii_digit) {
             return None;
         }
-        // The exponent begins with its letter, or with a sign behind the first character.
+        // The exponent begins with its letter, or with a sign after the first character.
         let letter = |c: u8| b"eEdDqQ".contains(&c);
         let start = (1..word.len()).find(|&k| letter(word[k]) || b"+-".contains(&word[k]));
         let (mantissa, exponent) = word.split_at(start.unwrap_or(word.len()));
@@ -126,9 +126,9 @@ impl<'a> Scaled<'a> {
         (fits && some).then_some(Self { text: mantissa, exponent: power, has_point, has_exponent })
     }
 
-    /// Rounded once, however it is scaled.
+    /// Returns the value, rounded once.
     fn value(&self) -> Option<f64> {
-        // An exponent has at most 11 characters.
+        // The exponent has at most 11 characters, in addition to the letter e.
         let mut text = Short::<{ MOST + 12 }>::default();
         let mantissa = std::str::from_utf8(self.text).ok()?;
         write!(text, "{mantissa}e{}", self.exponent).ok()?;
@@ -136,7 +136,7 @@ impl<'a> Scaled<'a> {
     }
 }
 
-/// An exponent; one that no double has is cut.
+/// Parses an exponent, and clamps it to +-100000, beyond the range of doubles.
 fn power(digits: &[u8]) -> Option<i32> {
     let number = whole_number(digits).or_else(|| {
         let sign = usize::from(b"+-".contains(digits.first()?));

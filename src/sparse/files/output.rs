@@ -1,4 +1,4 @@
-//! A file that is written through a buffer, compressed or not.
+//! Buffered output to a file, with or without gzip compression.
 
 use super::gz::Packer;
 use super::unpack::PIECE;
@@ -6,15 +6,15 @@ use crate::error::{Result, reserve, zeroed};
 use std::fs::File;
 use std::io::{self, Write};
 
-/// For errors.
+/// Allocation named in error messages.
 const BUFFER: &str = "the buffer of a file";
 
-/// All memory is allocated at the start.
+/// Buffered output. All memory is allocated by `new`.
 pub struct Output<'a> {
     file: &'a File,
-    /// What is not written yet.
+    /// Data that was not written yet.
     buffer: Vec<u8>,
-    /// The compressor, and the buffer of its output.
+    /// Compressor and the buffer of its output, if the file is compressed.
     packed: Option<(Packer, Vec<u8>)>,
 }
 
@@ -26,12 +26,12 @@ impl<'a> Output<'a> {
         Ok(Self { file, buffer, packed })
     }
 
-    /// Writes all that is left.
+    /// Writes the remaining data, and ends the compressed stream.
     pub fn finish(mut self) -> io::Result<()> {
         self.empty(true)
     }
 
-    /// Writes the buffer.
+    /// Writes and clears the buffer. `last` ends the compressed stream.
     fn empty(&mut self, last: bool) -> io::Result<()> {
         let Some((packer, output)) = &mut self.packed else {
             self.file.write_all(&self.buffer)?;

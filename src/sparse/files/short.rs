@@ -1,8 +1,8 @@
-//! Text of a fixed size, without memory from the heap.
+//! Text of fixed capacity, without heap allocation.
 
 use std::fmt;
 
-/// At most `N` bytes of text; more is an error.
+/// Text of at most `N` bytes; writing more is an error.
 pub struct Short<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -15,18 +15,18 @@ impl<const N: usize> Default for Short<N> {
 }
 
 impl<const N: usize> Short<N> {
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The same as text.
+    /// Returns the text written so far.
     pub fn text(&self) -> &str {
-        // Whole texts were written.
+        // Only complete UTF-8 texts are appended.
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
-    /// Cut to this length.
+    /// Truncates the text to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }

@@ -1,4 +1,5 @@
-//! A text that a team reads says what one thread says of it: the same matrix, or the same line and reason.
+//! Tests of parsing with several threads: the result must equal that of one thread, either the same matrix or the same
+//! error message.
 
 use super::parse;
 use crate::error::Error;
@@ -8,7 +9,7 @@ use crate::sparse::matrix::AnyCsr;
 
 const N: usize = 7000;
 
-/// Lines of a file with comments and blank lines between its entries.
+/// Returns the lines of a file with comments and blank lines between its entries.
 fn lines(head: &str) -> Vec<String> {
     let mut lines = vec![format!("%%MatrixMarket matrix {head}"), format!("{N} {N} {N}")];
     for k in 0..N {
@@ -21,7 +22,7 @@ fn lines(head: &str) -> Vec<String> {
     lines
 }
 
-/// What is made of the lines, as text; values by their bits.
+/// Returns the parsed matrix as text, with the bits of its values, or the error message.
 fn outcome(lines: &[String], threads: usize) -> String {
     let text = lines.join("\n");
     match parse(text.as_bytes(), &mut Workers::eager(threads)) {
@@ -66,11 +67,11 @@ fn a_team_reads_what_one_thread_reads() {
         let more = [&all[..], &["1 1 1".to_owned()]].concat();
         let expected = format!("line {}: more than the {N} entries that are announced", last + 2);
         assert_eq!(same_for_any_threads(&more), expected);
-        // What is wrong first is told, whoever meets it first.
+        // The first error of the file is reported, whichever thread finds it.
         let mut two = all.clone();
         (two[last], two[5]) = ("?".to_owned(), "1 1 1 1".to_owned());
         assert_eq!(same_for_any_threads(&two), "line 6: has more than an entry: '1'");
-        // The last line that gives an entry for which no double is large enough.
+        // The error about an infinite sum names the line of the last duplicate.
         let mut sum = all.clone();
         (sum[10], sum[middle], sum[last]) = ("9 8 1e308".to_owned(), "9 8 1e308".to_owned(), "9 8 1".to_owned());
         let sum = same_for_any_threads(&sum);
@@ -83,7 +84,7 @@ fn a_team_reads_what_one_thread_reads() {
     array[N] = "1e400".to_owned();
     let expected = format!("line {}: '1e400' is not finite in double precision", N + 1);
     assert_eq!(same_for_any_threads(&array), expected);
-    // Few entries for many threads, and other ends of lines.
+    // Fewer entries than threads, and other line ends.
     for (head, entries) in [
         ("coordinate pattern symmetric", &["3 3 2", "2 1", "3 3"][..]),
         ("coordinate integer general\r", &["2 2 3\r", "1 2 -4\r", "\r", "2 1 3\r", "2 2 0\r"]),
@@ -101,7 +102,7 @@ fn a_team_reads_what_one_thread_reads() {
     }
 }
 
-/// Cards, of which pointers, rows, values and right-hand sides are read by the team.
+/// Cards: several threads read pointers, rows, values and right-hand sides.
 #[test]
 fn a_team_reads_cards_as_one_thread_does() {
     let text = lines("coordinate real general").join("\n");
@@ -131,7 +132,7 @@ fn a_team_reads_cards_as_one_thread_does() {
         broken(all.len() - 1, "1e999"),
         format!("line {}: '1e999' is not finite in double precision", all.len())
     );
-    // What is wrong first is told, whoever meets it first.
+    // The first error of the file is reported, whichever thread finds it.
     let mut two = all.clone();
     (two[values + 3], two[values + 2000]) = ("a".to_owned(), "b".to_owned());
     assert_eq!(same_for_any_threads(&two), format!("line {}: 'a' is no number", values + 4));
@@ -139,7 +140,7 @@ fn a_team_reads_cards_as_one_thread_does() {
     assert!(same_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
 }
 
-/// An upper triangle whose entries and mirrors, in turn, ascend.
+/// An upper triangle in which entries and their mirror images, taken alternately, are in ascending order.
 #[test]
 fn mirrors_that_ascend() {
     let bits = |values: [f64; 3]| values.map(f64::to_bits);

@@ -1,4 +1,4 @@
-//! The text of a file, decompressed if its first bytes are those of gzip.
+//! Reads the text of a file, and decompresses it if it begins with the signature of gzip.
 
 use super::fault::{read_fault, whole};
 use super::gz::Unpacker;
@@ -9,13 +9,13 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 
-/// The first bytes of every gz file.
+/// Signature of gzip files (RFC 1952, section 2.3.1).
 const GZ: [u8; 2] = [0x1f, 0x8b];
-/// Bytes per read; on the heap, for callers with small stacks.
+/// Bytes per read. Such buffers are on the heap, for callers with small stacks.
 pub const PIECE: usize = 1 << 16;
 const TEXT: &str = "the text of a file";
 
-/// The text, without a byte order mark.
+/// Reads the text of a file, without a byte order mark.
 pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
         return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
@@ -25,7 +25,7 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if status.is_dir() {
         return Err(whole(RRB_ERR_IO, "is a folder; give a file in it"));
     }
-    // One byte more than the file has: its end is seen without another piece.
+    // One byte more than the file size, so that the end of the file is detected without another allocation.
     let expected = if is_ordinary(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
     let (mut text, mut len) = (Vec::new(), 0);
     let first = PIECE.min(expected).max(GZ.len());
@@ -54,11 +54,11 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
     check(text)
 }
 
-/// Room for `more` bytes behind the first `len`.
+/// Ensures room for `more` bytes after the first `len`.
 fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
     let missing = more.saturating_sub(text.len() - len);
     if missing > 0 {
-        // Twice as much, at least, as there was.
+        // The vector at least doubles its capacity.
         let bytes = text.len() as u128 + missing as u128;
         text.try_reserve(missing).map_err(|_| Error::NoMemory(Refused { bytes, what: TEXT }))?;
         text.resize(text.capacity(), 0);
@@ -66,7 +66,7 @@ fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
     Ok(())
 }
 
-/// Some bytes of a file; 0 at its end.
+/// Reads some bytes of a file; returns 0 at its end.
 fn some(file: &mut File, to: &mut [u8]) -> Result<usize> {
     loop {
         match file.read(to) {
@@ -77,7 +77,7 @@ fn some(file: &mut File, to: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// The text of a gz file, of which `head` was read. A file may have several members.
+/// Decompresses a gzip file whose first bytes are `head`. A file may consist of several gzip members.
 fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
     let mut unpacker = Unpacker::new()?;
     let (mut packed, mut given) = (head, 0);
@@ -116,7 +116,7 @@ fn damaged(reason: &str) -> Error {
     whole(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
 }
 
-/// Files that hold something else than one matrix as text.
+/// Rejects files that contain anything else than text in ASCII or UTF-8.
 fn check(mut text: Vec<u8>) -> Result<Vec<u8>> {
     const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
     let other = |reason: &str| Err(whole(RRB_ERR_PARSE, reason));

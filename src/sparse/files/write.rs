@@ -1,5 +1,5 @@
-//! Writers. Values have the fewest digits that read back; a symmetric matrix, equal to the last bit, is written as its
-//! lower triangle.
+//! Writers of matrix files. Values are written with the fewest digits that are read back as the same double. A bitwise
+//! symmetric matrix is written as its lower triangle.
 
 use super::short::Short;
 use crate::error::Error;
@@ -10,27 +10,27 @@ use crate::sparse::index::Index;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Why nothing is written.
+/// Reason why a matrix was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// By the system.
+    /// An error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// No memory.
+    /// A failed allocation.
     #[error(transparent)]
     Library(#[from] Error),
 }
 
-/// Of a writer.
+/// Result of a writer.
 pub type WriteResult = std::result::Result<(), WriteError>;
 
-/// Writes the matrix.
+/// Writes the matrix in a file format.
 pub fn write<I: Index>(a: &Csr<I>, format: FileFormat, to: &mut dyn Write) -> WriteResult {
     let symmetric = a.is_symmetric();
     match format {
         FileFormat::Mtx => Ok(market(a, symmetric, to)?),
         FileFormat::Hb | FileFormat::Rb => {
-            // By columns: the upper triangle by rows is the lower one by columns.
+            // By columns: for a symmetric matrix, the upper triangle by rows is the lower triangle by columns.
             let transposed = if symmetric { None } else { Some(a.transposed(&mut Workers::alone())?) };
             let by_columns = transposed.as_ref().unwrap_or(a);
             Ok(Cards::of(by_columns, symmetric)?.write(format, to)?)
@@ -49,12 +49,12 @@ fn market<I: Index>(a: &Csr<I>, symmetric: bool, to: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-/// Bytes of a number, for which 24 suffice: a sign, 17 digits, a point, and an exponent such as E-308.
+/// Bytes for a number; 24 suffice for a sign, 17 digits, a point, and an exponent such as E-308.
 const NUMBER: usize = 32;
-/// Bytes of two whole numbers and one number.
+/// Bytes for two integers and a number.
 const LINE: usize = 96;
 
-/// A line of an entry. The value has the fewest digits that read back as the same one.
+/// Returns the line of an entry. The value has the fewest digits that are read back as the same double.
 fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     let mut line = Short::default();
     write!(line, "{i} {j} {value:?}").map_err(io::Error::other)?;
@@ -65,7 +65,8 @@ fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     Ok(line)
 }
 
-/// The fewest digits that read back as the same value, with a point, for a field whose format would set one.
+/// Returns the fewest digits that are read back as the same double, with a point: without one, the field's format would
+/// insert it.
 fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{value:E}").map_err(io::Error::other)?;
@@ -78,24 +79,24 @@ fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     Ok(pointed)
 }
 
-/// A whole number.
+/// Returns the digits of an integer.
 fn whole(number: usize) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{number}").map_err(io::Error::other)?;
     Ok(text)
 }
 
-/// A matrix by columns as cards are laid out.
+/// Layout of a matrix, stored by columns, on cards.
 struct Cards<'a, I> {
     a: &'a Csr<I>,
     symmetric: bool,
     count: usize,
-    /// Width and number on a card of pointers, rows and values.
+    /// (field width, fields per card) of pointers, rows and values.
     layout: [(usize, usize); 3],
     decimals: usize,
 }
 
-/// Columns of a card.
+/// Columns per card.
 const CARD: usize = 80;
 
 impl<'a, I: Index> Cards<'a, I> {
@@ -115,7 +116,7 @@ impl<'a, I: Index> Cards<'a, I> {
         Ok(cards)
     }
 
-    /// Column, row and value of all entries, column by column.
+    /// Iterates over column, row and value of the written entries, column by column.
     fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         let symmetric = self.symmetric;
         self.a.entries().filter(move |&(j, i, _)| !symmetric || i >= j)
@@ -168,7 +169,7 @@ impl<'a, I: Index> Cards<'a, I> {
     }
 }
 
-/// Fields of equal width, several to a card.
+/// Writer of fields of equal width, several per card.
 struct Card<'a> {
     to: &'a mut dyn Write,
     width: usize,

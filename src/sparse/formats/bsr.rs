@@ -1,5 +1,5 @@
-//! Blocks (bsr): b x b values, row by row, for each block with an entry; blocks by block rows, block columns ascending.
-//! Zeros fill blocks that pass the edge.
+//! Block sparse rows (bsr): b x b values in row-major order for each block with an entry. Blocks are stored by block
+//! rows, with ascending block columns. Blocks that extend beyond the matrix are filled with zeros.
 
 use crate::error::{Result, extend, push, zeroed};
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
@@ -8,13 +8,13 @@ use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
 use std::ops::Range;
 
-/// For errors.
+/// Allocation named in error messages.
 const BSR: &str = "a matrix in format bsr";
 
 pub struct Bsr<I> {
     b: usize,
     cols: usize,
-    /// Where block rows begin, and the end.
+    /// Start of each block row, and the end of the last one.
     ptr: Vec<usize>,
     /// Block columns.
     col: Vec<I>,
@@ -28,10 +28,11 @@ pub fn size<I: Index>(a: &Csr<I>, b: usize) -> Result<Size> {
     Ok(Size::new([ptr, (blocks, size_of::<I>())], blocks as u128 * (b * b) as u128))
 }
 
-/// Block rows that are looked at before all are counted.
+/// Maximum number of block rows in the sample of [`may_take`].
 const SAMPLE: usize = 256;
 
-/// Whether blocks may take at most `bytes`: not where those of a sample of block rows take half as much again.
+/// Estimates whether bsr may need at most `bytes` bytes: false if the extrapolation of a sample of block rows needs
+/// more than 1.5 times as many.
 pub fn may_take<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
     let block_rows = a.rows().div_ceil(b);
     let (mut blocks, mut entries) = (0, 0);
@@ -50,10 +51,10 @@ pub fn may_take<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
     Ok(2 * blocks * of_block * a.val.len() as u128 <= 3 * bytes * entries)
 }
 
-/// Hands over block row and block column of all blocks, block row by block row; within one they come as rows name them
-/// first.
+/// Calls `see` with block row and block column of each block, by block rows; within a block row, in the order of first
+/// occurrence.
 fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> Result<()> {
-    // The last block row in which a block column was seen, from 1.
+    // Last block row in which each block column occurred, counted from 1.
     let mut seen: Vec<I> = zeroed(a.cols.div_ceil(b), BSR)?;
     for i in 0..a.rows() {
         let block_row = i / b + 1;
@@ -67,7 +68,7 @@ fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> R
     Ok(())
 }
 
-/// The blocks of a block row, which has these rows; with room for the names of their columns.
+/// Fills the blocks of the block row with these rows; `names` is a workspace for its block columns.
 fn fill_blocks<I: Index>(
     a: &Csr<I>,
     b: usize,
@@ -83,7 +84,7 @@ fn fill_blocks<I: Index>(
     for (k, i) in rows.enumerate() {
         let mut block = 0;
         for (j, value) in a.row(i) {
-            // Both ascend, and each entry is in a block.
+            // Both sequences ascend, and each entry belongs to a block.
             while names[block] < j / b {
                 block += 1;
             }
@@ -117,7 +118,7 @@ impl<I: Index> Bsr<I> {
         Ok(Self { b, cols: a.cols, ptr, col, val })
     }
 
-    /// Each block of these block rows, with its block row among them and its block column.
+    /// Iterates over the blocks of a range of block rows: block row relative to the range, block column, and values.
     fn blocks(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, usize, &[f64])> {
         let size = self.b * self.b;
         let of_row = move |(i, row): (usize, &[usize])| {

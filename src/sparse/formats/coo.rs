@@ -1,11 +1,11 @@
-//! Coordinates (coo): a row, a column and a value for each entry.
+//! Coordinates (coo): row, column and value of each entry.
 
 use crate::error::{Result, collected};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByOne, Size, Stored, products_of};
 
-/// For errors.
+/// Allocation named in error messages.
 const COO: &str = "a matrix in format coo";
 
 pub struct Coo<I> {

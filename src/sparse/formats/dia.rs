@@ -1,4 +1,4 @@
-//! Diagonals (dia): val[d][i] = a(i, i + offset[d]), offsets ascending; zeros where a diagonal leaves the matrix.
+//! Diagonals (dia): val[d][i] = a(i, i + offset[d]), with ascending offsets. Positions outside the matrix are zero.
 
 use crate::error::{Result, collected, insert, push, zeroed};
 use crate::isa::for_each_isa;
@@ -9,9 +9,9 @@ use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// For errors.
+/// Allocation named in error messages.
 const DIA: &str = "a matrix in format dia";
-/// Rows whose sums stay in the first caches while all diagonals add to them.
+/// Rows per block of a product: the sums of a block stay in the L1 or L2 cache while all diagonals are added.
 const ROWS: usize = 4096;
 
 pub struct Dia {
@@ -21,10 +21,10 @@ pub struct Dia {
     val: Vec<f64>,
 }
 
-/// Offsets of all diagonals with an entry, ascending; none where they are more than `most`.
+/// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `most`.
 pub fn offsets<I: Index>(a: &Csr<I>, most: usize) -> Result<Option<Vec<i64>>> {
     let mut found = HashMap::new();
-    // Rows of many matrices repeat the offsets of the row before.
+    // In many matrices, a row has the offsets of the previous row.
     let mut row_before: Vec<i64> = Vec::new();
     for i in 0..a.rows() {
         let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
@@ -58,7 +58,7 @@ impl Dia {
             for i in part.clone() {
                 let mut places = offset.iter().zip(&mut diagonals);
                 for (j, value) in a.row(i) {
-                    // Both ascend, and each entry is on a diagonal.
+                    // Both sequences ascend, and each entry belongs to a diagonal.
                     if let Some((_, diagonal)) = places.find(|(o, _)| **o == j as i64 - i as i64) {
                         diagonal[i - part.start] = value;
                     }
@@ -68,7 +68,7 @@ impl Dia {
         Ok(Self { rows, cols: a.cols, offset, val })
     }
 
-    /// Rows of `among` in which a diagonal lies inside the matrix, and its values there.
+    /// Returns the rows of `among` in which diagonal d is inside the matrix, and its values there.
     fn part(&self, d: usize, among: Range<usize>) -> (Range<usize>, &[f64]) {
         let offset = self.offset[d];
         let first = usize::try_from(-offset).unwrap_or(0).clamp(among.start, among.end);
@@ -76,21 +76,21 @@ impl Dia {
         (first..end, &self.val[d * self.rows..][first..end])
     }
 
-    /// Columns of a diagonal in these rows.
+    /// Returns the columns of diagonal d in these rows.
     fn columns_of(&self, d: usize, rows: &Range<usize>) -> Range<usize> {
         let column = |i: usize| (i as i64 + self.offset[d]) as usize;
         if rows.is_empty() { 0..0 } else { column(rows.start)..column(rows.end) }
     }
 }
 
-/// Diagonals that are read side by side: what is written of y in between stays in registers.
+/// Number of diagonals that are added together; the sums stay in registers.
 const BESIDE: usize = 8;
 
 /// Values of a diagonal in some rows, and x at their columns.
 type Term<'a> = (&'a [f64], &'a [f64]);
 
 for_each_isa! {
-    /// y = y + sum of a x over at most `BESIDE` diagonals, in their order.
+    /// Computes y_i += sum_d a_d(i) x_d(i) over at most `BESIDE` diagonals, in their order.
     fn add(y: &mut [f64], terms: &[Term]) {
         match *terms {
             [a] => add_terms(y, [a]),
@@ -115,8 +115,8 @@ fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
 }
 
 impl Dia {
-    /// y = y + the products of diagonals `first`.. in these rows, as many of at most `BESIDE` as lie in the same ones;
-    /// how many.
+    /// Adds consecutive diagonals from `first` on to y: at most `BESIDE`, all with the same range of rows inside the
+    /// matrix. Returns their number.
     fn add_beside(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
         let (part, _) = self.part(first, rows.clone());
         let mut terms: [Term; BESIDE] = [(&[], &[]); BESIDE];
@@ -157,7 +157,7 @@ impl ByParts for Dia {
             for d in 0..self.offset.len() {
                 let (part, val) = self.part(d, start..rows.end.min(start + ROWS));
                 let columns = self.columns_of(d, &part);
-                // Where there are none they may lie before the first.
+                // An empty range of columns may start before `first`.
                 let y = y[columns.start.saturating_sub(first)..][..columns.len()].iter_mut();
                 let x = &x[part.start - rows.start..part.end - rows.start];
                 y.zip(val).zip(x).for_each(|((y, a), x)| *y += a * x);

@@ -1,4 +1,4 @@
-//! A diagonal matrix (diagonal): its diagonal alone.
+//! Diagonal matrix (diagonal): only the diagonal is stored.
 
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
 use crate::sparse::csr::Csr;
@@ -10,12 +10,12 @@ pub struct Diagonal {
     val: Vec<f64>,
 }
 
-/// Whether there is no other entry.
+/// Returns whether there are no off-diagonal entries.
 pub fn is_diagonal<I: Index>(a: &Csr<I>) -> bool {
     other(a).is_none()
 }
 
-/// The first entry beside the diagonal.
+/// Returns the first off-diagonal entry.
 fn other<I: Index>(a: &Csr<I>) -> Option<(usize, usize, f64)> {
     a.entries().find(|(i, j, _)| i != j)
 }
@@ -45,7 +45,7 @@ impl Diagonal {
 impl ByRows for Diagonal {
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        // Behind the columns of a matrix of more rows there is nothing.
+        // Rows after the last column are empty.
         let start = rows.start.min(self.val.len());
         y.iter_mut().zip(&self.val[start..]).zip(&x[start..]).for_each(|((y, a), x)| *y = a * x);
     }

@@ -1,5 +1,5 @@
-//! ELLPACK (ell): all rows as long as the longest, slot by slot: col[s][i], val[s][i]. Padding: value 0, column
-//! min(i, cols - 1), which lies near the row's own.
+//! ELLPACK (ell): all rows are padded to the length of the longest row and stored by columns, as col[s][i] and
+//! val[s][i]. Padding has the value 0 and the column min(i, cols - 1), so that it reads x near the row's own entries.
 
 use crate::error::{Result, zeroed};
 use crate::runtime::workers::{Workers, across, cut};
@@ -8,7 +8,7 @@ use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, joined, span};
 use std::ops::Range;
 
-/// For errors.
+/// Allocation named in error messages.
 const ELL: &str = "a matrix in format ell";
 
 pub struct Ell<I> {
@@ -24,7 +24,7 @@ pub fn size<I: Index>(a: &Csr<I>) -> Size {
     size
 }
 
-/// The slots of these rows.
+/// Fills the padded rows of a range.
 fn fill<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item = (&'s mut [I], &'s mut [f64])>) {
     for (slot, (col, val)) in slots.enumerate() {
         for (i, (col, val)) in rows.clone().zip(col.iter_mut().zip(val)) {
@@ -53,9 +53,9 @@ impl<I: Index> Ell<I> {
         Ok(Self { rows, col, val })
     }
 
-    /// Columns and values, slot by slot.
+    /// Iterates over the columns of the padded rows, as (column indices, values).
     fn slots(&self) -> impl Iterator<Item = (&[I], &[f64])> {
-        // Without rows there are no slots.
+        // A matrix without rows has none; `chunks_exact` needs a positive length.
         let rows = self.rows.max(1);
         self.col.chunks_exact(rows).zip(self.val.chunks_exact(rows))
     }

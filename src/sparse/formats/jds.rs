@@ -1,4 +1,5 @@
-//! Jagged diagonals (jds): rows by length, longest first; the first entries of all rows, then the second ones, ...
+//! Jagged diagonals (jds; Saad 2003, section 11.5). Rows are sorted by length, longest first. The first entries of all
+//! rows are stored first, then the second entries, and so on.
 
 use super::order::by_length;
 use crate::error::{Result, collected, push, reserve};
@@ -7,19 +8,19 @@ use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored, products_of};
 
-/// For errors.
+/// Allocation named in error messages.
 const JDS: &str = "a matrix in jagged diagonals";
 
 pub struct Jds<I> {
-    /// Rows in the order of their lengths.
+    /// Rows in descending order of their lengths.
     perm: Vec<I>,
-    /// Where jagged diagonals begin, and the end.
+    /// Start of each jagged diagonal, and the end of the last one.
     ptr: Vec<usize>,
     col: Vec<I>,
     val: Vec<f64>,
 }
 
-/// With the longest row.
+/// Returns the size for `count` entries, where the longest row has `longest` entries.
 pub fn size<I>(rows: usize, longest: usize, count: usize) -> Size {
     let width = size_of::<I>();
     Size::new([(rows, width), (longest + 1, POINTER), (count, width)], count as u128)
@@ -42,7 +43,7 @@ impl<I: Index> Jds<I> {
         Ok(Self { perm: collected(perm.into_iter().map(I::of), JDS)?, ptr, col, val })
     }
 
-    /// Rows, columns and values, diagonal by diagonal.
+    /// Iterates over (row, column, value), by jagged diagonals.
     fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         let of_diagonal = |range: &[usize]| {
             let range = range[0]..range[1];

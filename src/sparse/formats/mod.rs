@@ -1,4 +1,4 @@
-//! The storage formats: what each takes, and how a matrix comes into it.
+//! The storage formats: their sizes, and the conversion of a matrix.
 
 mod bsr;
 mod coo;
@@ -34,13 +34,13 @@ use sell::Sell;
 use skyline::Skyline;
 use transposed::Transposed;
 
-/// A format with its parameters.
+/// A storage format with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Coo,
     Csr,
     Csc,
-    /// With the rows of a block.
+    /// With the block size b.
     Bsr(usize),
     Dia,
     Ell,
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the option `format` calls it.
+    /// Returns the value of the option `format`.
     pub fn format(self) -> Format {
         match self {
             Self::Coo => Format::Coo,
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// What a matrix takes in it, or why it cannot be held.
+    /// Returns the size of a matrix in this format, or an error if the format cannot represent it.
     pub fn size<I: Index>(self, a: &Csr<I>, workers: &mut Workers) -> Result<Size> {
         let count = a.val.len();
         let lanes = |lanes: usize| Size::new([(lanes + 1, POINTER), (count, size_of::<I>())], count as u128);
@@ -88,7 +88,7 @@ impl Kind {
         })
     }
 
-    /// A matrix in it, of this size; none for csr, in which it is already.
+    /// Converts a matrix, whose size in this format is `size`; returns `None` for csr.
     pub fn store<I: Index>(self, a: &Csr<I>, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
         const FORMAT: &str = "a storage format";
         check_there(if self == Self::Csr { 0 } else { size.bytes() }, FORMAT)?;

@@ -1,10 +1,10 @@
-//! Rows by their lengths.
+//! Permutation of rows by length.
 
 use crate::error::{Result, reserve};
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::{Parts, Workers, cut};
 
-/// Numbers of all rows: in each window of so many those with more entries first, else as they come.
+/// Returns the row indices, sorted by descending length within each window of `window` rows. The sort is stable.
 pub fn by_length(
     rows: usize,
     window: usize,
@@ -21,7 +21,7 @@ pub fn by_length(
         let mut left = Parts(&mut order);
         workers.each(cut.map(|windows| left.next(windows.len() * window)), |windows| {
             for window in windows.chunks_mut(window) {
-                // Numbers are distinct: this is stable.
+                // Row indices are distinct, so this order equals that of a stable sort.
                 window.sort_unstable_by_key(|&i| (std::cmp::Reverse(length(i)), i));
             }
         })?;

@@ -1,7 +1,8 @@
-//! Sliced ELLPACK (sell-C-sigma): rows by length, longest first, in windows of sigma rows; slices of C of them, each as
-//! long as its longest row, slot by slot. Padding: value 0, column min(i, cols - 1).
+//! Sliced ELLPACK, SELL-C-sigma (Kreutzer, Hager, Wellein, Fehske, Bishop, SIAM J. Sci. Comput. 36 (2014) C401-C423).
+//! Rows are sorted by length, longest first, in windows of sigma rows. Each slice has C rows, padded to the length of
+//! its longest row and stored by columns. Padding has the value 0 and the column min(i, cols - 1).
 //!
-//! For products, rows far longer than the others are kept apart, by rows: one of them would pad its whole slice.
+//! For products, much longer rows are stored separately in csr: one such row would pad its whole slice.
 
 use super::order::by_length;
 use crate::error::{Result, collected, push, reserve, zeroed};
@@ -12,52 +13,52 @@ use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined, span};
 use std::ops::Range;
 
-/// Rows of a slice, where they are chosen: a vector register of the widest instruction set.
+/// Default number of rows per slice: the doubles in a vector register of the widest instruction set.
 pub const SLICE: usize = 8;
-/// For errors.
+/// Allocation named in error messages.
 const SELL: &str = "a matrix in format sell";
 
 /// Parameters of the format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Rows of a slice (C).
+    /// Rows per slice (C).
     pub slice: usize,
-    /// Rows of a window; 1: rows stay where they are.
+    /// Rows per sorting window (sigma); 1 means no sorting.
     pub sigma: usize,
-    /// Whether long rows are kept apart.
+    /// Whether long rows are stored separately.
     pub apart: bool,
 }
 
 impl Shape {
-    /// Entries of the longest row that is not kept apart.
+    /// Returns the length of the longest row that is not stored separately: 8 times the mean, and at least 64.
     fn longest<I: Index>(&self, a: &Csr<I>) -> usize {
         if self.apart { (8 * a.val.len() / a.rows().max(1)).max(64) } else { usize::MAX }
     }
 
-    /// Rows in the order of their slots.
+    /// Returns the rows in the order in which they are stored.
     fn order<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<Vec<usize>> {
         let longest = self.longest(a);
         by_length(a.rows(), self.sigma, |i| kept(a, i, longest), SELL, workers)
     }
 }
 
-/// Entries of row i, unless it is kept apart.
+/// Returns the length of row i in its slice; 0 if the row is stored separately.
 fn kept<I: Index>(a: &Csr<I>, i: usize, longest: usize) -> usize {
     Some(a.len(i)).filter(|&n| n <= longest).unwrap_or(0)
 }
 
 pub struct Sell<I> {
     slice: usize,
-    /// Rows whose slices are theirs alone: whole windows in whole slices.
+    /// Alignment of row ranges: a multiple of C and sigma, so that no window or slice crosses a boundary.
     grain: usize,
-    /// Rows in the order of their slots; none: they stay where they are.
+    /// Row at each position; `None` if rows are not sorted.
     perm: Option<Vec<I>>,
-    /// Where slices begin, and the end.
+    /// Start of each slice, and the end of the last one.
     offset: Vec<usize>,
     col: Vec<I>,
     val: Vec<f64>,
     rows: usize,
-    /// Rows that are kept apart, each a row of the matrix beside it.
+    /// Rows that are stored separately: their indices, and their entries in csr.
     apart: (Vec<I>, Csr<I>),
 }
 
@@ -120,12 +121,12 @@ impl<I: Index> Sell<I> {
         })
     }
 
-    /// The row in a slot; none: behind the last row.
+    /// Returns the row at a position; `None` after the last row.
     fn row(&self, slot: usize) -> Option<usize> {
         if slot >= self.rows { None } else { Some(self.perm.as_ref().map_or(slot, |perm| perm[slot].at())) }
     }
 
-    /// y = these rows of A x, but for those kept apart; with room for the sums of a slice.
+    /// Computes y = A x for a range of rows, without the separate rows. `sums` is a workspace of C values.
     #[inline(always)]
     fn multiply_slices(&self, sums: &mut [f64], rows: &Range<usize>, x: &[f64], y: &mut [f64]) {
         for s in rows.start / self.slice..rows.end.div_ceil(self.slice) {
@@ -144,14 +145,14 @@ impl<I: Index> Sell<I> {
         }
     }
 
-    /// Of these rows those that are kept apart, with their numbers among them.
+    /// Iterates over the separate rows of a range: index in the separate matrix, and row.
     fn apart_in(&self, rows: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
         let (apart, end) = (&self.apart.0, rows.end);
         let first = apart.partition_point(|i| i.at() < rows.start);
         apart.iter().map(|i| i.at()).enumerate().skip(first).take_while(move |&(_, i)| i < end)
     }
 
-    /// First slot, columns and values of each of these slices, slot by slot.
+    /// Iterates over a range of slices: first position, and the columns of the slice as (column indices, values).
     fn slices(&self, among: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
         self.offset[among.start..=among.end].windows(2).zip(among).map(|(range, s)| {
             let range = range[0]..range[1];
@@ -161,7 +162,7 @@ impl<I: Index> Sell<I> {
     }
 }
 
-/// The slots of a slice from row `first` on that has these rows.
+/// Fills a slice. `rows` are its rows, and `first` is the position of its first row.
 fn fill_slice<I: Index>(
     a: &Csr<I>,
     rows: &[usize],
@@ -172,7 +173,7 @@ fn fill_slice<I: Index>(
 ) {
     for (slot, (col, val)) in col.chunks_exact_mut(slice).zip(val.chunks_exact_mut(slice)).enumerate() {
         for (lane, (col, val)) in col.iter_mut().zip(val).enumerate() {
-            // Lanes behind the last row are padding of the rows that would be there.
+            // Positions after the last row are padded like the row of this index.
             let i = rows.get(lane).copied().unwrap_or(first + lane);
             if lane < rows.len() && slot < kept(a, i, longest) {
                 (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
@@ -183,7 +184,7 @@ fn fill_slice<I: Index>(
     }
 }
 
-/// Rows with more entries than that.
+/// Returns the rows with more than `longest` entries, and their entries.
 fn rows_apart<I: Index>(a: &Csr<I>, longest: usize) -> Result<(Vec<I>, Csr<I>)> {
     let (mut rows, mut csr) = (Vec::new(), Csr { cols: a.cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() });
     push(&mut csr.ptr, 0, SELL)?;
@@ -212,7 +213,7 @@ impl<I: Index> ByRows for Sell<I> {
     }
 
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        // The slice that is chosen here is worth a loop of its own: its sums stay in registers.
+        // The default slice has a specialized loop, so that its sums stay in registers.
         if self.slice == SLICE {
             self.multiply_slices(&mut [0.0; SLICE], &rows, x, y);
         } else {
@@ -256,7 +257,7 @@ impl<I: Index> Stored for Sell<I> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
     }
 
-    /// Lanes behind the last row are -1 in the permutation.
+    /// Positions after the last row are -1 in the permutation.
     fn write(&self, to: &mut Arrays) {
         let lanes = (self.offset.len() - 1) * self.slice;
         to.i0.put_signed((0..lanes).map(|slot| self.row(slot).map_or(-1, |i| i as i64)));

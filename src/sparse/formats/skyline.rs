@@ -1,18 +1,19 @@
-//! The envelope (skyline): of each row its part from the first entry to the diagonal, of each column its part from the
-//! first entry down to the diagonal, without it; zeros between. A symmetric matrix has rows alone.
+//! Envelope (skyline). Each row of the lower triangle is stored from its first entry to the diagonal. Each column of
+//! the strict upper triangle is stored from its first entry to the diagonal, without the diagonal. Zeros fill the gaps.
+//! For a symmetric matrix, only the rows are stored.
 
 use crate::error::{Error, Result, zeroed};
 use crate::sparse::csr::Csr;
 use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
 
-/// For errors.
+/// Allocation named in error messages.
 const SKYLINE: &str = "a matrix in format skyline";
 
 pub struct Skyline {
-    /// Where rows of the lower triangle begin, and the end; the diagonal ends each.
+    /// Start of each row of the lower triangle, and the end of the last one. The diagonal is the last value of a row.
     lower: Vec<usize>,
-    /// The same of columns of the strict upper triangle, after the lower one; empty: it is the lower one transposed.
+    /// Start of each column of the strict upper triangle, after the lower triangle. Empty for a symmetric matrix.
     upper: Vec<usize>,
     val: Vec<f64>,
 }
@@ -24,7 +25,7 @@ pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
     Ok(Size::new([(lower.len(), POINTER), (columns, POINTER)], sum(&lower) + values))
 }
 
-/// Lengths of rows and columns, each behind the place of its own.
+/// Lengths of rows and columns, each stored one position after its row or column.
 struct Envelope {
     lower: Vec<usize>,
     upper: Vec<usize>,
@@ -71,13 +72,13 @@ impl Skyline {
         Ok(Self { lower, upper, val })
     }
 
-    /// Of row i of the lower triangle the first column and the values.
+    /// Returns the first column and the values of row i of the lower triangle.
     fn row(&self, i: usize) -> (usize, &[f64]) {
         let val = &self.val[self.lower[i]..self.lower[i + 1]];
         (i + 1 - val.len(), val)
     }
 
-    /// Of column j of the strict upper triangle the first row and the values.
+    /// Returns the first row and the values of column j of the strict upper triangle.
     fn column(&self, j: usize) -> (usize, &[f64]) {
         match self.upper.get(j..j + 2) {
             Some(range) => (j + range[0] - range[1], &self.val[range[0]..range[1]]),
@@ -89,7 +90,7 @@ impl Skyline {
     }
 }
 
-/// Lengths become where they begin, from `start` on.
+/// Turns lengths into pointers that begin at `start`.
 fn sum_up(lengths: &mut [usize], start: usize) {
     lengths[0] = start;
     crate::sparse::csr::accumulate(lengths);

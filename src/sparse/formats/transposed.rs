@@ -1,4 +1,5 @@
-//! Formats by columns: csc is the csr, tjds the jds of A'. Their products are those of A' exchanged.
+//! Formats by columns. csc is csr applied to A^T, and tjds is jds applied to A^T; the products with A and A^T are
+//! exchanged.
 
 use crate::sparse::stored::{Arrays, By, Stored};
 

@@ -13,21 +13,21 @@ use crate::sparse::files::loaded::{Loaded, Vectors, Warning};
 use crate::sparse::files::mirror::{Symmetry, matrix};
 use crate::sparse::matrix::Width;
 
-/// For errors.
+/// Allocations named in error messages.
 const POINTERS: &str = "column pointers of a file";
 const RHS: &str = "right-hand sides of a file";
 const PIECES: &str = "pieces of a file";
 
-/// The cards after the header.
+/// Reader of the cards after the header.
 pub struct Data<'a, 'w> {
-    /// Bytes of them.
+    /// Bytes of these cards.
     text: usize,
     header: Header<'a>,
     lines: Lines<'a>,
     workers: &'w mut Workers,
 }
 
-/// What is read, and in which cards it is announced.
+/// Kinds of data cards, in the order of the header's counts.
 const WHAT: [&str; 4] = ["pointers", "rows", "values", "right-hand sides"];
 
 impl<'a, 'w> Data<'a, 'w> {
@@ -73,7 +73,7 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok(Loaded { matrix: boxed(matrix, "a matrix")?, vectors, warning })
     }
 
-    /// Values at all places, column by column.
+    /// Reads a dense matrix: the values of all positions, column by column.
     pub fn dense<I: Width>(mut self) -> Result<Loaded> {
         let Header { rows, cols, entries, .. } = self.header;
         let fields = self.fields(2)?;
@@ -83,7 +83,7 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// Nothing but blanks may follow.
+    /// Checks that only blank cards follow.
     fn end(&mut self) -> Result<()> {
         match self.lines.find(|line| !line.trim_ascii().is_empty()) {
             None => Ok(()),
@@ -93,7 +93,7 @@ impl<'a, 'w> Data<'a, 'w> {
         }
     }
 
-    /// The fields of cards of a kind.
+    /// Returns the fields of the cards of a kind.
     fn fields(&self, which: usize) -> Result<Vec<Field>> {
         let format = self.header.formats[which];
         let unknown =
@@ -101,7 +101,7 @@ impl<'a, 'w> Data<'a, 'w> {
         fields(format, which < 2)?.ok_or_else(unknown)
     }
 
-    /// So many fields take the cards that are announced.
+    /// Checks that `count` fields need as many cards as the header announces.
     fn check_cards(&self, which: usize, count: usize, per_card: usize) -> Result<()> {
         let needed = count.div_ceil(per_card);
         let announced = self.header.cards.map_or(needed, |cards| cards[which]);
@@ -111,7 +111,7 @@ impl<'a, 'w> Data<'a, 'w> {
         Err(at(2, format_args!("{announced} cards of {} are announced, {count} of them take {needed}", WHAT[which])))
     }
 
-    /// What `take` makes of the next fields, card by card.
+    /// Converts the next fields, card by card, with `take`.
     fn read<T: Send>(
         &mut self,
         fields: &[Field],
@@ -146,7 +146,7 @@ impl<'a, 'w> Data<'a, 'w> {
         }
     }
 
-    /// Pointers from 0, to `count` entries.
+    /// Reads the pointers of `lanes` columns with `count` entries, and converts them to base 0.
     fn pointers(&mut self, which: usize, lanes: usize, count: usize) -> Result<Vec<usize>> {
         let fields = self.fields(0)?;
         if which == 0 {
@@ -157,7 +157,7 @@ impl<'a, 'w> Data<'a, 'w> {
         self.read(&fields, &mut numbers, |field, card, line| {
             field.whole(card).ok_or_else(|| at(line, format_args!("{} is no pointer", shown(field.of(card)))))
         })?;
-        // All were read before any is looked at: a number that is none is told first.
+        // All pointers were parsed before their order is checked, so a malformed number is reported first.
         let mut least = 1;
         for (k, &number) in numbers.iter().enumerate() {
             let line = first + k / fields.len();
@@ -179,8 +179,9 @@ impl<'a, 'w> Data<'a, 'w> {
         collected(numbers.into_iter().map(|number| number as usize - 1), POINTERS)
     }
 
-    /// Right-hand sides, guesses and solutions. Files of the collections announce wrong numbers of cards for them,
-    /// such as SuiteSparse's lp_afiro: the numbers that follow from the sizes are read.
+    /// Reads right-hand sides, initial guesses and solutions. Some files, such as SuiteSparse's lp_afiro, announce a
+    /// wrong number of cards for these vectors. The number that follows from the sizes is read, and a difference causes
+    /// a warning.
     fn vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text) = (self.header.rows, self.text);
@@ -218,7 +219,7 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok(values)
     }
 
-    /// Right-hand sides by their entries, as the matrix is.
+    /// Reads sparse right-hand sides, in the format of the matrix.
     fn by_pattern(&mut self, fields: &[Field], many: usize, count: usize) -> Result<Vec<f64>> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;
@@ -254,7 +255,7 @@ fn real(field: &Field, card: &[u8], line: usize) -> Result<f64> {
     }
 }
 
-/// NaN and infinity as Fortran writes them.
+/// Returns whether the field is NaN or infinity in Fortran's notation.
 fn not_finite(field: &[u8]) -> bool {
     let word = field.trim_ascii();
     let word = word.strip_prefix(b"-").or(word.strip_prefix(b"+")).unwrap_or(word);

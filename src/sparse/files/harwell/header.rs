@@ -1,7 +1,11 @@
-//! The cards before the data. Card 1: title and key. Card 2: cards in all, of pointers, of rows, of values and, in
-//! Harwell-Boeing, of right-hand sides. Card 3: type, rows, columns, entries. Card 4: formats of pointers, rows,
-//! values, right-hand sides. Card 5, where there are right-hand sides: their type, how many they are, and entries
-//! where they are sparse.
+//! The header cards (Duff, Grimes, Lewis, ACM Trans. Math. Softw. 15 (1989) 1-14).
+//!
+//! - Card 1: title and key.
+//! - Card 2: numbers of cards: total, pointers, rows, values and, in Harwell-Boeing, right-hand sides.
+//! - Card 3: type, rows, columns, entries.
+//! - Card 4: formats of pointers, rows, values, right-hand sides.
+//! - Card 5, if there are right-hand sides: their type, their number, and the number of entries of sparse right-hand
+//!   sides.
 
 use crate::error::{RRB_ERR_UNSUPPORTED, Result};
 use crate::sparse::files::fault::{COMPLEX, at, status_at};
@@ -12,20 +16,20 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// What the cards before the data say.
+/// Contents of the header cards.
 pub struct Header<'a> {
-    /// Cards of pointers, rows, values and right-hand sides, where they are announced.
+    /// Numbers of cards of pointers, rows, values and right-hand sides, if the header announces them.
     pub cards: Option<[usize; 4]>,
-    /// The card of rows, columns and entries; the formats are on the next one.
+    /// Number of the card with rows, columns and entries; the next card has the formats.
     pub size_card: usize,
     pub values: bool,
     pub symmetry: Symmetry,
     pub rows: usize,
     pub cols: usize,
     pub entries: usize,
-    /// Of pointers, rows, values and right-hand sides.
+    /// Formats of pointers, rows, values and right-hand sides.
     pub formats: [&'a [u8]; 4],
-    /// Type, how many, entries.
+    /// Type, number, and number of entries of the right-hand sides.
     pub rhs: Option<([u8; 3], usize, usize)>,
 }
 
@@ -54,14 +58,14 @@ impl<'a> Header<'a> {
         Ok(Self { cards: Some(cards), size_card: 3, values, symmetry, rows, cols, entries, formats, rhs })
     }
 
-    /// The counts against the places of the matrix, and against the bytes that follow.
+    /// Checks the counts against the size of the matrix, and against the number of bytes that follow.
     pub fn check(&self, left: usize) -> Result<()> {
         let &Self { size_card, rows, cols, entries, .. } = self;
-        // Duplicates are not legal here.
+        // The format does not allow duplicates.
         if entries as u128 > rows as u128 * cols as u128 {
             return Err(at(size_card, format_args!("{entries} entries are more than {rows} x {cols} places")));
         }
-        // A pointer and a row take a character at least.
+        // A pointer and a row index each take at least one character.
         if entries > left || cols >= left.max(1) {
             return Err(at(
                 size_card,
@@ -72,12 +76,12 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Columns of a card, which may be shorter.
+/// Returns a range of columns of a card, which may be shorter.
 pub fn columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
     card.get(range.start..card.len().min(range.end)).unwrap_or_default()
 }
 
-/// Whether there are values, and the symmetry.
+/// Parses the type: whether there are values, and the symmetry.
 fn kind(card: &[u8]) -> Result<(bool, Symmetry)> {
     let kind = card.get(..3).unwrap_or(card);
     let refused = |reason: &dyn Display| Err(status_at(RRB_ERR_UNSUPPORTED, 3, reason));
@@ -105,7 +109,7 @@ fn kind(card: &[u8]) -> Result<(bool, Symmetry)> {
     }
 }
 
-/// The card of right-hand sides.
+/// Parses the card of right-hand sides.
 fn rhs(card: &[u8]) -> Result<([u8; 3], usize, usize)> {
     let mut kind = [b' '; 3];
     kind.iter_mut().zip(card).for_each(|(to, c)| *to = c.to_ascii_uppercase());

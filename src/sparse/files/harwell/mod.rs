@@ -1,4 +1,4 @@
-//! Harwell-Boeing and Rutherford-Boeing: cards (lines) of fixed columns.
+//! Harwell-Boeing and Rutherford-Boeing files: cards (lines) with fixed columns.
 
 mod data;
 mod header;
@@ -14,7 +14,7 @@ use crate::sparse::index::is_narrow;
 use data::Data;
 use header::Header;
 
-/// The matrix of a text; none: it is neither.
+/// Parses a file; returns `None` if it has neither format.
 pub fn parse(text: &[u8], workers: &mut Workers) -> Option<Result<Loaded>> {
     let second = Lines::new(text).nth(1)?;
     if (4..=5).contains(&words(second).count()) && Counts::of(second).is_some() {
@@ -23,7 +23,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Option<Result<Loaded>> {
     supplement::is_one(text).then(|| supplement::parse(text, workers))
 }
 
-/// A matrix, whose second card is one of counts.
+/// Parses a matrix file, whose second card consists of counts.
 fn matrix(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     let header = Header::read(&mut lines)?;

@@ -1,7 +1,10 @@
-//! Right-hand sides in a Rutherford-Boeing file of their own, read as a matrix with a column for each. Card 1: title
-//! and key. Card 2, in columns (A3, 2A1, 1X, A8), then a letter and counts: what the data are, the side they stand
-//! on, how they are stored, a name; real or integer; rows, columns and entries. Card 3 (3A20): formats of pointers,
-//! rows and values, or of values alone. (Duff, Grimes, Lewis: The Rutherford-Boeing sparse matrix collection, 1997.)
+//! Right-hand sides in a separate Rutherford-Boeing file, read as a matrix with one column per right-hand side (Duff,
+//! Grimes, Lewis: The Rutherford-Boeing sparse matrix collection, 1997).
+//!
+//! - Card 1: title and key.
+//! - Card 2, in columns (A3, 2A1, 1X, A8): kind of data, side, storage scheme, name. Then a letter for real or integer,
+//!   and the numbers of rows, columns and entries.
+//! - Card 3 (3A20): formats of pointers, rows and values, or of values only.
 
 use super::data::Data;
 use super::header::{Header, columns};
@@ -15,13 +18,13 @@ use crate::sparse::files::number::Counts;
 use crate::sparse::index::is_narrow;
 use std::fmt::Display;
 
-/// What such files may hold; right-hand sides are read.
+/// Kinds of supplementary data; only right-hand sides (rhs) are read.
 const TYPES: [&[u8; 3]; 16] = [
     b"rhs", b"sln", b"est", b"evl", b"svl", b"lvl", b"evc", b"svc", b"sbv", b"sbm", b"sbp", b"avl", b"geo", b"ord",
     b"ipt", b"icv",
 ];
 
-/// Whether card 2 begins with what such a file holds, and card 3 is one of formats.
+/// Returns whether card 2 begins with a kind of supplementary data, and card 3 with a format.
 pub fn is_one(text: &[u8]) -> bool {
     let mut lines = Lines::new(text).skip(1);
     let mut next = || lines.next().unwrap_or_default();
@@ -29,7 +32,7 @@ pub fn is_one(text: &[u8]) -> bool {
     TYPES.iter().any(|kind| columns(second, 0..3).eq_ignore_ascii_case(*kind)) && third.trim_ascii().starts_with(b"(")
 }
 
-/// The right-hand sides of a text.
+/// Parses a file of right-hand sides.
 pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     lines.next();
@@ -58,7 +61,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     }
 }
 
-/// Whether all values are given, of data that are read.
+/// Returns whether the right-hand sides are dense. Fails for unsupported data.
 fn is_dense(card: &[u8]) -> Result<bool> {
     let refused = |reason: &dyn Display| Err(status_at(RRB_ERR_UNSUPPORTED, 2, reason));
     let kind = columns(card, 0..3);
