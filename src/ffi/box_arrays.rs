@@ -1,4 +1,4 @@
-//! The caller's arrays for the boxes of a rank.
+//! Checks and staging of the caller's arrays for the boxes of a rank.
 
 use crate::error::{Error, Result, collected, push, zeroed};
 use crate::ffi::spaces::{Extent, Primary, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of};
@@ -8,49 +8,49 @@ use crate::options::Memory;
 use crate::solver::boxes::{Given, Taken};
 use std::sync::Arc;
 
-/// For errors.
+/// Name of the memory in error messages.
 const BOXES: &str = "boxes of ranks";
 
-/// An argument of a call: an array for each box of this rank.
+/// One argument of a call: one array per box of this rank.
 pub struct BoxArrays {
     pub name: &'static str,
     pub arrays: Vec<*mut f64>,
-    /// The call writes them.
+    /// Whether the call writes the arrays.
     pub written: bool,
 }
 
 impl BoxArrays {
-    /// The arrays of a list with one for each of `count` boxes.
+    /// Reads a list with one array pointer for each of `count` boxes.
     ///
     /// # Safety
-    /// The list must be NULL or hold that many pointers.
+    /// The list must be NULL or hold `count` pointers.
     pub unsafe fn of_list(name: &'static str, list: *const *mut f64, count: usize, written: bool) -> Result<Self> {
         if count > 0 {
             check_array(name, list)?;
         }
-        // SAFETY: as our caller promised; not NULL where it has any.
+        // SAFETY: guaranteed by the caller; not NULL if `count` > 0, as just checked.
         let arrays = unsafe { list_of(name, (count > 0).then_some(list), count)? };
         Ok(Self { name, arrays: collected(arrays.iter().copied(), BOXES)?, written })
     }
 }
 
-/// Where arrays of boxes may lie: on the host, or on a device, too, where the system is solved on one.
+/// Memory spaces in which the arrays of boxes may reside: the host, and also devices if the system is solved on one.
 #[derive(Clone, Copy)]
 pub struct Places {
-    /// What the caller promised, where devices are among them.
+    /// The option `memory`; none if only host memory is allowed.
     pub memory: Option<Memory>,
-    /// Of the caller, which may still be about to make values on a device.
+    /// Stream of the caller on which work that writes the arrays may still run.
     pub stream: usize,
 }
 
 impl Places {
-    /// The device with an array; none: it lies on the host.
+    /// Returns the ordinal of the device that stores an array; none for host memory.
     fn ordinal_of(&self, name: &'static str, address: usize) -> Result<Option<i32>> {
         self.memory.map_or(Ok(None), |memory| ordinal_of(name, address, memory))
     }
 }
 
-/// Where the values of a box stand: (ny - 1) * ld + nx of them.
+/// Layout of the array of one box, which has (ny - 1) * ld + nx values.
 #[derive(Clone, Copy)]
 pub struct Placed {
     grid: Grid,
@@ -58,7 +58,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// `given`: the caller's leading dimension of box `k`.
+    /// Checks the leading dimension `given` of box `k`; none means nx.
     fn new(grid: Grid, given: Option<i64>, k: usize) -> Result<Self> {
         let Grid { nx, ny } = grid;
         let ld = given.unwrap_or(nx as i64);
@@ -84,23 +84,23 @@ impl Placed {
         let Grid { nx, ny } = self.grid;
         let (host, device) = (Rows { address: host as u64, ld: nx }, Rows { address: array as u64, ld: self.ld });
         let (to, from) = if to_host { (host, device) } else { (device, host) };
-        // SAFETY: as our caller promised; the copy has nx values in each of ny rows.
+        // SAFETY: guaranteed by the caller; the copy has nx values in each of ny rows.
         unsafe { primary.copy_rows(to, from, nx, ny)? };
         primary.wait()
     }
 }
 
-/// The arrays of a call.
+/// All arrays of a call.
 pub struct CallArrays {
     pub boxes: Vec<Placed>,
     pub arguments: Vec<BoxArrays>,
     places: Places,
-    /// Of each argument, copies on the host of those arrays that lie on a device.
+    /// For each argument, host copies of those arrays that reside on a device.
     copies: Vec<Vec<Option<Vec<f64>>>>,
 }
 
 impl CallArrays {
-    /// Checked: arrays are aligned, where they may lie, and what is written is apart from all others.
+    /// Checks the arrays of a call: alignment, memory space, and no overlap of a written array with another array.
     pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, places: Places) -> Result<Self> {
         let mut placed = Vec::new();
         for (k, b) in boxes.iter().enumerate() {
@@ -128,14 +128,14 @@ impl CallArrays {
         ordinal.map(Primary::of).transpose()
     }
 
-    /// The same, once its values are there.
+    /// Returns the device that stores an array, after waiting for the work on the caller's stream.
     pub fn settled(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
         let device = self.device(argument, array)?;
         device.iter().try_for_each(|primary| primary.settle(self.places.stream))?;
         Ok(device)
     }
 
-    /// Copies arrays on devices to the host: those that are read, and with `guess` the one that is written.
+    /// Copies arrays from devices to the host: all arrays that are read, and with `guess` also the output array.
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes.
@@ -149,7 +149,7 @@ impl CallArrays {
                 };
                 let mut values: Vec<f64> = zeroed(b.grid.nodes(), BOXES)?;
                 if guess || !argument.written {
-                    // SAFETY: as our caller promised; the copy has a value for each node.
+                    // SAFETY: guaranteed by the caller; the copy has one value per node.
                     unsafe { b.copy(&primary, array, values.as_mut_ptr(), true)? };
                 }
                 push(&mut copies, Some(values), BOXES)?;
@@ -159,17 +159,18 @@ impl CallArrays {
         Ok(())
     }
 
-    /// Values of the arguments that are read, after `stage`.
+    /// Returns the values of all arguments, which are read. Call `stage` first.
     ///
     /// # Safety
-    /// Their arrays must hold the values of their boxes for as long as they are used.
+    /// The arrays must hold the values of their boxes while the result is in use.
     pub unsafe fn given(&self) -> Result<Vec<Vec<Given<'_>>>> {
         let all = self.arguments.iter().zip(&self.copies);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         all.map(|(argument, copies)| unsafe { given(argument, &self.boxes, copies) }).collect()
     }
 
-    /// Values of the first argument, which is read, and of the second, which is written, after `stage`.
+    /// Returns the values of the first argument, which is read, and of the second, which is written. Call `stage`
+    /// first.
     ///
     /// # Safety
     /// The requirements of `given` hold, and no other thread may use the arrays of the second list.
@@ -179,16 +180,16 @@ impl CallArrays {
         for ((&array, b), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut written[0]) {
             let taken = match copy {
                 Some(values) => Taken { values, ld: b.grid.nx },
-                // SAFETY: as in `given`, and apart from all others, as was checked.
+                // SAFETY: as in `given`; `new` checked that the array overlaps no other.
                 None => Taken { values: unsafe { std::slice::from_raw_parts_mut(array, b.len()) }, ld: b.ld },
             };
             push(&mut output, taken, BOXES)?;
         }
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         Ok((unsafe { given(&self.arguments[0], &self.boxes, &read[0])? }, output))
     }
 
-    /// Copies values of the second argument back to arrays on devices.
+    /// Copies the values of the second argument from their host copies to arrays on devices.
     ///
     /// # Safety
     /// As for `lists`.
@@ -196,7 +197,7 @@ impl CallArrays {
         let mut copies = self.copies.pop().unwrap_or_default();
         for ((&array, b), values) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut copies) {
             if let (Some(primary), Some(values)) = (self.device(1, array)?, values) {
-                // SAFETY: as our caller promised; the copy has a value for each node.
+                // SAFETY: guaranteed by the caller; the copy has one value per node.
                 unsafe { b.copy(&primary, array, values.as_mut_ptr(), false)? };
             }
         }
@@ -209,7 +210,7 @@ impl CallArrays {
 unsafe fn given<'a>(argument: &BoxArrays, boxes: &[Placed], copies: &'a [Option<Vec<f64>>]) -> Result<Vec<Given<'a>>> {
     let of = |((&array, b), copy): ((&*mut f64, &Placed), &'a Option<Vec<f64>>)| match copy {
         Some(values) => Given { values, ld: b.grid.nx },
-        // SAFETY: not NULL and aligned, as was checked, and on the host; of that many values, as our caller promised.
+        // SAFETY: not NULL, aligned and on the host, as checked; the caller guarantees the number of values.
         None => Given { values: unsafe { std::slice::from_raw_parts(array, b.len()) }, ld: b.ld },
     };
     collected(argument.arrays.iter().zip(boxes).zip(copies).map(of), BOXES)

@@ -1,6 +1,7 @@
-//! Rows of a whole grid on a device of the first rank, from arrays that all ranks have on devices of the same host, and
-//! back. Ranks hand their memory over by the driver; the first one opens it, copies, and closes it in the same call, so
-//! that programs may free their arrays once the call has ended.
+//! Gathering of device arrays of all ranks of a host into a whole grid on a device of rank 0, and scattering back.
+//!
+//! Ranks export their memory with CUDA IPC. Rank 0 opens it, copies, and closes it in the same call. Programs may
+//! therefore free their arrays after the call.
 
 use crate::comm::Gather;
 use crate::error::{Error, Result, collected, extend, push};
@@ -14,35 +15,35 @@ use crate::solver::boxes::{Boxes, NAMES};
 use crate::solver::rrb::ranks::{FIRST, Ranks};
 use std::sync::Arc;
 
-/// For errors.
+/// Name of the memory in error messages.
 const ROWS: &str = "rows of all ranks on a device";
 
-/// Arrays of a matrix, or input and output.
+/// Kind of arrays: those of a matrix, or input and output vectors.
 pub const MATRIX: usize = 0;
 pub const VECTORS: usize = 1;
 
-/// What a rank says of its arrays: whether it has any, and hands them over, its process, and its host.
+/// Words at the start of a rank's message: array state, process number and host number.
 const HEAD: usize = 3;
 const NO_ARRAYS: u64 = 0;
 const KEEPS: u64 = 1;
 const HANDS_OVER: u64 = 2;
 
-/// And of an array of a box: leading dimension, address, handle and offset.
+/// Words per array of a box: leading dimension, address, offset, and IPC handle.
 const ARRAY: usize = 3 + HANDLE / 8;
 
-/// Of a domain that the first rank has whole.
+/// Grids on a device of rank 0 that hold the arrays of all ranks.
 pub struct DeviceRows {
     boxes: Counted<Boxes>,
     rank: usize,
     offers: [Gather; 2],
-    /// Arrays in an offer.
+    /// Number of arrays per box, for a matrix and for vectors.
     counts: [usize; 2],
     primary: Option<Arc<Primary>>,
     rows: [Vec<Plain>; 2],
     opened: Vec<OpenBox>,
 }
 
-/// A box of some rank during a call: address and leading dimension of its arrays.
+/// A box of a rank during a call: address and leading dimension of its arrays.
 struct OpenBox {
     place: GridBox,
     arrays: Vec<Rows>,
@@ -50,7 +51,7 @@ struct OpenBox {
 }
 
 impl DeviceRows {
-    /// For matrices of so many arrays. Collective.
+    /// Creates the gather plans for matrices of `arrays` arrays. Collective.
     pub fn new(ranks: &Ranks, arrays: usize) -> Result<Self> {
         let (comm, boxes) = ranks.parts();
         let counts = [arrays, 2];
@@ -69,10 +70,12 @@ impl DeviceRows {
         })
     }
 
-    /// Whether the arrays of all ranks lie on devices whose memory the first one can open, for rows on the device of
-    /// this ordinal; then it has. Else they go through the host. Collective.
+    /// Tries to open the arrays of all ranks on rank 0, for grids on the device `ordinal`. Collective.
+    ///
+    /// Returns false if some array is not on a device whose memory rank 0 can open. The arrays are then transferred
+    /// through the host.
     pub fn offer(&mut self, what: usize, own: &CallArrays, ordinal: i64, ranks: &mut Ranks) -> Result<bool> {
-        // Land is made on the host.
+        // If the boxes do not cover the grid, the missing nodes are filled in on the host.
         if what == MATRIX && !self.boxes.is_whole() {
             return Ok(false);
         }
@@ -80,7 +83,7 @@ impl DeviceRows {
         let all = self.offers[what].run(|to| to.iter_mut().zip(&words).for_each(|(to, &w)| *to = f64::from_bits(w)))?;
         let all = collected(all.iter().map(|word| word.to_bits()), ROWS)?;
         let heads = self.heads(what);
-        // Where no rank has an array there is nothing to open.
+        // Without any array on any rank, there is nothing to open.
         let with_arrays = heads.iter().map(|&start| &all[start..][..HEAD]).filter(|head| head[0] != NO_ARRAYS);
         let here = all[heads[FIRST] + 2];
         if here == 0
@@ -98,7 +101,7 @@ impl DeviceRows {
         Ok(!refused)
     }
 
-    /// Where the words of each rank begin.
+    /// Returns the index of each rank's first word.
     fn heads(&self, what: usize) -> Vec<usize> {
         let ranks = self.boxes.ranks();
         let words = |rank: usize| HEAD + self.boxes.of(rank).len() * self.counts[what] * ARRAY;
@@ -118,7 +121,7 @@ impl DeviceRows {
             return Ok(words);
         }
         match handed(own) {
-            // As many arrays as a matrix has: a rank that gives another number was refused before.
+            // The number of arrays is that of the matrix: a rank with another number has already returned an error.
             Ok(arrays) if arrays.len() == boxes * self.counts[what] * ARRAY => {
                 words[0] = HANDS_OVER;
                 extend(&mut words, arrays, ROWS)?;
@@ -128,7 +131,7 @@ impl DeviceRows {
         Ok(words)
     }
 
-    /// Rows on the device, and the arrays of all ranks for it.
+    /// Allocates the grids on the device and opens the arrays of all ranks.
     fn open(&mut self, what: usize, ordinal: i64, all: &[u64], heads: &[usize]) -> Result<()> {
         self.close();
         let is_same = |primary: &Arc<Primary>| i64::from(primary.ordinal()) == ordinal && !primary.was_reset();
@@ -145,7 +148,7 @@ impl DeviceRows {
         for (rank, &start) in heads.iter().enumerate() {
             let is_here = all[start + 1] == own_number();
             let mut words = all[start + HEAD..].chunks_exact(ARRAY);
-            // Array by array, as the caller gave them.
+            // The order of the words: all boxes of the first array, then of the second.
             let mut lists = Vec::new();
             for _ in 0..self.counts[what] {
                 push(&mut lists, collected(words.by_ref().take(self.boxes.of(rank).len()), ROWS)?, ROWS)?;
@@ -170,12 +173,12 @@ impl DeviceRows {
         Ok(())
     }
 
-    /// Address of the rows of an array.
+    /// Returns the device address of a gathered array.
     pub fn address(&self, what: usize, array: usize) -> u64 {
         self.rows[what][array].address
     }
 
-    /// The matrix of all boxes, in rows, for `work`. For the first rank.
+    /// Gathers the matrix of all boxes and passes it to `work`. Only for rank 0.
     pub fn matrix<T>(&mut self, arrays: usize, work: impl FnOnce(&StencilView) -> Result<T>) -> Result<T> {
         let brought = self.bring(MATRIX, arrays);
         self.close();
@@ -186,12 +189,12 @@ impl DeviceRows {
         work(&StencilView { grid, center: view(0), east: view(1), north: view(2), corners })
     }
 
-    /// The arrays of all boxes to rows. For the first rank.
+    /// Copies the arrays of all boxes to the gathered arrays. Only for rank 0.
     pub fn bring(&self, what: usize, arrays: usize) -> Result<()> {
         (0..arrays).try_for_each(|array| self.copy(what, array, true))
     }
 
-    /// Rows to the arrays of all boxes. For the first rank.
+    /// Copies a gathered array to the arrays of all boxes. Only for rank 0.
     pub fn bring_back(&self, what: usize, array: usize) -> Result<()> {
         self.copy(what, array, false)
     }
@@ -204,26 +207,26 @@ impl DeviceRows {
             let rows = Rows { address: self.address(what, array) + 8 * (y * nx + x) as u64, ld: nx };
             let (to, from) = if to_rows { (rows, open.arrays[array]) } else { (open.arrays[array], rows) };
             let extents = open.place.extents();
-            // SAFETY: the boxes lie in the grid; their owners promised arrays of their values, which they handed over
-            // for this call, and wait for its end.
+            // SAFETY: the boxes are inside the grid. Their owners guarantee arrays with these values, exported them for
+            // this call, and wait until it ends.
             unsafe { primary.copy_rows(to, from, extents.nx, extents.ny) }
         });
-        // Also what began before one failed.
+        // If one copy failed, also wait for those that had started.
         copied.and(primary.wait())
     }
 
-    /// The arrays are their ranks' own again.
+    /// Closes the arrays of the other ranks.
     pub fn close(&mut self) {
         self.opened.clear();
     }
 
-    /// Bytes of the rows.
+    /// Returns the size of the gathered arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.rows.iter().flatten().map(|rows| rows.bytes).sum()
     }
 }
 
-/// What a rank says of its arrays, once their values are there.
+/// Exports the arrays of this rank, after waiting for the work on the caller's stream.
 fn handed(own: &CallArrays) -> Result<Vec<u64>> {
     let mut words = Vec::new();
     for (k, argument) in own.arguments.iter().enumerate() {

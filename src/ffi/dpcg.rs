@@ -1,7 +1,8 @@
 //! Family `dpcg_`: symmetric matrices with a 7-point stencil in 3D.
 //!
-//! Entry (i, j, k) of an array is `a[k * lp + j * ld + i]`: Fortran's `a(nx, ny, nz)`. `east[i, j, k]` is the matrix
-//! entry between (i, j, k) and (i + 1, j, k), and so on. Pointers are borrowed for the call only.
+//! Entry (i, j, k) of an array is `a[k * lp + j * ld + i]`, which is Fortran's `a(nx, ny, nz)`. `east[i, j, k]` is the
+//! matrix entry that couples (i, j, k) to (i + 1, j, k); north and top are analogous. Pointers are borrowed only for
+//! the duration of the call.
 
 use crate::backend;
 use crate::backend::steps::dpcg::DpcgBackend;
@@ -95,7 +96,7 @@ impl Solving for dpcg_handle {
 /// `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut dpcg_handle) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, || new(nx, ny, nz)) }
 }
 
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 /// `dpcg_factorize`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i32) -> rrb_status {
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { with_ok(h, |h| h.set_regions(labels)) }
 }
 
@@ -262,7 +263,7 @@ pub unsafe extern "C" fn dpcg_factorize(
     north: *const f64,
     top: *const f64,
 ) -> rrb_status {
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { with_ok(h, |h| h.factorize(center, [east, north, top])) }
 }
 
@@ -344,7 +345,7 @@ pub unsafe extern "C" fn dpcg_factorize(
 /// values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
@@ -402,7 +403,7 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 /// The requirements are those of `dpcg_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { call(h, Function::Apply, ("r", r), ("z", z)) }
 }
 
@@ -447,7 +448,7 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 /// The requirements are those of `dpcg_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { call(h, Function::Multiply, ("x", x), ("y", y)) }
 }
 
@@ -514,9 +515,9 @@ pub unsafe extern "C" fn dpcg_solve_once(
 ) -> rrb_status {
     let matrix = [("center", center), ("east", east), ("north", north), ("top", top)];
     let task = Task { b, x, rel_tol, max_iter, iterations };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     let factorize = |h: &mut Handle<dpcg_handle>| unsafe { h.factorize(center, [east, north, top]) };
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { solve_once(|| new(nx, ny, nz), matrix, task, factorize) }
 }
 
@@ -534,7 +535,7 @@ impl Handle<dpcg_handle> {
             let layout = self.base.layout()?;
             check_array("labels", labels)?;
             check_on_host("labels", labels as usize)?;
-            // SAFETY: not NULL, aligned, not on a device, and our caller promised the length.
+            // SAFETY: not NULL, aligned, not on a device; the caller guarantees the length.
             let given = unsafe { std::slice::from_raw_parts(labels, layout.len) };
             dense_labels(given, self.base.shape.cells, &layout)?
         };
@@ -551,7 +552,7 @@ impl Handle<dpcg_handle> {
         let Layout { ld, plane, .. } = layout;
         let machine = machine(&base.options, cells, base.threads(), backend::cuda::driver::device_count());
         let values = |name, array: *const f64| {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             Ok(match unsafe { base.located((name, array), &layout, machine)? } {
                 Located::Host(values) => Values::new(name, values, cells, ld, plane),
                 Located::Device(address) => Values::on_device(name, address, cells, ld, plane),
@@ -594,7 +595,7 @@ fn dense_labels(given: &[i32], cells: Cells, layout: &Layout) -> Result<Vec<i32>
 
 const BACKEND: &str = "a backend";
 
-/// Concrete backends are named here and nowhere else.
+/// Creates a backend; the only place in this family that names concrete backends.
 fn make_backend(machine: Machine) -> Result<Box<dyn DpcgBackend>> {
     Ok(match machine.backend {
         Backend::Reference => boxed(backend::reference::dpcg::Reference::default(), BACKEND)?,

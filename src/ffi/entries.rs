@@ -1,8 +1,8 @@
-//! The entry points that every family has, written once.
+//! The entry points that every family has, defined by one macro.
 //!
-//! cbindgen does not expand macros. `rrbsolver-generate` therefore substitutes the names of each `entries!` below, in
-//! the comments too. It also replaces `$family` by the name of the family. A paragraph or list item that begins with a
-//! list such as `(rrb_, dpcg_)`, and a code block with the language `c,rrb_,dpcg_`, are for these families only.
+//! cbindgen does not expand macros. `rrbsolver-generate` therefore substitutes the names of each `entries!` below, also
+//! in comments, and replaces `$family` by the name of the family. A paragraph or list item that begins with a list such
+//! as `(rrb_, dpcg_)` applies only to these families. The same holds for a code block with the language `c,rrb_,dpcg_`.
 
 use crate::error::Error;
 use crate::ffi::handle::{Handle, destroy, get, set, with_ok, with_ref};
@@ -50,7 +50,7 @@ macro_rules! entries {
         /// `h` must be NULL, point to NULL, or point to a handle of the `$family_` functions that no other thread uses.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $destroy(h: *mut *mut $handle) -> rrb_status {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { destroy(h) }
         }
 
@@ -118,7 +118,7 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of the `$family_` functions.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_int(h: *mut $handle, key: i32, value: i64) -> rrb_status {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { set(h, key, |o| o.set_int(key, value)) }
         }
 
@@ -167,7 +167,7 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of the `$family_` functions.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_real(h: *mut $handle, key: i32, value: f64) -> rrb_status {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { set(h, key, |o| o.set_real(key, value)) }
         }
 
@@ -229,14 +229,14 @@ macro_rules! entries {
                 if text.is_null() {
                     return Err(Error::Null("text".into()));
                 }
-                // SAFETY: not NULL, and the caller promised NUL at the end.
+                // SAFETY: not NULL; the caller guarantees a NUL-terminated string.
                 let text = unsafe { CStr::from_ptr(text) };
-                // A path with other bytes in place of its own would be another path.
+                // Invalid UTF-8 must not be replaced, because a modified path would name another file.
                 let wrong = |_| Error::range("text", format!("'{}'", text.to_string_lossy()), "be UTF-8");
                 let text = text.to_str().map_err(wrong)?;
                 h.base.set(|o| o.set_text(text))
             };
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { with_ok(h, set) }
         }
 
@@ -287,7 +287,7 @@ macro_rules! entries {
                 Some((_, v)) => v.map(|v| v as i64),
                 None => h.base.options.get_int(key),
             };
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { get(h, value, find) }
         }
 
@@ -331,7 +331,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_real(h: *const $handle, key: i32, value: *mut f64) -> rrb_status {
             let find = |h: &Handle<$handle>| h.result(key).map_or_else(|| h.base.options.get_real(key), |(_, v)| v);
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { get(h, value, find) }
         }
 
@@ -379,7 +379,7 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of the `$family_` functions.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_stream(h: *mut $handle, cuda_stream: *mut c_void) -> rrb_status {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { with_ok(h, |h| h.base.set_stream(cuda_stream)) }
         }
 
@@ -451,7 +451,7 @@ macro_rules! entries {
             callback: rrb_monitor_fn,
             user: *mut c_void,
         ) -> rrb_status {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { with_ok(h, |h| h.base.set_monitor(callback, user)) }
         }
 
@@ -516,7 +516,8 @@ macro_rules! entries {
                 }
                 let kept = h.base.history.residuals();
                 let n = kept.len().min(capacity as usize);
-                // SAFETY: neither is NULL where written, n <= capacity, and the caller gave that much room.
+                // SAFETY: both pointers are non-NULL where they are written, n <= capacity, and the caller guarantees
+                // the capacity.
                 unsafe {
                     if n > 0 {
                         std::ptr::copy_nonoverlapping(kept.as_ptr(), residuals, n);
@@ -525,7 +526,7 @@ macro_rules! entries {
                 }
                 Ok(())
             };
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { with_ref(h, copy) }
         }
     };

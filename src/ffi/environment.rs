@@ -1,4 +1,4 @@
-//! What is read from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and what is wrong in it.
+//! Settings from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and warnings about invalid values.
 
 use crate::error::{Result, formatted, push};
 use crate::isa::{ISA_VARIABLE, complaint};
@@ -6,23 +6,24 @@ use crate::runtime::team::cores_now;
 use std::ffi::CStr;
 use std::fmt;
 
-/// Variables that say how many threads to use, first found wins (`threads = 0`).
+/// Variables with the number of threads for `threads = 0`. The first variable with a valid value decides.
 const THREAD_VARIABLES: [&CStr; 3] = [c"RRBSOLVER_NUM_THREADS", c"SLURM_CPUS_PER_TASK", c"OMP_NUM_THREADS"];
 
-/// Passes the value of a variable to `read`. Unlike `std::env::var` this copies nothing, which would take memory.
+/// Passes the value of a variable to `read`. Unlike `std::env::var`, this function allocates no memory.
 fn with<T>(name: &CStr, read: impl FnOnce(&CStr) -> T) -> Option<T> {
-    // SAFETY: the name ends with NUL. As for all of C, a host must not change its environment while others read it.
+    // SAFETY: the name is NUL-terminated. As with every use of getenv, the host program must not change its environment
+    // concurrently.
     let value = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: not NULL, so a text that ends with NUL.
+    // SAFETY: not NULL, hence a NUL-terminated string.
     if value.is_null() { None } else { Some(read(unsafe { CStr::from_ptr(value) })) }
 }
 
-/// The same of a value in UTF-8.
+/// Passes the value of a variable to `read`, if the value is UTF-8.
 fn with_text<T>(name: &CStr, read: impl FnOnce(&str) -> T) -> Option<T> {
     with(name, |value| value.to_str().ok().map(read)).flatten()
 }
 
-/// Threads for `threads = requested`.
+/// Returns the number of threads for the option value `threads = requested`.
 pub fn threads(requested: usize) -> usize {
     if requested > 0 {
         return requested;
@@ -30,16 +31,16 @@ pub fn threads(requested: usize) -> usize {
     THREAD_VARIABLES.iter().find_map(|name| with_text(name, count).flatten()).unwrap_or_else(cores_now)
 }
 
-/// A positive count; of a list (OMP_NUM_THREADS=4,2) the outermost level.
+/// Parses a positive count. In a list (OMP_NUM_THREADS=4,2), the first value counts.
 fn count(text: &str) -> Option<usize> {
     let first = text.split(',').next().unwrap_or("");
     first.trim().parse().ok().filter(|&n| n > 0).map(|n: usize| n.min(4096))
 }
 
-/// Options for every handle of the process.
+/// Variable with options for all handles of the process.
 const OPTIONS_VARIABLE: &CStr = c"RRBSOLVER_OPTIONS";
 
-/// Its value.
+/// Returns the value of `RRBSOLVER_OPTIONS`.
 pub fn options() -> Result<Option<String>> {
     with_text(OPTIONS_VARIABLE, |text| formatted(text, "the value of RRBSOLVER_OPTIONS")).transpose()
 }
@@ -47,7 +48,8 @@ pub fn options() -> Result<Option<String>> {
 /// Name of the memory of warnings, in error messages.
 const WARNINGS: &str = "warnings about environment variables";
 
-/// Warnings about values that are ignored, apart from those about entries of `RRBSOLVER_OPTIONS`.
+/// Returns warnings about ignored values of all variables. Wrong entries inside `RRBSOLVER_OPTIONS` are reported
+/// elsewhere.
 pub fn complaints() -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut warn = |text: fmt::Arguments| push(&mut warnings, formatted(text, WARNINGS)?, WARNINGS);

@@ -1,4 +1,4 @@
-//! Panics stop here, and calls that do not return `RRB_OK` leave their message for the thread.
+//! Frame of the entry points: it catches panics, and stores the message of a call that does not return `RRB_OK`.
 
 use crate::error::{Error, RRB_OK, Result};
 use crate::ffi::line::Line;
@@ -9,21 +9,22 @@ use std::fmt::{Display, Write as _};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Once, OnceLock};
 
-/// Bytes of a message: the names of two files, and what is wrong with them.
+/// Size of a message in bytes: two file names and a description.
 const LONGEST: usize = 2 * LONGEST_PATH + 1024;
 
 thread_local! {
-    /// The last message, unless it has an index. Storing it allocates no memory: the first use of a thread-local value
-    /// with a destructor does, and ends the process if it fails.
+    /// The last message, unless it has an index. A fixed buffer, because the first use of a thread-local value with a
+    /// destructor allocates memory and ends the process on failure.
     static MESSAGE: RefCell<Line<LONGEST>> = const { RefCell::new(Line::new()) };
-    /// The error of the last message if it has an index, which depends on how the reader counts.
+    /// The error of the last message if it has an index, whose base depends on the reader.
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs the body of an entry point, with the library's own floating-point mode: its status, or that of its error, or
-/// `RRB_ERR_INTERNAL` for a panic.
+/// Runs the body of an entry point in the library's floating-point mode.
+///
+/// Returns the status of the body or of its error, or `RRB_ERR_INTERNAL` after a panic.
 pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
     let _own = Own::new();
     match quietly(body) {
@@ -41,18 +42,19 @@ pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
     }
 }
 
-/// The same for calls whose only good end is `RRB_OK`.
+/// Runs the body of an entry point whose only status without error is `RRB_OK`.
 pub fn entry_ok(body: impl FnOnce() -> Result<()>) -> i32 {
     entry(|| body().map(|()| RRB_OK))
 }
 
-/// Runs a callback of the host, with its floating-point mode; a panic in it becomes an error.
+/// Runs a callback of the host in the host's floating-point mode. A panic in it becomes an error.
 pub fn callback<T>(body: impl FnOnce() -> T) -> Result<T> {
     quietly(|| Ok(as_the_host(body)))
 }
 
-/// Runs `body`; a panic in it prints nothing and becomes an error. Not inlined: arithmetic of the body stays between
-/// changes of the floating-point mode.
+/// Runs `body`. A panic in it prints nothing and becomes an error.
+///
+/// Not inlined, so that the compiler cannot move arithmetic of the body across changes of the floating-point mode.
 #[inline(never)]
 fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     install_hook();
@@ -70,7 +72,7 @@ fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Stores the message of a call that does not return `RRB_OK`, cut at the buffer's end.
+/// Stores the message of a call that does not return `RRB_OK`, truncated to the buffer.
 pub fn note(message: impl Display) {
     MESSAGE.with_borrow_mut(|line| {
         *line = Line::new();
@@ -90,18 +92,19 @@ pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
     })
 }
 
-/// The default hook would print to the host's stderr. Ours passes every panic outside of our calls on to the
-/// hook that was there; in a shared library the hook is that of the library's own copy of std, which the host
-/// never sees.
+/// Installs a panic hook, because the default hook would print to the host's stderr.
+///
+/// The hook forwards panics outside of our calls to the previous hook. In a shared library, the hook belongs to the
+/// library's own copy of std and is invisible to the host.
 fn install_hook() {
     type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
     static PREVIOUS: OnceLock<Hook> = OnceLock::new();
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let _ = PREVIOUS.set(std::panic::take_hook());
-        // The closure captures nothing, so that its box takes no memory, which could not be refused.
+        // The closure captures nothing, so its box needs no allocation, whose failure could not be reported.
         std::panic::set_hook(Box::new(|information| {
-            // A panic of one of our worker threads carries the mark of its team.
+            // Worker threads of the library are marked, because `INSIDE` is set only on the calling thread.
             if INSIDE.get() || crate::runtime::team::is_team_thread() {
                 PANIC_PLACE.with(|p| *p.borrow_mut() = information.location().map(ToString::to_string));
             } else if let Some(previous) = PREVIOUS.get() {

@@ -1,5 +1,7 @@
-//! The handle of all families: options with those of the environment on top, log, monitor, history, stream, times,
-//! results, what must come before a call, and the process that made it; and the frame of the entry points.
+//! The handle of all families, and the frame of the entry points.
+//!
+//! A handle holds the options (those of the environment take precedence), log, monitor, history, stream, times and
+//! results. It also records which call must come first, and the process that created it.
 
 use crate::backend::cuda::driver::HAS_KERNELS;
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
@@ -18,11 +20,11 @@ use libc::c_void;
 use std::fmt::Arguments;
 use std::time::{Duration, Instant};
 
-/// A type of handles as C knows it: what its family adds to the handle of all families.
+/// A handle type of the C API: the parts that a family adds to the common handle.
 pub trait Family: Sized {
     const FAMILY: options::Family;
     type Core: Core;
-    /// What a handle has beside the parts of all families.
+    /// Parts of a handle that only this family has.
     type Own;
 
     /// Returns the bytes in host memory and on devices that the core does not count.
@@ -30,13 +32,13 @@ pub trait Family: Sized {
         [0, 0]
     }
 
-    /// A result that the core does not know.
+    /// Returns a result that the core does not provide.
     fn result(_handle: &Handle<Self>, _entry: &ResultEntry) -> Result<Option<f64>> {
         Ok(None)
     }
 }
 
-/// A handle. C has pointers to it as pointers to `F`.
+/// A handle. In C, a pointer to a handle has the type `F *`.
 pub struct Handle<F: Family> {
     pub base: Base<F::Core>,
     pub own: F::Own,
@@ -52,33 +54,33 @@ pub struct Base<C> {
     monitor_user: *mut c_void,
     pub stream: *mut c_void,
     pub history: History,
-    /// How the last solve ended.
+    /// Outcome of the last solve.
     pub outcome: Outcome,
-    /// What does the work; replaced by `set_up`.
+    /// The solver. `set_up` replaces it.
     pub core: Option<C>,
     stale: Option<Stale>,
     seconds_setup: f64,
     seconds_solve: f64,
-    /// What is wrong in the environment was logged.
+    /// Whether warnings about the environment have been logged.
     complained: bool,
-    /// Couplings that point out of the grid were logged.
+    /// Whether couplings that point out of the grid have been logged.
     pub outward_seen: bool,
     process: u32,
 }
 
-/// Residuals that the history of a handle without `max_iter` has room for, once there is a monitor.
+/// Capacity of the residual history of a family without `max_iter`, reserved when a monitor is set.
 const HISTORY: usize = 100_000;
 
-/// Options to come.
+/// New options that are not yet in effect.
 struct Changed {
     options: Options,
-    /// Where it is not the one in use.
+    /// The new log, if its target has changed.
     log: Option<Log>,
     complaints: Vec<String>,
 }
 
 impl<F: Family> Handle<F> {
-    /// With the default options, and those of the environment.
+    /// Creates a handle with the default options and those of the environment.
     pub fn new(shape: Shape, own: F::Own) -> Result<Self> {
         let mut base = Base {
             family: F::FAMILY,
@@ -102,7 +104,7 @@ impl<F: Family> Handle<F> {
         Ok(Self { base, own })
     }
 
-    /// A result with its value, if it is known.
+    /// Returns a result and its value, if the key is known.
     pub fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
         let entry = ResultEntry::find(F::FAMILY, key)?;
         let value = F::result(self, entry).map(|own| own.unwrap_or_else(|| self.common_result(key)));
@@ -153,8 +155,10 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Options after `change`, with `RRBSOLVER_OPTIONS` applied on top, so that it wins; for the handle to take over
-    /// when it has made what they need. What the program asks for is checked. Their log is opened.
+    /// Returns the options after `change`, with `RRBSOLVER_OPTIONS` applied last so that it takes precedence.
+    ///
+    /// The options of the program are checked, and their log is opened. The handle adopts the result only after
+    /// everything that the new options need was created.
     fn changed(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<Changed> {
         let mut next = self.options.clone();
         change(&mut next)?;
@@ -185,13 +189,13 @@ impl<C: Core> Base<C> {
         Ok(Changed { options: next, log, complaints })
     }
 
-    /// Options, their log, and complaints to it.
+    /// Adopts the options and their log, and logs the warnings.
     fn take(&mut self, changed: Changed) {
         self.options = changed.options;
         if let Some(log) = changed.log {
             self.log = log;
         }
-        // Once a handle, though the environment is read at every change.
+        // Once per handle, although the environment is read at every change.
         if !std::mem::replace(&mut self.complained, true) {
             for complaint in changed.complaints {
                 self.log.line(0, format_args!("{complaint}"));
@@ -199,12 +203,12 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// The log of `options`, where it is not the one in use.
+    /// Opens the log of `options`, if its target differs from the one in use.
     fn open_log(&self, options: &Options) -> Result<Option<Log>> {
         if options.log() == self.options.log() { Ok(None) } else { Log::open(options.log()).map(Some) }
     }
 
-    /// Whether this is the process that made the handle: the threads of its team are not there after a fork.
+    /// Returns whether this process created the handle. The threads of the pool do not exist after a fork.
     pub fn in_their_process(&self) -> bool {
         self.process == std::process::id()
     }
@@ -213,7 +217,7 @@ impl<C: Core> Base<C> {
         if self.in_their_process() { Ok(()) } else { Err(messages::forked()) }
     }
 
-    /// The monitor of calls to come.
+    /// Sets the monitor of later calls.
     pub fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) -> Result<()> {
         if self.family == options::Family::Smoother {
             self.history.reserve_residuals(HISTORY)?;
@@ -222,39 +226,39 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Sets the caller's stream for later calls. Families that solve report a wrong stream in the next call that
+    /// Sets the caller's stream for later calls. Families that solve report an invalid stream in the next call that
     /// computes.
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let fresh = self.stale.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {
-            // set_patches may select another device, so that the stream cannot be used before it.
+            // set_patches may select another device, so the stream cannot be used before that call.
             core.engine_mut().use_stream(if fresh { stream as usize } else { 0 })?;
         }
         self.stream = stream;
         Ok(())
     }
 
-    /// An error where the core is not that of the options.
+    /// Returns an error if the core does not match the options.
     pub fn check_fresh(&self) -> Result<()> {
         self.stale.map_or(Ok(()), |stale| Err(messages::stale(self.family, stale)))
     }
 
-    /// A call that makes a core begins: until it succeeds there is none.
+    /// Begins a call that creates a core. Until it succeeds, the handle has no valid core.
     pub fn begin_setup(&mut self) {
         self.stale = Some(Stale::Failed);
     }
 
-    /// The caller gave something that acts when a core is made.
+    /// Marks the core as stale, because the caller set `what`, which takes effect at the next setup.
     pub fn given(&mut self, what: &'static str) {
         self.stale.get_or_insert(Stale::Given(what));
     }
 
-    /// Something was made that results tell the time of.
+    /// Stores the setup time, which results report.
     pub fn end_setup(&mut self, taken: Duration) {
         self.seconds_setup = taken.as_secs_f64();
     }
 
-    /// Makes a core of the one before, by the clock.
+    /// Creates a core from the previous one, and measures the time.
     pub fn set_up(&mut self, make: impl FnOnce(&mut Self, Option<C>) -> Result<C>) -> Result<()> {
         let start = Instant::now();
         let previous = self.core.take();
@@ -264,17 +268,17 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Threads that the handle may use.
+    /// Returns the number of threads that the handle may use.
     pub fn threads(&self) -> usize {
         environment::threads(self.options.int(opt::THREADS) as usize)
     }
 
-    /// What the core works on.
+    /// Returns the machine on which the core works.
     pub fn machine(&self) -> Machine {
         self.core.as_ref().map_or(Machine::HOST, Core::machine)
     }
 
-    /// An error where the core cannot work on the caller's stream.
+    /// Returns an error if the core cannot use the caller's stream.
     pub fn check_stream(&mut self) -> Result<()> {
         let stream = self.stream as usize;
         self.core.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))
@@ -297,25 +301,25 @@ impl<C: Core> Base<C> {
         watch.failed.map_or(result, Err)
     }
 
-    /// The call that a handle is there for begins.
+    /// Begins a solve or a smoother call: clears history and outcome, and starts the clock.
     pub fn begin_solve(&mut self) -> Instant {
         self.history.clear();
         self.outcome = Outcome::default();
         Instant::now()
     }
 
-    /// It ends.
+    /// Stores the time of the call.
     pub fn end_solve(&mut self, start: Instant) {
         self.seconds_solve = start.elapsed().as_secs_f64();
     }
 
-    /// A line about it, from `verbosity=1` on; its time comes last.
+    /// Logs a line about the call with its time, from `verbosity=1` on.
     pub fn log_solve(&mut self, text: Arguments) {
         let milliseconds = 1e3 * self.seconds_solve;
         self.say(1, format_args!("{text}, {milliseconds:.3} ms"));
     }
 
-    /// A line of the log, behind the name of the family; warnings (0) do not depend on `verbosity`.
+    /// Logs a line that begins with the name of the family. Warnings (level 0) do not depend on `verbosity`.
     pub fn say(&mut self, level: i32, text: Arguments) {
         if self.options.int(opt::VERBOSITY) >= level.into() {
             self.log.line(level, format_args!("{}: {text}", self.family.name()));
@@ -349,40 +353,40 @@ impl<C: Core> Base<C> {
         Ok(status)
     }
 
-    /// Whether somebody may stop a solve.
+    /// Returns whether a monitor is set, which may stop a solve.
     pub fn has_monitor(&self) -> bool {
         self.monitor.is_some()
     }
 
-    /// Whether residuals are told to somebody.
+    /// Returns whether residuals are reported to a monitor or to the log.
     pub fn watched(&self) -> bool {
         self.monitor.is_some() || self.options.int(opt::VERBOSITY) >= 2
     }
 }
 
-/// The body of an entry point on a handle.
+/// Runs the body of an entry point on a handle.
 ///
 /// # Safety
-/// `h` must be NULL or a live handle of this thread.
+/// `h` must be NULL or a live handle that no other thread uses.
 pub unsafe fn with<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<i32>) -> rrb_status {
     entry(|| {
-        // SAFETY: as our caller promised; `create` made it from a `Handle<F>`.
+        // SAFETY: guaranteed by the caller; `create` made the pointer from a `Handle<F>`.
         let h = unsafe { h.cast::<Handle<F>>().as_mut() }.ok_or(Error::Null("handle".into()))?;
         h.base.check_process()?;
         body(h)
     })
 }
 
-/// The same for calls whose only good end is `RRB_OK`.
+/// Runs the body of an entry point on a handle whose only status without error is `RRB_OK`.
 ///
 /// # Safety
 /// As for `with`.
 pub unsafe fn with_ok<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<()>) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with(h, |h| body(h).map(|()| RRB_OK)) }
 }
 
-/// The same for calls that change nothing: they share the handle, and none of them claims it for itself.
+/// Runs the body of an entry point that only reads the handle, through a shared reference.
 ///
 /// # Safety
 /// As for `with`.
@@ -395,7 +399,7 @@ pub unsafe fn with_ref<F: Family>(h: *const F, body: impl FnOnce(&Handle<F>) -> 
     })
 }
 
-/// A value that is read.
+/// Stores a value of the handle in `value`.
 ///
 /// # Safety
 /// As for `with`; `value` must be NULL or point to a `T`.
@@ -405,27 +409,27 @@ pub unsafe fn get<F: Family, T>(h: *const F, value: *mut T, of: impl FnOnce(&Han
             return Err(Error::Null("value".into()));
         }
         let found = of(h)?;
-        // SAFETY: not NULL, and the caller gave a T.
+        // SAFETY: not NULL; the caller guarantees a pointer to a T.
         unsafe { *value = found };
         Ok(())
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ref(h, read) }
 }
 
-/// Hands a new handle to the caller.
+/// Creates a handle and stores it in `out`.
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer.
 pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<Handle<F>>) -> rrb_status {
     entry_ok(|| {
-        // A collective `make` tells the other ranks, too.
+        // A collective `make` must run before any return, because the other ranks wait for it.
         let made = make();
         if out.is_null() {
             return Err(Error::Null("out".into()));
         }
         let handle = boxed(made?, "a handle")?;
-        // SAFETY: not NULL, and the caller gave a pointer.
+        // SAFETY: not NULL; the caller guarantees a pointer to a pointer.
         unsafe { *out = Box::into_raw(handle).cast() };
         Ok(())
     })
@@ -437,13 +441,13 @@ pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<
 /// `h` must be NULL or point to NULL or to a handle that no other thread uses.
 pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
     entry_ok(|| {
-        // SAFETY: NULL, or the caller gave a pointer.
+        // SAFETY: NULL, or a pointer to a pointer, as the caller guarantees.
         let inner = unsafe { h.as_mut() }.map_or(std::ptr::null_mut(), |h| std::mem::replace(h, std::ptr::null_mut()));
         if !inner.is_null() {
-            // SAFETY: `create` made it; the pointer is NULL now, so that it is freed once.
+            // SAFETY: `create` made the handle. The caller's pointer is NULL now, so the handle is freed once.
             let handle = unsafe { Box::from_raw(inner.cast::<Handle<F>>()) };
             if !handle.base.in_their_process() {
-                // After a fork the threads of the team are not there to be joined.
+                // After a fork, the threads of the pool do not exist and cannot be joined.
                 std::mem::forget(handle);
             }
         }
@@ -451,7 +455,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
     })
 }
 
-/// Sets an option by its key, unless that is a key that is read only.
+/// Sets an option by its key. The key of a result is an error.
 ///
 /// # Safety
 /// As for `with`.
@@ -460,6 +464,6 @@ pub unsafe fn set<F: Family>(h: *mut F, key: i32, change: impl FnOnce(&mut Optio
         Some((result, _)) => Err(messages::is_result(result.name)),
         None => h.base.set(change),
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, set) }
 }

@@ -110,7 +110,7 @@ pub extern "C" fn rrbsolver_status_string(status: rrb_status) -> *const c_char {
 /// `buffer` must have room for `capacity` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64) -> i64 {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { rrbsolver_last_error_based(0, buffer, capacity) }
 }
 
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
             while !text.is_char_boundary(cut) {
                 cut -= 1;
             }
-            // SAFETY: cut < capacity, and the caller gave that much room.
+            // SAFETY: cut < capacity, and the caller guarantees the capacity.
             unsafe {
                 std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), cut);
                 *buffer.add(cut) = 0;
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
         if count.is_null() {
             return Err(Error::Null("count".into()));
         }
-        // SAFETY: not NULL, and the caller gave an int32_t.
+        // SAFETY: not NULL, and the caller guarantees a pointer to an int32_t.
         unsafe { *count = crate::backend::cuda::driver::device_count() };
         Ok(())
     })

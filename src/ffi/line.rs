@@ -1,26 +1,26 @@
-//! Text of a fixed size: it takes no heap memory.
+//! Text in a buffer of fixed size, without heap memory.
 
 use std::fmt;
 
-/// A line of text that ends with NUL; longer ones are cut.
+/// A NUL-terminated line of text. Longer text is truncated.
 pub struct Line<const N: usize = 512> {
     pub bytes: [u8; N],
     used: usize,
 }
 
 impl<const N: usize> Line<N> {
-    /// Without text.
+    /// Creates an empty line.
     pub const fn new() -> Self {
         Self { bytes: [0; N], used: 0 }
     }
 
-    /// The text.
+    /// Returns the text without NUL.
     pub fn text(&self) -> &str {
-        // Cut between characters only.
+        // The text is always valid UTF-8, because it is cut only between characters.
         std::str::from_utf8(&self.bytes[..self.used]).unwrap_or_default()
     }
 
-    /// The line with its end in place of NUL.
+    /// Returns the line with a newline in place of the NUL.
     pub fn ended(&mut self) -> &[u8] {
         self.bytes[self.used] = b'\n';
         &self.bytes[..=self.used]

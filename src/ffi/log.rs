@@ -1,5 +1,5 @@
-//! Log lines: to the library-wide callback, stderr, or a file. Formatting takes no heap memory, since lines
-//! are written inside solve.
+//! Log lines, written to the library-wide callback, stderr, or a file. Formatting allocates no heap memory, because
+//! lines are written during a solve.
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::callback;
@@ -14,25 +14,26 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
-/// What `rrb_log_fn` holds.
+/// Type of the function in `rrb_log_fn`.
 type LogFunction = unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_char);
 
-/// The library-wide callback with its user pointer, and the calls of it that run.
+/// The library-wide callback with its user pointer, and the number of its running calls.
 ///
-/// Everything is read and written under a lock that a child of fork can take though a thread of its parent held it: the
-/// child finds a whole sink, because a sink is written aside and then chosen by one store, and counts no call of its
-/// parent.
+/// All access is under a lock that a child process can acquire after a fork even if a thread of the parent held it. The
+/// child then finds a complete sink, because a sink is written aside and selected by a single store. The child resets
+/// the counts of running calls.
 struct Shared {
-    /// Process whose thread holds the lock; 0: none does.
+    /// Process of the thread that holds the lock; 0 if the lock is free.
     holder: AtomicU32,
     sinks: [Sink; 2],
-    /// Which of the two is in use.
+    /// Index of the sink in use.
     chosen: AtomicUsize,
     /// Grows with each call of `rrbsolver_set_log` that waits.
     generation: AtomicUsize,
-    /// Calls that run, by the generation they began in: of its last two, the older takes no more.
+    /// Number of running calls, by the parity of the generation in which they began. Only the two latest generations
+    /// have running calls, and no call begins in the older one.
     running: [AtomicUsize; 2],
-    /// Process whose calls these are.
+    /// Process to which the counts belong.
     process: AtomicU32,
 }
 
@@ -57,23 +58,23 @@ static SHARED: Shared = Shared {
 };
 
 thread_local! {
-    /// This thread is inside a call of the callback.
+    /// Whether this thread is inside a call of the callback.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often a waiting `rrbsolver_set_log` looks: a condition variable would be of no use after a fork.
+/// Polling interval of a waiting `rrbsolver_set_log`. A condition variable would not survive a fork.
 const NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 impl Shared {
-    /// Runs `work` with the lock held: a few loads and stores.
+    /// Runs `work` with the lock held. `work` must be a few loads and stores.
     fn locked<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         let own = std::process::id();
         let mut expected = 0;
         while let Err(holder) = self.holder.compare_exchange(expected, own, Acquire, Relaxed) {
-            // A holder of another process is a thread that fork did not copy.
+            // A holder in another process is a thread that fork did not copy, so the lock can be taken from it.
             expected = if holder == own { 0 } else { holder };
             if holder == own {
-                // SAFETY: has no arguments.
+                // SAFETY: the function has no arguments.
                 unsafe { libc::sched_yield() };
             }
         }
@@ -93,12 +94,12 @@ impl Shared {
         self.chosen.store(next, Release);
     }
 
-    /// Calls that run and began in `generation`, one of the last two.
+    /// Returns the count of running calls that began in `generation`, one of the latest two.
     fn running_of(&self, generation: usize) -> &AtomicUsize {
         &self.running[generation % 2]
     }
 
-    /// Chooses the sink where no call of the generation before runs; then a new one begins, whose number is the answer.
+    /// Selects a new sink if no call of the previous generation is running. Begins and returns a new generation.
     fn replaced(&self, callback: rrb_log_fn, user: *mut c_void) -> Option<usize> {
         let next = self.generation.load(Relaxed).wrapping_add(1);
         (self.running_of(next).load(Relaxed) == 0).then(|| {
@@ -108,19 +109,19 @@ impl Shared {
         })
     }
 
-    /// Whether no call that began before `generation` runs: a later one begins only when this is so.
+    /// Returns whether no call that began before `generation` is running. A later generation begins only after this.
     fn ended_before(&self, generation: usize) -> bool {
         self.generation.load(Relaxed) != generation || self.running_of(generation.wrapping_sub(1)).load(Relaxed) == 0
     }
 
-    /// The sink, if there is one, and the generation in which a call of it is counted from now on.
+    /// Returns the sink, if any, and the generation in which its call is counted from now on.
     fn begin(&self) -> Option<(LogFunction, *mut c_void, usize)> {
         let sink = &self.sinks[self.chosen.load(Acquire)];
         let callback = sink.callback.load(Relaxed);
         if callback.is_null() {
             return None;
         }
-        // SAFETY: `choose` made it from a function of this type.
+        // SAFETY: `choose` stored a function of this type.
         let callback = unsafe { std::mem::transmute::<*mut c_void, LogFunction>(callback) };
         let generation = self.generation.load(Relaxed);
         self.running_of(generation).fetch_add(1, Relaxed);
@@ -128,8 +129,9 @@ impl Shared {
     }
 }
 
-/// Replaces the library-wide callback, and waits until no thread is inside the former one. Inside a call of it this
-/// would not end: there it waits for none.
+/// Replaces the library-wide callback, and waits until no thread is inside the previous callback.
+///
+/// Inside a call of the callback, the wait would not end. Such a call replaces the callback without waiting.
 pub fn set_callback(callback: rrb_log_fn, user: *mut c_void) {
     if INSIDE.get() {
         return SHARED.locked(|shared| shared.choose(callback, user));
@@ -138,31 +140,31 @@ pub fn set_callback(callback: rrb_log_fn, user: *mut c_void) {
     until(|| SHARED.locked(|shared| shared.ended_before(generation).then_some(())));
 }
 
-/// What `look` finds at last.
+/// Polls `look` until it returns a value.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(found) = look() {
             return found;
         }
-        // SAFETY: the time to sleep outlives the call, and NULL asks for no remainder.
+        // SAFETY: the sleep time outlives the call; NULL means that no remaining time is returned.
         unsafe { libc::nanosleep(&NAP, null_mut()) };
     }
 }
 
-/// Where one handle writes.
+/// Target of the log lines of a handle.
 #[derive(Default)]
 pub enum Log {
-    /// To the library-wide callback, if there is one.
+    /// The library-wide callback, if one is set.
     #[default]
     Callback,
-    /// To stderr.
+    /// The standard error stream.
     Stderr,
-    /// To the end of a file.
+    /// A file, to which lines are appended.
     File(File),
 }
 
 impl Log {
-    /// From the value of the option `log`.
+    /// Opens the target that the option `log` names.
     pub fn open(target: &str) -> Result<Self> {
         match target {
             "callback" => Ok(Self::Callback),
@@ -174,14 +176,14 @@ impl Log {
         }
     }
 
-    /// Writes one line. A sink that fails is no reason to fail a solve.
+    /// Writes one line. Errors of the target are ignored, because they must not fail a solve.
     pub fn line(&mut self, level: i32, text: fmt::Arguments) {
         let mut line = Line::new();
-        // Cut at the buffer's end.
+        // Truncated to the buffer.
         let _ = line.write_fmt(text);
         match self {
             Self::Callback => call(level, &line),
-            // One write a line, so that handles that share a sink do not mix within lines.
+            // One write call per line, so that lines of handles with a common target do not interleave.
             Self::Stderr => {
                 let _ = std::io::stderr().write_all(line.ended());
             }
@@ -193,20 +195,20 @@ impl Log {
 }
 
 fn call(level: i32, line: &Line) {
-    // Lines of calls that the callback makes would call it inside itself.
+    // A log line of a call inside the callback would call the callback recursively.
     if INSIDE.get() {
         return;
     }
-    // Unlocked before the call: the callback may call the library.
+    // The lock is free during the call, because the callback may call the library.
     let Some((function, user, generation)) = SHARED.locked(Shared::begin) else { return };
     let process = std::process::id();
     INSIDE.set(true);
-    // A panic in it ends the line, not the solve.
-    // SAFETY: the caller of `rrbsolver_set_log` gave a function of this signature that may be called from any thread;
-    // the text ends with NUL because `Line` never fills its last byte.
+    // A panic in the callback ends the line, not the solve.
+    // SAFETY: the caller of `rrbsolver_set_log` passed a function of this signature that any thread may call. The text
+    // is NUL-terminated, because `Line` never fills its last byte.
     let _ = callback(|| unsafe { function(user, level, line.bytes.as_ptr().cast()) });
     INSIDE.set(false);
-    // A fork within the callback left the count to the parent.
+    // After a fork inside the callback, only the parent counts this call.
     if process == std::process::id() {
         SHARED.locked(|shared| shared.running_of(generation).fetch_sub(1, Relaxed));
     }

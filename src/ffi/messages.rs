@@ -3,17 +3,17 @@
 use crate::error::{Error, MESSAGE, formatted};
 use crate::options::Family;
 
-/// Why a call must wait for one that makes a core.
+/// Why a call requires an earlier call that creates a core.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stale {
     New,
     Failed,
     Changed,
-    /// This came after it.
+    /// The caller set this after the last setup.
     Given(&'static str),
 }
 
-/// A call that needs a core.
+/// Error of a call that needs a current core.
 pub fn stale(family: Family, stale: Stale) -> Error {
     let (prefix, at) = (family.prefix(), family.setup());
     Error::State(match stale {
@@ -28,38 +28,38 @@ pub fn stale(family: Family, stale: Stale) -> Error {
     })
 }
 
-/// The threads of a handle are those of the process that made it.
+/// Error of a call in another process. The threads of a handle belong to the process that created it.
 pub fn forked() -> Error {
     let sentence = "the handle was created before a fork: create a new one in the child process";
     formatted(sentence, MESSAGE).map_or_else(|error| error, Error::Unsupported)
 }
 
-/// A key that is set.
+/// Error of setting a result.
 pub fn is_result(name: &str) -> Error {
     Error::Option(format!("{name} is a result and cannot be set"))
 }
 
-/// A key that is read as a whole number.
+/// Error of reading a real result as an integer.
 pub fn is_real(name: &str) -> Error {
     Error::Option(format!("{name} is real: use get_real"))
 }
 
-/// A call on boxes.
+/// Error of a call on boxes with a handle that has no boxes.
 pub fn no_boxes() -> Error {
     Error::State("a handle of rrb_create has no boxes: call the function without _boxes".to_owned())
 }
 
-/// A call without `_boxes`.
+/// Error of a call without `_boxes` on a rank with several boxes.
 pub fn several_boxes(count: usize) -> Error {
     Error::State(format!("this rank has {count} boxes: call the function whose name ends in _boxes"))
 }
 
-/// A call on the library's own copies of u and f.
+/// Error of a call on resident copies of u and f before `smoother_upload`.
 pub fn not_uploaded() -> Error {
     Error::State("u and f are NULL: smoother_upload must come before this call".to_owned())
 }
 
-/// A residual of the smoother that is read.
+/// Error of reading a residual of the smoother that was not computed.
 pub fn not_watched(name: &str) -> Error {
     Error::State(format!(
         "{name} is available only after smoother_apply with a monitor; smoother_residual computes a norm"

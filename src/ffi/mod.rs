@@ -1,4 +1,4 @@
-//! The C ABI: pointer checks, handles, panic guard, status numbers; nothing else.
+//! The C ABI: pointer checks, handles, panic guard and status values, but no algorithms.
 //!
 //! Every function is `extern "C"`, never unwinds, and returns a status; see `docs/reference/conventions.md`.
 

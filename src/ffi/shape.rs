@@ -1,5 +1,5 @@
-//! Extents of a system, and where values of the caller's arrays stand: `a[k * plane + j * ld + i]`, i fastest. A 2D
-//! grid is one plane, and a general matrix one row.
+//! Extents of a system, and the layout of the caller's arrays: `a[k * plane + j * ld + i]`, i fastest. A 2D grid is one
+//! plane, and a general matrix is one row.
 
 use crate::error::{Error, Result};
 use crate::grid::cells::Cells;
@@ -11,40 +11,40 @@ use std::fmt;
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub cells: Cells,
-    /// Extents of the caller's arrays: those of the grid, but for a rank that has a part of it.
+    /// Extents of the caller's arrays. They differ from `cells` only on a rank that owns a part of the grid.
     pub arrays: Cells,
-    /// 1 for a general matrix, whose rows are all of `nx`; 2 or 3 for a grid; 0 where there is no system.
+    /// 1 for a general matrix, whose number of rows is `nx`; 2 or 3 for a grid; 0 if there is no system.
     dimensions: usize,
 }
 
-/// More nodes than this are refused: node numbers are 32 bits wide.
+/// Largest number of nodes, because node numbers have 32 bits.
 const MOST_NODES: i128 = u32::MAX as i128;
 
-/// Where values of an array stand.
+/// Layout of an array.
 #[derive(Clone, Copy)]
 pub struct Layout {
-    /// Values from one row to the next.
+    /// Distance of consecutive rows, in values.
     pub ld: usize,
-    /// Values from one plane to the next.
+    /// Distance of consecutive planes, in values.
     pub plane: usize,
-    /// Values of the array: (nz - 1) * plane + (ny - 1) * ld + nx.
+    /// Length of the array in values: (nz - 1) * plane + (ny - 1) * ld + nx.
     pub len: usize,
 }
 
 impl Shape {
-    /// Where there is no system.
+    /// Shape of a handle without a system.
     pub const NONE: Self = Self::of(Cells { nx: 1, ny: 1, nz: 1 }, 0);
 
     const fn of(cells: Cells, dimensions: usize) -> Self {
         Self { cells, arrays: cells, dimensions }
     }
 
-    /// Of a general matrix.
+    /// Shape of a general matrix.
     pub fn rows(rows: usize) -> Self {
         Self::of(Cells { nx: rows, ny: 1, nz: 1 }, 1)
     }
 
-    /// A grid of these extents, x first.
+    /// Shape of a grid with these extents, x first. Checks the extents.
     pub fn grid(extents: &[(&'static str, i64)]) -> Result<Self> {
         for (name, extent) in extents {
             if *extent < 1 {
@@ -61,12 +61,12 @@ impl Shape {
         Ok(Self::of(Cells { nx: extent(0), ny: extent(1), nz: extent(2) }, extents.len()))
     }
 
-    /// A plane of it.
+    /// Returns the extents of a plane.
     pub fn plane(&self) -> Grid {
         Grid { nx: self.cells.nx, ny: self.cells.ny }
     }
 
-    /// The layout that the options say, checked.
+    /// Returns the layout that the options select, after checking for overflow.
     pub fn layout(&self, options: &Options) -> Result<Layout> {
         let Cells { nx, ny, nz } = self.arrays;
         let chosen = |key, otherwise| match options.int(key) {
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// Rows and planes that are asked for do not overlap.
+    /// Checks that rows and planes do not overlap with the leading dimensions of the options.
     pub fn check_layout(&self, asked: &Options) -> Result<()> {
         let Cells { nx, ny, .. } = self.arrays;
         let ld = asked.int(opt::LEADING_DIMENSION);
@@ -107,7 +107,7 @@ impl Shape {
     }
 }
 
-/// nx x ny, nx x ny x nz, or the number of rows.
+/// Formats as nx x ny, nx x ny x nz, or the number of rows.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cells: Cells { nx, ny, nz }, dimensions, .. } = self;

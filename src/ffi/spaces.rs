@@ -1,5 +1,5 @@
-//! Where arrays of a call may lie, and that those that are written overlap no other; here alone the boundary reaches
-//! for memory on devices.
+//! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Within `ffi`, only
+//! this module uses device memory functions of the CUDA driver.
 
 pub use crate::backend::cuda::driver::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 
@@ -7,8 +7,9 @@ use crate::backend::cuda::driver::{Space, device_count, is_open_to_others, space
 use crate::error::{Error, Name, Result};
 use crate::options::{Devices, Memory};
 
-/// Whether the array at an address lies on a handle's device, of this ordinal, or on one beside it; else it must be on
-/// the host, or may not be where it is. The option `memory` says what the caller promised.
+/// Returns whether an array resides on the handle's device `device` or on one of the devices `others`.
+///
+/// The option `memory` states where the caller's arrays are. An array outside the allowed memory spaces is an error.
 pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memory: Memory) -> Result<bool> {
     let several = others.ordinals().nth(1).is_some();
     let own = || if several { format!("devices {others}") } else { format!("device {device}") };
@@ -25,15 +26,15 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
             }
             Ok(true)
         }
-        // Without a device, the call that makes the core will say so.
+        // Without a device, the call that creates the core reports the error.
         Space::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
         Space::Host => Err(elsewhere(name, Space::Host, format!("on {} (memory=device)", own()))),
         space => Err(elsewhere(name, space, format!("on {} or on the host", own()))),
     }
 }
 
-/// The device on which an array lies, none for one on the host; what the caller promised of it by the option `memory`
-/// must be true. For systems that are solved on devices of another process.
+/// Returns the ordinal of the device that stores an array; none for host memory. The option `memory` must be true for
+/// the array. For systems that another process solves on devices.
 pub fn ordinal_of(name: &'static str, address: usize, memory: Memory) -> Result<Option<i32>> {
     if memory == Memory::Host {
         return Ok(None);
@@ -45,7 +46,7 @@ pub fn ordinal_of(name: &'static str, address: usize, memory: Memory) -> Result<
     }
 }
 
-/// An array that is the host's whatever the option `memory` is.
+/// Checks that an array is in host memory. For arrays to which the option `memory` does not apply.
 pub fn check_on_host(name: impl Into<Name>, address: usize) -> Result<()> {
     match space_of(address)? {
         Space::Host => Ok(()),
@@ -53,7 +54,7 @@ pub fn check_on_host(name: impl Into<Name>, address: usize) -> Result<()> {
     }
 }
 
-/// An array that lies elsewhere.
+/// Creates the error for an array in a memory space that is not allowed.
 pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
     let place = match space {
         Space::Device(ordinal) => format!("an array on device {ordinal}"),
@@ -62,7 +63,7 @@ pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
     Error::range(name, place, format!("be {allowed}"))
 }
 
-/// An array of values of 8 or 4 bytes: not NULL, and not astray between two values.
+/// Checks that an array is not NULL and is aligned.
 pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
     if array.is_null() {
         return Err(Error::Null(name.into()));
@@ -70,18 +71,18 @@ pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
     if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into(), align_of::<T>())) }
 }
 
-/// A list of the caller, checked as `check_array` does; empty where there is none.
+/// Returns a list of the caller, checked as by `check_array`; empty for none.
 ///
 /// # Safety
-/// It must be NULL or hold `count` values for as long as the call.
+/// The list must be NULL or hold `count` values for the duration of the call.
 pub unsafe fn list_of<'a, T>(name: &'static str, list: Option<*const T>, count: usize) -> Result<&'a [T]> {
     let Some(list) = list else { return Ok(&[]) };
     check_array(name, list)?;
-    // SAFETY: not NULL, aligned, and as our caller promised.
+    // SAFETY: not NULL and aligned, as checked; the caller guarantees the length.
     Ok(unsafe { std::slice::from_raw_parts(list, count) })
 }
 
-/// Addresses of one array.
+/// Address range of an array.
 #[derive(Clone, Copy)]
 pub struct Extent {
     name: Name,
@@ -91,14 +92,14 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// An array of `len` doubles, which may be written; checked as `check_array` does.
+    /// Creates the range of an array of `len` doubles, checked as by `check_array`.
     pub fn new(name: impl Into<Name>, array: *const f64, len: usize, written: bool) -> Result<Self> {
         let (name, start) = (name.into(), array as usize);
         check_array(name, array)?;
         Ok(Self { name, start, end: start.saturating_add(len * size_of::<f64>()), written })
     }
 
-    /// An error where it overlaps another.
+    /// Returns an error if this range overlaps another.
     pub fn check_apart(&self, other: &Self) -> Result<()> {
         if self.start < other.end && other.start < self.end {
             return Err(Error::Overlap(self.name, other.name));
@@ -107,10 +108,10 @@ impl Extent {
     }
 }
 
-/// No array that is written overlaps another. They are sorted by address.
+/// Checks that no written array overlaps another array, in one pass over the ranges in order of their start.
 pub fn check_apart(extents: &mut [Extent]) -> Result<()> {
     extents.sort_unstable_by_key(|e| e.start);
-    // Of those before, the one that ends last, and the written one that ends last.
+    // The range with the largest end so far, and the written range with the largest end so far.
     let (mut last, mut last_written): (Option<Extent>, Option<Extent>) = (None, None);
     for e in extents.iter() {
         let other = if e.written { last } else { last_written };

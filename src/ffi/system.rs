@@ -1,5 +1,5 @@
 //! Calls of the families that solve A x = b: the memory spaces of the caller's arrays, and the bodies of the entry
-//! points. Pointers are borrowed for the call only.
+//! points. Pointers are borrowed only for the duration of the call.
 
 use crate::backend::steps::solve::Arrays;
 use crate::error::{Error, RRB_OK, Result};
@@ -17,13 +17,13 @@ use crate::solver::solve::Function;
 /// An array that is read.
 pub enum Located<'a> {
     Host(&'a [f64]),
-    /// Its address on the handle's device.
+    /// Address on the handle's device.
     Device(u64),
 }
 
-/// An array with its name.
+/// An array that is read, with its name.
 pub type Input = (&'static str, *const f64);
-/// One that is written.
+/// An array that is written, with its name.
 pub type Output = (&'static str, *mut f64);
 
 /// A family that solves A x = b.
@@ -40,41 +40,43 @@ pub trait Solving: Family {
 }
 
 impl<C: Core> Base<C> {
-    /// The layout that the options say, checked.
+    /// Returns the layout that the options select, after checking it.
     pub fn layout(&self) -> Result<Layout> {
         self.shape.layout(&self.options)
     }
 
-    /// An array that is read, for a handle that will work, or does, on this machine: on a device, or the host.
+    /// Checks an array that is read, and returns it as host or device memory. `machine` is where the core works or will
+    /// work.
     ///
     /// # Safety
-    /// It must be NULL or hold `layout.len` values for as long as the call.
+    /// The array must be NULL or hold `layout.len` values for the duration of the call.
     pub unsafe fn located<'a>(&self, (name, array): Input, layout: &Layout, machine: Machine) -> Result<Located<'a>> {
         check_array(name, array)?;
         Ok(match self.device_address(name, array, machine)? {
-            // SAFETY: not NULL, aligned, not on a device, and our caller promised the length.
+            // SAFETY: not NULL, aligned, not on a device; the caller guarantees the length.
             0 => Located::Host(unsafe { std::slice::from_raw_parts(array, layout.len) }),
             address => Located::Device(address),
         })
     }
 
-    /// The arrays of a call on a factorized matrix.
+    /// Checks the input and output arrays of a call on a factorized matrix.
     ///
     /// # Safety
-    /// They must be NULL or hold the values of `layout` for as long as the call.
+    /// The arrays must be NULL or hold the values of the layout for the duration of the call.
     unsafe fn arrays<'a>(&self, input: Input, (output_name, output): Output) -> Result<Arrays<'a>> {
         self.check_fresh()?;
         let Layout { ld, plane, len } = self.layout()?;
         check_pair(input, (output_name, output), len)?;
         let machine = self.machine();
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let (device_input, given) = match unsafe { self.located(input, &Layout { ld, plane, len }, machine)? } {
             Located::Host(values) => (0, values),
             Located::Device(address) => (address, &[][..]),
         };
         let device_output = self.device_address(output_name, output, machine)?;
         let written = match device_output {
-            // SAFETY: not NULL, aligned, not on a device, of the promised length, and just seen to be apart.
+            // SAFETY: not NULL, aligned, not on a device, without overlap, as checked; the caller guarantees the
+            // length.
             0 => unsafe { std::slice::from_raw_parts_mut(output, len) },
             _ => &mut [],
         };
@@ -92,7 +94,7 @@ impl<C: Core> Base<C> {
         })
     }
 
-    /// Address of an array that lies on the handle's device; 0 for one on the host.
+    /// Returns the address of an array on the handle's device; 0 for an array in host memory.
     fn device_address(&self, name: &'static str, array: *const f64, machine: Machine) -> Result<u64> {
         if self.family == options::Family::Sparse {
             return check_on_host(name, array as usize).map(|()| 0);
@@ -108,8 +110,8 @@ impl<C: Core> Base<C> {
         Ok(if there { array as u64 } else { 0 })
     }
 
-    /// Runs a function of the core by `run`: a solve is observed, its time and outcome are results, and it may end
-    /// without convergence.
+    /// Runs a function of the core with `run`. Only a solve is observed, sets the results for time and outcome, and may
+    /// end without convergence.
     pub fn work(
         &mut self,
         what: Function,
@@ -121,7 +123,8 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Makes a core of the one before, and refuses or reports couplings that point out of the grid.
+    /// Creates a core from the previous one. Rejects or reports couplings that point out of the grid, as the option
+    /// `check_input` selects.
     pub fn factorize(
         &mut self,
         make: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,
@@ -145,7 +148,7 @@ impl<C: Core> Base<C> {
     }
 }
 
-/// Both are arrays of doubles, and the one that is written overlaps the other nowhere.
+/// Checks that both arrays are aligned and that the output does not overlap the input.
 fn check_pair(input: Input, output: Output, len: usize) -> Result<()> {
     Extent::new(input.0, input.1, len, false)?.check_apart(&Extent::new(output.0, output.1, len, true)?)
 }
@@ -156,23 +159,24 @@ impl<F: Solving> Handle<F> {
     /// # Safety
     /// The arrays must be NULL or hold the values of the handle's layout.
     pub unsafe fn call(&mut self, what: Function, input: Input, output: Output) -> Result<i32> {
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let arrays = unsafe { self.base.arrays(input, output)? };
         let Self { base, own } = self;
         base.work(what, |core, options, observer| F::run(core, own, what, arrays, options, observer))
     }
 }
 
-/// The body of `solve`, `apply` and `multiply`.
+/// Runs the body of `solve`, `apply` and `multiply`.
 ///
 /// # Safety
-/// `h` must be NULL or a live handle of this thread; the arrays must be NULL or hold the values of its layout.
+/// `h` must be NULL or a live handle that no other thread uses; the arrays must be NULL or hold the values of its
+/// layout.
 pub unsafe fn call<F: Solving>(h: *mut F, what: Function, input: Input, output: Output) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with(h, |h| h.call(what, input, output)) }
 }
 
-/// What `solve_once` is given beside the matrix.
+/// Arguments of `solve_once` except the matrix.
 pub struct Task {
     pub b: *const f64,
     pub x: *mut f64,
@@ -181,7 +185,8 @@ pub struct Task {
     pub iterations: *mut i64,
 }
 
-/// The body of `solve_once`: a handle, its matrix and one solve. `matrix`: the arrays that `factorize` takes.
+/// Runs the body of `solve_once`: creates a handle, factorizes its matrix and solves once. `matrix` lists the arrays
+/// that `factorize` reads.
 ///
 /// # Safety
 /// The arrays must be NULL or hold the values of the handle's layout; `iterations` must be NULL or point to an i64.
@@ -199,10 +204,10 @@ pub unsafe fn solve_once<F: Solving>(
             check_pair(input, ("x", x), len)?;
         }
         factorize(&mut h)?;
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let status = unsafe { h.call(Function::Solve, ("b", b), ("x", x))? };
         if !iterations.is_null() {
-            // SAFETY: not NULL, and the caller gave an int64_t.
+            // SAFETY: not NULL; the caller guarantees a pointer to an int64_t.
             unsafe { *iterations = h.base.outcome.iterations as i64 };
         }
         Ok(status)

@@ -8,7 +8,7 @@ use crate::options::Family;
 use crate::report::{Event, History, Observer};
 use libc::c_void;
 
-/// History, log and monitor of one call.
+/// Receives the events of one call, and passes them to history, log and monitor.
 pub struct Watch<'a> {
     pub family: Family,
     pub monitor: rrb_monitor_fn,
@@ -16,12 +16,13 @@ pub struct Watch<'a> {
     pub history: &'a mut History,
     pub log: &'a mut Log,
     pub verbosity: i64,
-    /// What a callback did that it must not.
+    /// Error of a callback that panicked.
     pub failed: Option<Error>,
 }
 
 impl Watch<'_> {
-    /// Answer of a callback; one that panics stops the call: `what` says so.
+    /// Returns whether a callback stops the call. A callback that panicked also stops it, and `what` begins the error
+    /// message.
     pub fn answer(&mut self, what: std::fmt::Arguments, answer: Result<i32>) -> bool {
         match answer {
             Ok(stop) => stop != 0,

@@ -1,4 +1,4 @@
-//! Calls on boxes over ranks: the caller's arrays, on the host or on devices, for the protocol of ranks.
+//! Calls on the boxes of ranks. They pass the caller's arrays, on the host or on devices, to the protocol of ranks.
 
 use crate::backend::steps::solve::Arrays;
 use crate::comm::domain::Domain;
@@ -20,26 +20,26 @@ use crate::solver::rrb::ranks::{Ranks, Role};
 use crate::solver::rrb::{Rrb, machine};
 use crate::solver::solve::Function;
 
-/// The body of `rrb_solve`, `rrb_apply` and `rrb_multiply`. On a distributed handle the arrays are those of the one box
-/// of this rank, or of none.
+/// Runs the body of `rrb_solve`, `rrb_apply` and `rrb_multiply`. On a distributed handle, the arrays belong to the only
+/// box of this rank.
 ///
 /// # Safety
 /// `h` must be NULL or a live handle; the arrays must be NULL or hold the values of the grid, or of its box.
 pub unsafe fn call(h: *mut rrb_handle, what: Function, input: Input, output: Output) -> rrb_status {
     let call = |h: &mut Handle<rrb_handle>| {
         if h.own.ranks.is_none() {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             return unsafe { h.call(what, input, output) };
         }
         let ld = h.one_box();
-        // SAFETY: as our caller promised; lists of the one array that a rank with a box has.
+        // SAFETY: guaranteed by the caller; each list has one array, for the only box.
         unsafe { h.call_boxes(what, slice(&ld), (input.0, &raw const input.1), (output.0, &raw const output.1)) }
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with(h, call) }
 }
 
-/// The body of these functions with lists of arrays.
+/// Runs the body of `rrb_solve_boxes`, `rrb_apply_boxes` and `rrb_multiply_boxes`, whose arguments are lists of arrays.
 ///
 /// # Safety
 /// As for `rrb_solve_boxes`.
@@ -52,19 +52,19 @@ pub(super) unsafe fn call_boxes(
 ) -> rrb_status {
     let call = |h: &mut Handle<rrb_handle>| {
         let count = h.boxes()?.len();
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { h.call_boxes(what, leading(leading_dimensions, count), input, output) }
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with(h, call) }
 }
 
-/// Leading dimensions, if the caller gave any.
+/// Returns the leading dimensions; empty if the caller passed none.
 ///
 /// # Safety
-/// They must be NULL or one for each of `count` boxes.
+/// `given` must be NULL or hold one value for each of `count` boxes.
 pub(super) unsafe fn leading<'a>(given: *const i64, count: usize) -> Result<&'a [i64]> {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { list_of("leading_dimensions", (!given.is_null()).then_some(given), count) }
 }
 
@@ -73,12 +73,12 @@ fn slice(ld: &Result<[i64; 1]>) -> Result<&[i64]> {
 }
 
 impl Handle<rrb_handle> {
-    /// The boxes of this rank.
+    /// Returns the boxes of this rank.
     pub(super) fn boxes(&self) -> Result<&[GridBox]> {
         self.own.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(no_boxes)
     }
 
-    /// The leading dimension of the options, for one box or none.
+    /// Returns the leading dimension of the options, for a rank with at most one box.
     fn one_box(&self) -> Result<[i64; 1]> {
         match self.boxes()?.len() {
             0 | 1 => Ok([self.base.layout()?.ld as i64]),
@@ -91,12 +91,12 @@ impl Handle<rrb_handle> {
     pub(super) unsafe fn factorize_box(&mut self, arrays: [*const f64; 5]) -> Result<()> {
         let corners = !(arrays[3].is_null() && arrays[4].is_null());
         let (ld, lists) = (self.one_box(), arrays.each_ref().map(|array| &raw const *array));
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.factorize_boxes(corners, slice(&ld), lists) }
     }
 
     /// # Safety
-    /// The lists must be NULL or have an array for each box, which must be NULL or hold its values.
+    /// The lists must be NULL or have one array per box, which must be NULL or hold the values of the box.
     pub(super) unsafe fn factorize_boxes(
         &mut self,
         corners: bool,
@@ -108,13 +108,13 @@ impl Handle<rrb_handle> {
         let count = ranks.own().len();
         let checked = ld.and_then(|ld| {
             let named = NAMES.into_iter().zip(lists).take(if corners { 5 } else { 3 });
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             let of =
                 |(name, list): (_, *const *const f64)| unsafe { BoxArrays::of_list(name, list.cast(), count, false) };
             CallArrays::new(ranks.own(), ld, named.map(of).collect::<Result<_>>()?, places(base))
         });
         let refused = checked.as_ref().err().cloned();
-        // A rank without boxes has no array to tell 5 from 9 points by.
+        // A rank without boxes has no arrays that distinguish 5-point from 9-point stencils.
         let corners = (!ranks.own().is_empty()).then_some(corners);
         let corners = ranks.open(None, &base.options, corners, false, refused)?;
         let mut call = checked?;
@@ -152,11 +152,11 @@ impl Handle<rrb_handle> {
             if follows { Ok(()) } else { rows.matrix(arrays, |a| factorize(a, None)) }
         } else {
             ranks.prepare_host()?;
-            // SAFETY: as our caller promised; checked above.
+            // SAFETY: guaranteed by the caller; checked above.
             let values = unsafe { call.stage(false).and_then(|()| call.given()) };
             // Allocation may fail on one rank only.
             let mut values = ranks.close(values)?;
-            // A rank without boxes has the same number of arrays as the others.
+            // A rank without boxes needs the same number of arrays as the others.
             values.resize_with(arrays, Vec::new);
             if !ranks.is_alone() {
                 ranks.spread_matrix(&values)?;
@@ -166,7 +166,7 @@ impl Handle<rrb_handle> {
         let result = ranks.close(result);
         let result = result.and_then(|()| ranks.tell_factorized(base.core.as_ref().filter(|_| !follows)));
         if result.is_err() {
-            // Also without an error on this rank: the others do not know what it found.
+            // Even without an error on this rank: an error may have occurred on another rank.
             base.core = None;
             base.begin_setup();
         }
@@ -190,7 +190,7 @@ impl Handle<rrb_handle> {
         let ranks = own.ranks.as_deref_mut().ok_or_else(no_boxes)?;
         let count = ranks.own().len();
         let checked = base.check_fresh().and(ld).and_then(|ld| {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             let arguments = unsafe {
                 let input = BoxArrays::of_list(input.0, input.1.cast(), count, false)?;
                 vec![input, BoxArrays::of_list(output.0, output.1, count, true)?]
@@ -207,7 +207,7 @@ impl Handle<rrb_handle> {
             return call_on_device(base, ranks, rows, what, input_name);
         }
         ranks.prepare_host()?;
-        // SAFETY: as our caller promised; checked above.
+        // SAFETY: guaranteed by the caller; checked above.
         let staged = unsafe { call.stage(guess) };
         // A stream that rank 0 cannot use is refused before the computation, in which the other ranks wait.
         let staged = staged.and_then(|()| base.check_stream());
@@ -259,7 +259,7 @@ fn call_on_device(
     ranks.close(back).map(|()| result)
 }
 
-/// The computation of a call on the rows of this rank, whose matrix is `a`.
+/// Runs the computation of a call on the rows of this rank, whose matrix is `a`.
 fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Option<&StencilView>) -> Result<i32> {
     let follows = role.follows();
     let result = base.work(what, |core, options, observer| role.run(what, core, (arrays, a), options, observer));
@@ -269,13 +269,13 @@ fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Opt
     result
 }
 
-/// Arrays of ranks reside on the host, or also on devices if rank 0 solves on devices.
+/// Returns the allowed memory spaces of the arrays: the host, and also devices if rank 0 solves on devices.
 fn places(base: &Base<Rrb>) -> Places {
     let on_devices = base.options.is(opt::BACKEND, Backend::Cuda);
     Places { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
 }
 
-/// Ordinal of the first device in the options.
+/// Returns the ordinal of the first device in the options.
 fn first_device(options: &Options) -> i64 {
     options.devices().ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE))
 }

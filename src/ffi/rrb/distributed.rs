@@ -102,9 +102,9 @@ pub unsafe extern "C" fn rrb_create_distributed(
     out: *mut *mut rrb_handle,
 ) -> rrb_status {
     let make = || {
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let table = unsafe { comm.as_ref() };
-        // An error of this rank is sent to the others, as soon as there is a table for that.
+        // An error of this rank is sent to the other ranks, which is possible only if the table `comm` is valid.
         let own = if out.is_null() { Err(Error::Null("out".into())) } else { new(nx, ny) };
         let given = own.as_ref().ok().map(|h| (h.base.shape.plane(), h.base.options.real(opt::COMM_TIMEOUT)));
         let boxes = own.as_ref().map_err(Clone::clone).and_then(|_| {
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn rrb_create_distributed(
                 return Err(Error::range("count", count, "be at least 0"));
             }
             let (given, count) = (|list: *const [i64; 2]| Some(list).filter(|_| count > 0), count as usize);
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { Ok([list_of("lower", given(lower), count)?, list_of("size", given(size), count)?]) }
         });
         let ranks = Ranks::new(table.ok_or(Error::Null("comm".into()))?, given, boxes)?;
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn rrb_create_distributed(
         h.own.ranks = Some(boxed(ranks, "boxes of ranks")?);
         Ok(h)
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, make) }
 }
 
@@ -193,10 +193,10 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
         h.base.begin_setup();
         let lists = [center, east, north, northeast, northwest];
         let corners = !(northeast.is_null() && northwest.is_null());
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { h.factorize_boxes(corners, leading(leading_dimensions, count), lists) }
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, factorize) }
 }
 
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn rrb_solve_boxes(
     b: *const *const f64,
     x: *const *mut f64,
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { call_boxes(h, Function::Solve, leading_dimensions, ("b", b), ("x", x)) }
 }
 
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn rrb_apply_boxes(
     r: *const *const f64,
     z: *const *mut f64,
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { call_boxes(h, Function::Apply, leading_dimensions, ("r", r), ("z", z)) }
 }
 
@@ -381,6 +381,6 @@ pub unsafe extern "C" fn rrb_multiply_boxes(
     x: *const *const f64,
     y: *const *mut f64,
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { call_boxes(h, Function::Multiply, leading_dimensions, ("x", x), ("y", y)) }
 }

@@ -24,14 +24,14 @@ use crate::solver::solve::Function;
 #[allow(non_camel_case_types)]
 pub struct rrb_handle(());
 
-/// What a handle of the family has of its own.
+/// Parts of a handle that only this family has.
 #[derive(Default)]
 pub struct Own {
-    /// The log has reported options without effect.
+    /// Whether the log has reported options without effect.
     pub(super) idle_told: bool,
     /// The ranks that share the domain, if it is distributed.
     pub(super) ranks: Option<Box<Ranks>>,
-    /// Where the first of them works on devices.
+    /// Gathered device arrays, if rank 0 solves on devices.
     pub(super) device_rows: Option<DeviceRows>,
 }
 
@@ -73,14 +73,14 @@ pub(super) fn new(nx: i64, ny: i64) -> Result<Handle<rrb_handle>> {
 }
 
 impl Handle<rrb_handle> {
-    /// Center, east, north, northeast, northwest.
+    /// Factorizes the matrix with the arrays center, east, north, northeast and northwest.
     ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the layout.
     pub(super) unsafe fn factorize(&mut self, arrays: [*const f64; 5]) -> Result<()> {
         self.base.begin_setup();
         if self.own.ranks.is_some() {
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.factorize_box(arrays) };
         }
         let Self { base, own } = self;
@@ -90,7 +90,7 @@ impl Handle<rrb_handle> {
         let machine = machine(&base.options, grid, base.threads(), backend::cuda::driver::device_count());
         let view = |k: usize| {
             let (name, array) = (NAMES[k], arrays[k]);
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             Ok(match unsafe { base.located((name, array), &layout, machine)? } {
                 Located::Host(values) => View::new(name, values, grid, ld),
                 Located::Device(address) => View::on_device(name, address, grid, ld, len),
@@ -142,7 +142,7 @@ pub(super) fn factorize(
 
 const BACKEND: &str = "a backend";
 
-/// Concrete backends are named here and nowhere else.
+/// Creates a backend; this function and `on_rank` are the only places in this family that name concrete backends.
 #[doc(hidden)]
 pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
     let Machine { backend, threads, device, devices } = machine;
@@ -159,7 +159,7 @@ pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
     })
 }
 
-/// One rank of those that share a grid.
+/// Creates the backend of one of the ranks that share a grid.
 pub(super) fn on_rank(threads: usize, domain: &Domain) -> Result<Box<dyn RrbBackend>> {
     Ok(boxed(backend::cpu::rrb::Cpu::over(threads, domain.clone()), BACKEND)?)
 }

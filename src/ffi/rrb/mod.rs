@@ -1,7 +1,8 @@
-//! Family `rrb_`: 2D 5- and 9-point symmetric stencils.
+//! Family `rrb_`: symmetric matrices with a 5-point or 9-point stencil in 2D.
 //!
-//! Arrays are `a[j * ld + i]`, i = 0 .. nx - 1 fastest: Fortran's `a(nx, ny)`. `east[i, j]` is the matrix entry
-//! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
+//! Entry (i, j) of an array is `a[j * ld + i]`, which is Fortran's `a(nx, ny)`. `east[i, j]` is the matrix entry that
+//! couples (i, j) to (i + 1, j); the other arrays are analogous. Pointers are borrowed only for the duration of the
+//! call.
 
 mod boxes;
 mod distributed;
@@ -56,7 +57,7 @@ use handle::new;
 /// `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, || new(nx, ny)) }
 }
 
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn rrb_factorize(
     northeast: *const f64,
     northwest: *const f64,
 ) -> rrb_status {
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { with_ok(h, |h| h.factorize([center, east, north, northeast, northwest])) }
 }
 
@@ -246,7 +247,7 @@ pub unsafe extern "C" fn rrb_factorize(
 /// given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised; the sizes are those of the docs of the functions that create the handle.
+    // SAFETY: guaranteed by the caller; the documentation of the functions that create the handle states the sizes.
     unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
@@ -303,7 +304,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// The requirements are those of `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised; the sizes are those of the docs of the functions that create the handle.
+    // SAFETY: guaranteed by the caller; the documentation of the functions that create the handle states the sizes.
     unsafe { call(h, Function::Apply, ("r", r), ("z", z)) }
 }
 
@@ -352,7 +353,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// The requirements are those of `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised; the sizes are those of the docs of the functions that create the handle.
+    // SAFETY: guaranteed by the caller; the documentation of the functions that create the handle states the sizes.
     unsafe { call(h, Function::Multiply, ("x", x), ("y", y)) }
 }
 
@@ -426,8 +427,8 @@ pub unsafe extern "C" fn rrb_solve_once(
     let corners = [("northeast", northeast), ("northwest", northwest)].into_iter().filter(|c| !c.1.is_null());
     let matrix = [("center", center), ("east", east), ("north", north)].into_iter().chain(corners);
     let task = Task { b, x, rel_tol, max_iter, iterations };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     let factorize = |h: &mut Handle<rrb_handle>| unsafe { h.factorize([center, east, north, northeast, northwest]) };
-    // SAFETY: as our caller promised; the size is that of the doc.
+    // SAFETY: guaranteed by the caller; the documentation states the sizes.
     unsafe { solve_once(|| new(nx, ny), matrix, task, factorize) }
 }

@@ -1,4 +1,4 @@
-//! Patches and arrays of the caller: checks before they are read; and the library's own arrays.
+//! Checks of the caller's patches and arrays before they are read, and the resident copies of u and f.
 
 use crate::backend::cuda::driver::{Space, space_of};
 use crate::backend::steps::smoother::{Kept, PatchArrays, Pointers};
@@ -9,7 +9,7 @@ use crate::options::{Devices, Memory};
 use crate::solver::machine::Core;
 use crate::solver::smoother::Smoother;
 
-/// The tables of a call, as given.
+/// Tables of a call as the caller passed them.
 #[derive(Clone, Copy)]
 pub struct Tables {
     pub u: *const *mut f64,
@@ -27,13 +27,13 @@ pub struct Given<'a> {
 
 impl PatchArrays for Given<'_> {
     fn u(&self, patch: usize) -> &[f64] {
-        // SAFETY: checked not to be NULL, and of the size that the caller promised; there is no &mut to it, since
-        // `u_mut` borrows self.
+        // SAFETY: checked to be non-NULL; the caller guarantees the size. No `&mut` to the array exists, because
+        // `u_mut` borrows self mutably.
         unsafe { std::slice::from_raw_parts(self.pointers.u[patch], self.patches[patch].ghosted()) }
     }
 
     fn u_mut(&mut self, patch: usize) -> &mut [f64] {
-        // SAFETY: as above, and checked to overlap no other array.
+        // SAFETY: as above; checked to overlap no other array.
         unsafe { std::slice::from_raw_parts_mut(self.pointers.u[patch], self.patches[patch].ghosted()) }
     }
 
@@ -59,7 +59,7 @@ impl PatchArrays for Given<'_> {
 
 /// Checks the index range of patch p: sizes are at least 1, and ends and products do not overflow.
 pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch> {
-    // Far below the overflow of the indices of neighbours.
+    // Far below the overflow of neighbour indices.
     const FARTHEST: u64 = 1 << 60;
     let mut values = 1usize;
     for d in 0..3 {
@@ -83,8 +83,8 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     Ok(Patch { lower, size: size.map(|n| n as usize) })
 }
 
-/// Checks that no pointer is NULL or misaligned, and that no array that is written overlaps another. r is written, and
-/// u if `writes_u`.
+/// Checks that no pointer is NULL or misaligned, and that no written array overlaps another array. The call writes r,
+/// and also u if `writes_u`.
 pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, extents: &mut Vec<Extent>) -> Result<()> {
     extents.clear();
     for (p, patch) in patches.iter().enumerate() {
@@ -101,7 +101,7 @@ pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, exte
     check_apart(extents)
 }
 
-/// The addresses of the last call with their memory space, so that calls with the same addresses need no query.
+/// Addresses of the last call with their memory space. Calls with the same addresses need no query.
 #[derive(Default)]
 pub struct Known {
     addresses: Vec<usize>,
@@ -116,8 +116,9 @@ impl Known {
     }
 }
 
-/// Returns whether all arrays of a call are on the handle's device; otherwise all must be on the host. With `resident`
-/// patches they must be where these are. Consecutive calls with the same addresses query the driver once.
+/// Returns whether all arrays of a call are on the handle's device; otherwise all must be on the host. With `resident`,
+/// the arrays must be in the memory space of the resident copies. Consecutive calls with the same addresses query the
+/// driver once.
 pub fn check_spaces(
     (device, memory): (Option<i32>, Memory),
     pointers: &Pointers,
@@ -165,9 +166,9 @@ pub fn check_spaces(
 const RESIDENT: &str = "resident patches";
 const ADDRESSES: &str = "addresses of patches";
 
-/// The library's own copies of u and f: on the device, or on the host.
+/// Resident copies of u and f, on the device or on the host.
 pub struct Resident {
-    /// The arrays on the host; empty with a device.
+    /// The arrays on the host; empty if the copies are on a device.
     arrays: Vec<Vec<f64>>,
     pub u: Vec<*mut f64>,
     pub f: Vec<*const f64>,
@@ -198,13 +199,13 @@ impl Resident {
     }
 }
 
-/// Copies arrays of patches, which are not NULL and in a memory space that the backend can access.
+/// Copies arrays of patches, which must be non-NULL and in a memory space that the backend can access.
 pub fn copy_all(core: &mut Smoother, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
     if core.device().is_some() {
         return core.copy(copies);
     }
     for &(to, from, count) in copies {
-        // SAFETY: of the sizes that the caller promised, on the host; they may be the same.
+        // SAFETY: the caller guarantees the sizes; the arrays are on the host. Source and destination may be equal.
         unsafe { std::ptr::copy(from, to, count) };
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The handle of the family, and the bodies of its entry points.
+//! The handle of family `smoother_`, and the bodies of its entry points.
 
 use super::arrays::{Given, Known, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all};
 use super::watch::{GhostFill, Ghosts};
@@ -23,7 +23,7 @@ use crate::solver::smoother::{Smoother, machine, relative};
 #[allow(non_camel_case_types)]
 pub struct smoother_handle(());
 
-/// What a handle of the family has of its own.
+/// Parts of a handle that only this family has.
 pub struct Own {
     stencil: Stencil,
     block: [usize; 3],
@@ -36,7 +36,7 @@ pub struct Own {
     known: Known,
 }
 
-/// The status of a call that a callback may have stopped; then it leaves a message.
+/// Returns the status of a call. If a callback stopped the call, stores a message.
 pub(super) fn status_of(swept: &Swept) -> i32 {
     if !swept.stopped {
         return RRB_OK;
@@ -89,7 +89,7 @@ impl Handle<smoother_handle> {
             return Err(Error::Dimension(format!("count must be at least 0, got {count}")));
         }
         let given = |list| Some(list).filter(|_| count > 0);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let (lower, size) =
             unsafe { (list_of("lower", given(lower), count as usize)?, list_of("size", given(size), count as usize)?) };
         let mut patches: Vec<Patch> = Vec::new();
@@ -140,19 +140,19 @@ impl Handle<smoother_handle> {
         Ok(status_of(&swept))
     }
 
-    /// The patches in use.
+    /// Returns the patches in use.
     fn list(&self) -> Result<Counted<PatchList>> {
         self.base.check_fresh()?;
         let list = self.base.core.as_ref().and_then(Smoother::list);
         list.ok_or_else(|| Error::Internal("there are no patches".to_owned()))
     }
 
-    /// Device and the option `memory`.
+    /// Returns the ordinal of the device, if any, and the option `memory`.
     fn spaces(&self) -> (Option<i32>, Memory) {
         (self.base.core.as_ref().and_then(Smoother::device), self.base.options.choice(opt::MEMORY))
     }
 
-    /// The arrays of `smoother_upload`.
+    /// Returns the resident copies that `smoother_upload` creates.
     pub(super) fn resident(&self) -> Result<&Resident> {
         self.base.check_fresh()?;
         self.own.resident.as_ref().ok_or_else(not_uploaded)
@@ -177,7 +177,7 @@ impl Handle<smoother_handle> {
                 None => return Err(not_uploaded()),
             }
         } else {
-            // SAFETY: the caller gave a pointer per patch.
+            // SAFETY: the caller passed a table with one pointer per patch.
             let (u, f) = unsafe { (list_of("u", Some(tables.u), count)?, list_of("f", tables.f, count)?) };
             Pointers { u, f, r: &[] }
         };
@@ -204,7 +204,7 @@ impl Handle<smoother_handle> {
         let list = self.list()?;
         let patches = &list.patches[..];
         let (u, f) = (Some(u.cast::<*mut f64>()), Some(f));
-        // SAFETY: the caller gave a pointer per patch; u is not written through the other type.
+        // SAFETY: the caller passed a table with one pointer per patch; u is not written through the other type.
         let u = unsafe { list_of("u", u.filter(|u| !u.is_null()), patches.len())? };
         // SAFETY: as above.
         let f = unsafe { list_of("f", f.filter(|f| !f.is_null()), patches.len())? };
@@ -228,7 +228,7 @@ impl Handle<smoother_handle> {
     pub(super) unsafe fn download(&mut self, u: *const *mut f64) -> Result<()> {
         let list = self.list()?;
         let patches = &list.patches[..];
-        // SAFETY: the caller gave a pointer per patch.
+        // SAFETY: the caller passed a table with one pointer per patch.
         let u = unsafe { list_of("u", Some(u), patches.len())? };
         self.resident()?;
         let given = Pointers { u, f: &[], r: &[] };

@@ -1,7 +1,8 @@
 //! Family `smoother_`: block relaxation on 3D patches with constant-coefficient stencils.
 //!
-//! A patch covers the cells lower .. lower + size - 1 of one level's index space. Its `u` has one layer of ghost cells,
-//! (nx+2)(ny+2)(nz+2) values, x fastest; its `f` and `r` have nx*ny*nz. Arguments are tables of one pointer per patch.
+//! A patch covers the cells lower .. lower + size - 1 of a level's index space. Its array `u` includes one layer of
+//! ghost cells: (nx+2)(ny+2)(nz+2) values, x fastest. Its arrays `f` and `r` have nx*ny*nz values. Arguments are tables
+//! with one pointer per patch.
 
 mod arrays;
 mod handle;
@@ -80,11 +81,11 @@ pub unsafe extern "C" fn smoother_create(
         if ![7, 27].contains(&stencil_points) {
             return Err(Error::range("stencil_points", stencil_points, "be 7 or 27"));
         }
-        // SAFETY: not NULL, aligned, and the caller gave that many values.
+        // SAFETY: not NULL, aligned, and the caller guarantees the number of values.
         let values = unsafe { std::slice::from_raw_parts(stencil, stencil_points as usize) };
         new(values, [("bx", bx), ("by", by), ("bz", bz)])
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, make) }
 }
 
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn smoother_set_patches(
     lower: *const [i64; 3],
     size: *const [i64; 3],
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, |h| h.set_patches(count, lower, size)) }
 }
 
@@ -245,7 +246,7 @@ pub unsafe extern "C" fn smoother_apply(
     f: *const *const f64,
     sweeps: i32,
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with(h, |h| h.apply(u, f, sweeps)) }
 }
 
@@ -303,7 +304,7 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
     let exchange = |h: &mut Handle<smoother_handle>| {
         h.call(Tables { u, f: None, r: None }, |core, arrays, watcher, options| core.exchange(arrays, watcher, options))
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, exchange) }
 }
 
@@ -373,7 +374,7 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
         h.own.ghost_fill = GhostFill { callback, user };
         Ok(())
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, set) }
 }
 
@@ -459,12 +460,12 @@ pub unsafe extern "C" fn smoother_residual(
             core.residual(arrays, watcher, options)
         })?;
         if !norm2.is_null() {
-            // SAFETY: not NULL, and the caller gave a double.
+            // SAFETY: not NULL, and the caller guarantees a pointer to a double.
             unsafe { *norm2 = swept.residual };
         }
         Ok(status_of(&swept))
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with(h, residual) }
 }
 
@@ -532,7 +533,7 @@ pub unsafe extern "C" fn smoother_upload(
     u: *const *const f64,
     f: *const *const f64,
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, |h| h.upload(u, f)) }
 }
 
@@ -582,7 +583,7 @@ pub unsafe extern "C" fn smoother_upload(
 /// The requirements are those of `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, |h| h.download(u)) }
 }
 
@@ -639,12 +640,12 @@ pub unsafe extern "C" fn smoother_device_pointers(
         let resident = h.resident()?;
         for (out, table) in [(u, &resident.u), (f, &resident.f_mut)] {
             if !out.is_null() {
-                // SAFETY: not NULL, and the caller gave room for a pointer per patch.
+                // SAFETY: not NULL, and the caller guarantees room for one pointer per patch.
                 unsafe { std::ptr::copy_nonoverlapping(table.as_ptr(), out, table.len()) };
             }
         }
         Ok(())
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, pointers) }
 }

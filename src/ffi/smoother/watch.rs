@@ -7,14 +7,14 @@ use crate::ffi::watch::Watch;
 use crate::report::{Event, Observer};
 use libc::c_void;
 
-/// The ghost function of a handle.
+/// Ghost function of a handle, with its user pointer.
 #[derive(Clone, Copy)]
 pub struct GhostFill {
     pub callback: smoother_ghost_fn,
     pub user: *mut c_void,
 }
 
-/// The callbacks of a call.
+/// Callbacks of a call.
 pub struct Ghosts<'a, 'b> {
     pub fill: GhostFill,
     pub watch: &'a mut Watch<'b>,
@@ -27,7 +27,7 @@ impl Watcher for Ghosts<'_, '_> {
 
     fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool {
         let GhostFill { callback: Some(fill), user } = self.fill else { return false };
-        // SAFETY: the caller of `smoother_set_ghost_fill` gave a function of this signature that accepts `user`.
+        // SAFETY: the caller of `smoother_set_ghost_fill` passed a function of this signature that accepts `user`.
         let answer = callback(|| unsafe { fill(user, sweep, u.as_ptr()) });
         self.watch.answer(format_args!("the ghost function failed"), answer)
     }

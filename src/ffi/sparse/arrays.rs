@@ -5,10 +5,10 @@ use crate::ffi::spaces::{check_array, check_on_host, list_of};
 use crate::sparse::Indices;
 use libc::c_void;
 
-/// Array lengths are below this: more values cannot be addressed.
+/// Upper bound of array lengths (exclusive): more values cannot be addressed.
 const MOST: i64 = isize::MAX as i64 / 8;
 
-/// Checks a length that the caller gives.
+/// Checks a length that the caller passes.
 pub fn count(name: &'static str, given: i64) -> Result<usize> {
     if !(0..MOST).contains(&given) {
         return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {given}")));
@@ -16,35 +16,37 @@ pub fn count(name: &'static str, given: i64) -> Result<usize> {
     Ok(given as usize)
 }
 
-/// An array that is read; NULL is allowed for `count` = 0.
+/// Returns an array that is read. NULL is allowed for `count` = 0.
 ///
 /// # Safety
-/// It must be NULL or hold `count` values for the duration of the call.
+/// The array must be NULL or hold `count` values for the duration of the call.
 pub unsafe fn read<'a, T>(name: &'static str, array: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
     }
     check_array(name, array)?;
     check_on_host(name, array as usize)?;
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { list_of(name, Some(array), count) }
 }
 
-/// An array that is written; NULL is allowed for `count` = 0.
+/// Returns an array that is written. NULL is allowed for `count` = 0.
 ///
 /// # Safety
-/// As for `read`, and nothing else may use it at the same time.
+/// As for `read`, and no other thread or slice may use the array at the same time.
 pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) -> Result<&'a mut [T]> {
     if count == 0 {
         return Ok(&mut []);
     }
     check_array(name, array)?;
     check_on_host(name, array as usize)?;
-    // SAFETY: not NULL, aligned, on the host, and as our caller promised.
+    // SAFETY: not NULL, aligned and on the host, as checked; the caller guarantees the length.
     Ok(unsafe { std::slice::from_raw_parts_mut(array, count) })
 }
 
-/// Indices of 4 or 8 bytes. An array that is not 8-byte aligned may hold integers of 4 bytes: the message says so.
+/// Returns an array of indices of 4 or 8 bytes.
+///
+/// A misaligned array of 8-byte indices may really hold 4-byte indices, so its error message suggests this.
 ///
 /// # Safety
 /// As for `read`.
@@ -54,7 +56,7 @@ pub unsafe fn indices<'a>(
     count: usize,
     index_bytes: i32,
 ) -> Result<Indices<'a>> {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe {
         match index_bytes {
             4 => Indices::Narrow(read(name, array.cast(), count)?),

@@ -1,4 +1,4 @@
-//! Calls on the matrix of a handle: values, arrays, factorization, solves and products.
+//! Entry points on the matrix of a handle: values, arrays, factorization, solves and products.
 
 use crate::ffi::handle::{with_ok, with_ref};
 use crate::ffi::rrb_status;
@@ -58,7 +58,7 @@ use crate::solver::solve::Function;
 /// above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const f64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, |h| h.set_values(values)) }
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 /// `h` must be NULL or a handle of the `sparse_` functions. `sizes` must be NULL or have room for four integers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, sizes: *mut i64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ref(h, |h| h.sizes(format, sizes)) }
 }
 
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn sparse_arrays(
     i2: *mut i64,
     values: *mut f64,
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ref(h, |h| h.arrays(format, [i0, i1, i2], values)) }
 }
 
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn sparse_arrays(
 /// `h` must be NULL or a handle of the `sparse_` functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, |h| h.factorize()) }
 }
 
@@ -313,7 +313,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// matrix has rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
@@ -361,7 +361,7 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 /// The requirements are those of `sparse_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { call(h, Function::Apply, ("r", r), ("z", z)) }
 }
 
@@ -414,7 +414,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// `h` must be NULL or a handle of the `sparse_` functions. Each array must be NULL or have the size given above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, |h| h.multiply(x, y, false)) }
 }
 
@@ -463,6 +463,6 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// The requirements are those of `sparse_multiply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_multiply_transposed(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, |h| h.multiply(x, y, true)) }
 }

@@ -1,4 +1,4 @@
-//! The handle of the family: a matrix, the vectors of its file, and the core with its format and factorization.
+//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core with its format and factorization.
 
 use super::arrays::{count, indices, read, written};
 use crate::backend;
@@ -30,15 +30,15 @@ use std::time::Instant;
 #[allow(non_camel_case_types)]
 pub struct sparse_handle(());
 
-/// What a handle of the family has of its own.
+/// Parts of a handle that only this family has.
 pub struct Own {
     pub(super) matrix: Box<dyn Matrix>,
     vectors: Vectors,
-    /// The option `threads` at the last look-up, and the resulting number of threads.
+    /// The option `threads` when it was last evaluated, and the resulting number of threads.
     threads: Option<(i64, usize)>,
 }
 
-/// A matrix as the caller gives it: rows, columns, number of entries, and arrays.
+/// A matrix as the caller passes it: rows, columns, number of entries, and arrays.
 pub(super) struct Matter {
     pub extents: [i64; 3],
     pub order: Order,
@@ -50,8 +50,10 @@ pub(super) struct Matter {
 }
 
 impl Matter {
+    /// Checks the arrays and creates the matrix.
+    ///
     /// # Safety
-    /// The arrays must be NULL or have the lengths that their order says, for as long as the call.
+    /// The arrays must be NULL or have the lengths that `order` implies, for the duration of the call.
     pub unsafe fn matrix(&self) -> Result<Box<dyn Matrix>> {
         let mut workers = workers();
         let [rows, cols, nnz] = self.extents;
@@ -64,7 +66,7 @@ impl Matter {
             Order::Rows => rows + 1,
             Order::Columns => cols + 1,
         };
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let (first, second, values) = unsafe {
             (
                 indices(self.first.0, self.first.1, first, self.index_bytes)?,
@@ -76,12 +78,12 @@ impl Matter {
     }
 }
 
-/// The threads of `threads = 0`, for calls that create a handle.
+/// Returns the workers for `threads = 0`, for calls that create a handle.
 fn workers() -> Workers {
     Workers::asked(|| environment::threads(0))
 }
 
-/// A format by its number.
+/// Returns the format with this number.
 fn format_of(number: i32) -> Result<Format> {
     Format::of(number.into())
         .ok_or_else(|| Error::range("format", number, "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"))
@@ -90,7 +92,7 @@ fn format_of(number: i32) -> Result<Format> {
 /// Creates a matrix from the arrays of a format.
 ///
 /// # Safety
-/// `sizes` must be NULL or hold four values, the arrays be NULL or have these lengths.
+/// `sizes` must be NULL or hold four values; the arrays must be NULL or have these lengths.
 pub(super) unsafe fn from_arrays(
     format: i32,
     [rows, cols]: [i64; 2],
@@ -99,7 +101,7 @@ pub(super) unsafe fn from_arrays(
     values: *const f64,
 ) -> Result<Box<dyn Matrix>> {
     let (format, rows, cols) = (format_of(format)?, count("rows", rows)?, count("cols", cols)?);
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let sizes = read("sizes", sizes, 4)?;
         let given = Given {
@@ -112,7 +114,7 @@ pub(super) unsafe fn from_arrays(
     }
 }
 
-/// A handle with a matrix and no other vectors.
+/// Creates a handle with a matrix and without vectors.
 pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Handle<sparse_handle>> {
     new(Loaded::of(matrix))
 }
@@ -121,13 +123,13 @@ fn new(Loaded { matrix, vectors, .. }: Loaded) -> Result<Handle<sparse_handle>> 
     Handle::new(Shape::rows(matrix.facts().rows), Own { matrix, vectors, threads: None })
 }
 
-/// A handle with the matrix and the vectors of a file. A warning about the file is logged.
+/// Creates a handle with the matrix and the vectors of a file. Logs a warning about the file, if any.
 pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
     let loaded = load(path, &mut workers())?;
     let warning = loaded.warning;
     let mut h = new(loaded)?;
     if let Some(warning) = warning {
-        // The end of a long path: a log line holds 511 bytes.
+        // Only the end of a long path is shown, because a log line holds 511 bytes.
         const SHOWN: usize = 300;
         let path = path.to_bytes();
         let cut = path.len().saturating_sub(SHOWN);
@@ -138,10 +140,12 @@ pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
+    /// Replaces the values of the matrix.
+    ///
     /// # Safety
-    /// `values` must be NULL or hold as many values as were given when the handle was made.
+    /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let values = unsafe { read("values", values, self.own.matrix.facts().given)? };
         check_values(values)?;
         self.own.matrix.set_values(values)?;
@@ -152,8 +156,10 @@ impl Handle<sparse_handle> {
         Ok(())
     }
 
+    /// Copies vector `k` of the kind `which`.
+    ///
     /// # Safety
-    /// `v` must be NULL or have room for the rows of the matrix.
+    /// `v` must be NULL or have room for one value per row of the matrix.
     pub(super) unsafe fn get_vector(&self, which: i32, k: i64, v: *mut f64) -> Result<()> {
         let Some(which) = Vector::of(which.into()) else {
             return Err(Error::range("which", which, "be RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION"));
@@ -164,7 +170,7 @@ impl Handle<sparse_handle> {
             let after = format!(": the matrix has {came} {name}");
             return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
         };
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { written("v", v, vector.len())? }.copy_from_slice(vector);
         Ok(())
     }
@@ -175,13 +181,13 @@ impl Handle<sparse_handle> {
     /// `sizes` must be NULL or have room for four values.
     pub(super) unsafe fn sizes(&self, format: i32, sizes: *mut i64) -> Result<()> {
         let lengths = self.size_of(format_of(format)?)?.1.lengths();
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let sizes = unsafe { written("sizes", sizes, lengths.len())? };
         sizes.iter_mut().zip(lengths).for_each(|(to, length)| *to = length as i64);
         Ok(())
     }
 
-    /// The format with the parameters of the options, and its size.
+    /// Returns the format with the parameters that the options set, and its size.
     fn size_of(&self, format: Format) -> Result<(Kind, Size)> {
         if format == Format::Auto {
             return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
@@ -189,8 +195,10 @@ impl Handle<sparse_handle> {
         self.own.matrix.choose(&wanted(&self.base.options, format, false), &mut self.workers())
     }
 
+    /// Copies the arrays of a format.
+    ///
     /// # Safety
-    /// The arrays must be NULL or have room for the lengths of `sizes`.
+    /// The arrays must be NULL or have room for the lengths that `sizes` returns.
     pub(super) unsafe fn arrays(&self, format: i32, [i0, i1, i2]: [*mut i64; 3], values: *mut f64) -> Result<()> {
         let (kind, size) = self.size_of(format_of(format)?)?;
         let lengths = size.lengths().map(|length| length as usize);
@@ -201,7 +209,7 @@ impl Handle<sparse_handle> {
         }
         check_apart(&mut extents)?;
         let stored = self.own.matrix.store(kind, &size, &mut self.workers())?;
-        // SAFETY: as our caller promised, and just seen to be apart.
+        // SAFETY: guaranteed by the caller; just checked not to overlap.
         let mut to = unsafe {
             Arrays {
                 i0: Places(written("i0", i0, lengths[0])?),
@@ -214,19 +222,19 @@ impl Handle<sparse_handle> {
         Ok(())
     }
 
-    /// Computes y = A x or A' x in the format of the options, which is created if it does not exist.
+    /// Computes y = A x or y = A' x in the format of the options, which is created if it does not exist.
     ///
     /// # Safety
-    /// The arrays must be NULL or hold the columns (x) and rows (y) of the matrix, or of its transpose.
+    /// The arrays must be NULL or have one value per column (x) and row (y) of the matrix, or of its transpose.
     pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
         let facts = self.own.matrix.facts();
         let (rows, cols) = if transposed { (facts.cols, facts.rows) } else { (facts.rows, facts.cols) };
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         let input = unsafe { read("x", x, cols)? };
         if rows > 0 && cols > 0 {
             Extent::new("x", x, cols, false)?.check_apart(&Extent::new("y", y, rows, true)?)?;
         }
-        // SAFETY: as our caller promised, and apart from x.
+        // SAFETY: guaranteed by the caller; just checked not to overlap x.
         let output = unsafe { written("y", y, rows)? };
         let start = Instant::now();
         let threads = self.threads();
@@ -242,14 +250,14 @@ impl Handle<sparse_handle> {
         done
     }
 
-    /// The threads for work on the matrix outside of the core.
+    /// Returns the workers for work on the matrix outside of the core.
     fn workers(&self) -> Workers {
         let asked = self.base.options.int(opt::THREADS);
         let known = self.own.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
         Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
     }
 
-    /// The number of threads of the options, looked up if the option has changed.
+    /// Returns the number of threads of the options. It is evaluated only if the option has changed.
     fn threads(&mut self) -> usize {
         let asked = self.base.options.int(opt::THREADS);
         match self.own.threads {
@@ -275,7 +283,7 @@ impl Handle<sparse_handle> {
         self.log_method()
     }
 
-    /// Logs the properties of the matrix and the choices. The warnings do not depend on `verbosity`.
+    /// Logs the properties of the matrix and the choices. Warnings do not depend on `verbosity`.
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
@@ -310,7 +318,7 @@ impl Handle<sparse_handle> {
         self.base.say(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
     }
 
-    /// Memory traffic of a product in bytes per entry.
+    /// Returns the memory traffic of a product in bytes per entry.
     fn bytes_per_nonzero(&self) -> f64 {
         let facts = self.own.matrix.facts();
         let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
@@ -320,7 +328,7 @@ impl Handle<sparse_handle> {
     }
 }
 
-/// The existing core, or a new one.
+/// Returns the existing core, or creates one, with this number of threads.
 fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
     let mut core = match there {
         Some(core) => core,
@@ -330,7 +338,7 @@ fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
     Ok(core)
 }
 
-/// Creates a backend; the only place that names concrete backends.
+/// Creates a backend; the only place in this family that names concrete backends.
 fn make_backend() -> Result<Box<dyn SparseBackend>> {
     Ok(boxed(backend::cpu::sparse::Cpu::default(), "a backend")?)
 }

@@ -1,6 +1,7 @@
 //! Family `sparse_`: general sparse matrices.
 //!
-//! A handle is created with its matrix. Pointers are borrowed for the call only; an array of length 0 may be NULL.
+//! A handle is created with its matrix. Pointers are borrowed only for the duration of the call; an array of length 0
+//! may be NULL.
 
 mod arrays;
 mod handle;
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn sparse_create_csr(
 ) -> rrb_status {
     let (first, second, order) = (("row_ptr", row_ptr), ("col", col), Order::Rows);
     let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, || of(matter.matrix()?)) }
 }
 
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn sparse_create_csc(
 ) -> rrb_status {
     let (first, second, order) = (("col_ptr", col_ptr), ("row", row), Order::Columns);
     let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, || of(matter.matrix()?)) }
 }
 
@@ -251,7 +252,7 @@ pub unsafe extern "C" fn sparse_create_coo(
 ) -> rrb_status {
     let (first, second, order) = (("row", row), ("col", col), Order::Coordinates);
     let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, || of(matter.matrix()?)) }
 }
 
@@ -335,7 +336,7 @@ pub unsafe extern "C" fn sparse_create_from(
     values: *const f64,
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, || of(from_arrays(format, [rows, cols], sizes, [i0, i1, i2], values)?)) }
 }
 
@@ -403,7 +404,7 @@ pub unsafe extern "C" fn sparse_create_from(
 /// `path` must be NULL or end with NUL. `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_handle) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { create(out, || of_file(path_of(&path)?)) }
 }
 
@@ -457,22 +458,22 @@ pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_ch
         let Some(format) = FileFormat::of(file_format.into()) else {
             return Err(Error::range("file_format", file_format, "be RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB"));
         };
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         save(&*h.own.matrix, unsafe { path_of(&path)? }, format)
     };
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ref(h, write) }
 }
 
-/// A path that borrows the caller's text.
+/// Borrows a path from the caller.
 ///
 /// # Safety
-/// It must be NULL or end with NUL.
+/// `path` must be NULL or point to a NUL-terminated string.
 unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
     if path.is_null() {
         return Err(Error::Null("path".into()));
     }
-    // SAFETY: not NULL, and as our caller promised.
+    // SAFETY: not NULL, as checked; the caller guarantees a NUL-terminated string.
     Ok(unsafe { CStr::from_ptr(*path) })
 }
 
@@ -521,11 +522,11 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 /// matrix has rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_get_vector(h: *const sparse_handle, which: i32, k: i64, v: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { with_ref(h, |h| h.get_vector(which, k, v)) }
 }
 
-// Behind the functions above, whose order the header has.
+// After the functions above, because the header lists functions in source order.
 mod calls;
 
 pub use calls::*;
