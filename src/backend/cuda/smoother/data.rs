@@ -1,5 +1,5 @@
-//! What the `cuda` backend of block smoothers keeps on the device between calls: lists of work (`lists`), tables,
-//! arrays.
+//! Data that the `cuda` backend of the block smoothers stores on the device between calls: work lists (`lists`), tables
+//! and arrays.
 
 use super::lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32};
 use crate::backend::cuda::driver::{Memory, Stream};
@@ -11,23 +11,23 @@ use crate::grid::patches::{Cut, Patch};
 use bytemuck::NoUninit;
 use std::ops::Range;
 
-/// Bytes of a group of patches that travels alone, and groups at most: a copy is long against its start.
+/// Minimum number of bytes of a group of patches that is copied as a unit, and largest number of groups. At this size,
+/// the transfer takes much longer than starting it.
 const GROUP_BYTES: usize = 8 << 20;
 const MOST_GROUPS: usize = 32;
 
-/// For errors.
 const PATCHES: &str = "lists of patches";
 const CELLS: &str = "lists of cells";
 
-/// Memory that is taken again only when it is too small.
+/// Device memory that is reallocated only if it is too small.
 #[derive(Default)]
 pub(super) struct Room(Option<Memory>);
 
 impl Room {
-    /// At least so many bytes; what was there may be gone.
+    /// Ensures at least `bytes` bytes and returns the address. A reallocation discards the contents.
     pub(super) fn need(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Address> {
         if self.0.as_ref().is_none_or(|m| m.bytes < bytes) {
-            // Its memory first.
+            // Frees the old memory before the new memory is allocated.
             self.0 = None;
             self.0 = Some(Memory::zeroed(stream.device(), stream, bytes, what)?);
         }
@@ -52,7 +52,7 @@ impl Room {
     }
 }
 
-/// u and f of all patches in one piece of memory.
+/// u and f of all patches in one allocation.
 #[derive(Default)]
 pub(super) struct Arrays {
     pub(super) room: Room,
@@ -62,7 +62,7 @@ pub(super) struct Arrays {
 
 impl Arrays {
     pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
-        // What was there may be gone, whatever happens.
+        // The addresses become invalid if the allocation fails or moves.
         self.clear();
         let mut end = 0usize;
         let mut take = |len: usize| {
@@ -86,28 +86,29 @@ impl Arrays {
     }
 }
 
-/// One launch: items in order, and what they wait for.
+/// One launch: its items in order, and the counters that the items wait for.
 pub(super) struct Launch {
     pub(super) items: Range<usize>,
-    /// Places in `progress`.
+    /// Range of indices into `progress`.
     pub(super) progress: Range<usize>,
     pub(super) cubes: bool,
-    /// Of this launch, so far.
+    /// Number of executions of this launch so far.
     pub(super) launches: u32,
-    /// With dense inverses: what is done one after the other instead, blocks of 8^3 and all others.
+    /// With dense inverses: ranges of items that are launched one after the other, blocks of 8^3 cells and all others.
     pub(super) stages: Stages,
 }
 
-/// How blocks are solved.
+/// Method that applies the block inverses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Transforms,
-    /// Dense inverses: tile by tile, or those of 8^3 as one product.
+    /// Dense inverses, applied tile by tile.
+    /// Dense inverses, stage by stage: a matrix-matrix product for the blocks of 8^3 cells.
     Dense,
     Stages,
 }
 
-/// What a sweep with one cut and order does.
+/// Work lists of a sweep with one cut and one order.
 pub(super) struct Plan {
     pub(super) cut: Cut,
     pub(super) order: Order,
@@ -115,17 +116,18 @@ pub(super) struct Plan {
     pub(super) progress: Room,
     pub(super) totals: Room,
     pub(super) whole: Launch,
-    /// The same by groups of patches.
+    /// Launches for groups of patches.
     pub(super) groups: Vec<Launch>,
-    /// Faces that tiles of the whole hand each other, and for each the one beyond.
+    /// Number of faces that tiles of different patches exchange, and for each face the number of the adjacent face.
     pub(super) face_count: usize,
     pub(super) partners: Room,
-    /// Ghost cells that are exchanged nevertheless: those that a sweep needs, and all.
+    /// Copies of the remaining ghost cells. The counts are those that a sweep reads, and all.
     pub(super) rest: Room,
     pub(super) rest_counts: [u32; 2],
 }
 
-/// Lambda of blocks of 8^3 as x[p] + y[q] + z[r], for a 7-point stencil that transforms diagonalize.
+/// Eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3 cells, for a 7-point stencil that sine transforms
+/// diagonalize.
 pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
     let mut values = [0.0; 3 * TILE];
     let legs = [
@@ -134,7 +136,7 @@ pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
         (stencil.at(0, 0, -1), stencil.at(0, 0, 1)),
     ];
     for (d, (lower, upper)) in legs.into_iter().enumerate() {
-        // sgn(u) sqrt(l u), by factors that do not overflow.
+        // Computes sgn(u) sqrt(l u) without overflow of the product l u.
         let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
         for p in 0..TILE {
             let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE + 1) as f64;
@@ -144,7 +146,7 @@ pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
     values
 }
 
-/// What is known about the patches in use.
+/// Data of the current patches.
 pub(super) struct Data {
     pub(super) blocks: Blocks,
     pub(super) eigenvalues: [f64; 3 * TILE],
@@ -153,7 +155,7 @@ pub(super) struct Data {
     pub(super) rooms: Rooms,
 }
 
-/// What lies on the device beside plans, and how much of it. Rooms of the patches before serve again.
+/// Device memory apart from the plans, with the numbers of elements. The memory is reused for new patches.
 #[derive(Default)]
 pub(super) struct Rooms {
     pub(super) copies: Room,
@@ -163,13 +165,13 @@ pub(super) struct Rooms {
     pub(super) regions: Room,
     pub(super) region_count: u32,
     pub(super) sums: Room,
-    /// The first bad value, and a norm.
+    /// Number of the first value that is not finite, and a norm.
     pub(super) answers: Room,
     pub(super) table: Room,
     pub(super) rows: Vec<BlockPatch>,
-    /// Faces between tiles: those of even sweeps, those of odd ones.
+    /// Faces between tiles: the buffers of even and of odd sweeps.
     pub(super) faces: Room,
-    /// The second array of Jacobi; copies of patches that live on the host; arrays that stay; residuals.
+    /// Second array of block Jacobi; device copies of patches in host memory; arrays from `keep_arrays`; residuals.
     pub(super) other: Arrays,
     pub(super) staging: Arrays,
     pub(super) kept: Arrays,
@@ -230,7 +232,7 @@ impl Plan {
     }
 }
 
-/// How blocks are solved that are cut so.
+/// Selects the method that applies the inverses of blocks with this cut.
 pub(super) fn kind_of(dense: bool, batches: bool, cut: &Cut) -> Kind {
     match (dense, batches && cut.block == [TILE; 3]) {
         (false, _) => Kind::Transforms,
@@ -239,14 +241,14 @@ pub(super) fn kind_of(dense: bool, batches: bool, cut: &Cut) -> Kind {
     }
 }
 
-/// The order of a call's sweeps.
+/// Selects the order of the blocks in the sweeps of a call.
 pub(super) fn order_of(work: &Work) -> Order {
     let reverse = work.reverse;
     match (work.method, work.parallel) {
         (Method::Jacobi, _) => Order::Together,
         (Method::Coloured, _) => Order::Colours { reverse },
         (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
-        // The order in which they begin; nobody waits for other chunks.
+        // This is the order in which the blocks start; blocks do not wait for other chunks.
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
 }
@@ -315,7 +317,7 @@ impl Data {
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
-    /// The plan of a call's sweeps with one of its cuts, and memory for the faces that these hand over.
+    /// Returns the index of the plan for one cut of a call, and allocates the buffers for its faces.
     pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
@@ -327,7 +329,7 @@ impl Data {
         let bytes = 2 * 8 * FACE * self.plans[place].face_count;
         if work.cuts[0] == work.cuts[1] && self.rooms.faces.bytes() < bytes {
             self.rooms.faces.need(stream, bytes, "faces between patches")?;
-            // The next call may use another stream.
+            // The next call may use another stream, so the initialization must be complete.
             stream.wait()?;
         }
         Ok(place)

@@ -1,5 +1,5 @@
-//! What a device does in a sweep, as lists: tiles in the order of kernels/smoother/smoother.cu, faces that they hand
-//! each other across patches, and ghost cells in boxes.
+//! Work lists of a sweep on a device: tiles in the order that kernels/smoother/smoother.cu requires, faces that tiles
+//! of different patches exchange, and boxes of ghost cells.
 
 use crate::backend::cuda::launch::{BlockCopy, BlockItem};
 use crate::backend::steps::smoother::{Blocks, colour, colours};
@@ -9,53 +9,54 @@ use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Cells of a tile per side.
+/// Cells per side of a tile.
 pub const TILE: usize = 8;
-/// Bits of an item's shape.
+/// Flags in an item's `shape`, as in kernels/smoother/work.cuh.
 const STRIDED: u32 = 1 << 24;
 const MASKED: u32 = 1 << 25;
 const PHASE: u32 = 1 << 26;
-/// One whole block of 8^3.
+/// Shape of an item that is one whole block of 8^3 cells.
 pub const CUBE: u32 = 0x11_1888;
-/// Bits of an item's `faces`: it counts in `progress`; the number of its first face.
+/// Flags in an item's `faces`: the item counts in `progress`; position of the bits with the number of its first face.
 const ADVANCES: u32 = 1 << 6;
 const FIRST_FACE: u32 = 7;
 
-/// Tiles of a chunk: 32 a stage. Measured best among 64, 128 and 256 with the distances that fit them.
+/// Minimum number of tiles per chunk, 32 per stage with two colours. Measured fastest among 64, 128 and 256 tiles, each
+/// with the matching lag.
 const CHUNK_TILES: usize = 64;
-/// Items that a device holds at a time, 12 on each of 132 multiprocessors: a stage follows the one before at this
-/// distance, so that it need not wait. What lies between must stay in the L2 cache: with 2048 a sweep takes 3 % longer.
+/// Items that a device executes at a time: 12 on each of 132 multiprocessors. A stage follows the previous stage at
+/// this distance, so that its items need not wait. The data in between must stay in the L2 cache: with 2048 items, a
+/// sweep takes 3 % longer.
 const IN_FLIGHT: usize = 1600;
-/// Cells of a box of ghost cells, and values of a piece of u, for one block of threads; values of a tile's face.
+/// Cells of a box of ghost cells, and values of a segment of u, per thread block; values of a tile's face.
 const BOX_CELLS: usize = 512;
 pub const SEGMENT: usize = 4096;
 pub const FACE: usize = 64;
-/// In which order the blocks of a sweep are done.
+/// Order of the blocks in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// All at once.
+    /// All blocks at once.
     Together,
-    /// Colour after colour.
+    /// Colour by colour.
     Colours { reverse: bool },
-    /// As if one after the other, x fastest: blocks that do not touch at the same time.
+    /// The result of one block after the other, x fastest. Blocks that are not coupled run at the same time.
     Lexicographic { reverse: bool },
 }
 
 impl Order {
-    /// Every block is an item.
+    /// Returns whether every block is an item.
     fn is_single(self) -> bool {
         matches!(self, Self::Lexicographic { .. })
     }
 }
 
-/// Items of stages that are launched one after the other: blocks of 8^3, and all others.
+/// Ranges of items that are launched one after the other: for each stage, blocks of 8^3 cells and all other blocks.
 pub type Stages = Vec<[Range<usize>; 2]>;
 
 pub fn to_i32(value: usize, what: &str) -> Result<i32> {
     i32::try_from(value).map_err(|_| Error::Dimension(format!("{what} is too large for a device: {value}")))
 }
 
-/// For errors.
 const TILES: &str = "lists of tiles";
 const ITEMS: &str = "lists of blocks";
 const FACES: &str = "lists of faces";
@@ -64,19 +65,19 @@ const COPIES: &str = "the ghost copy plan";
 /// Blocks of one tile along one axis.
 #[derive(Clone, Copy, Debug)]
 struct AxisTile {
-    /// First cell, cells of a block, blocks, global index of the first one.
+    /// First cell; cells per block; number of blocks; global index of the first block.
     cell: usize,
     length: usize,
     count: usize,
     index: i64,
     /// Number of the first block in the patch.
     number: usize,
-    /// Tiles touch those of the same slab and of the next one.
+    /// Number of the slab. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
     slab: usize,
 }
 
-/// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other
-/// one; or one block each.
+/// Divides a patch into tiles along an axis. A tile has as many blocks as fit in eight cells; the blocks are adjacent
+/// or, with `strided`, every other one. With `single`, a tile has one block.
 fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
     let (first, count) = cut.range(patch, axis);
     let block = cut.block[axis];
@@ -117,21 +118,21 @@ fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool
     Ok(tiles)
 }
 
-/// An item before it is in order.
+/// An item with its stage and chunk, before the items are sorted.
 struct Placed {
     stage: usize,
     chunk: usize,
-    /// Items of a stage keep this order.
+    /// Number of the item; within a stage, items keep this order.
     number: usize,
     item: BlockItem,
 }
 
-/// All combinations, x fastest.
+/// Returns all combinations of x, y and z, x fastest.
 pub fn cells<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 3]> {
     zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
 }
 
-/// When the blocks of a tile are done, and which of them: stages, with flags of an item's shape.
+/// Returns the stages in which blocks of a tile are relaxed, each with the flags that select the blocks.
 fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
     match order {
         Order::Together => [Some((0, 0)), None],
@@ -145,8 +146,9 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
             [Some((stage_of(own), if several { STRIDED } else { 0 })), None]
         }
         Order::Lexicographic { .. } => {
-            // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them,
-            // and two that are moved towards each other, at both ends of a patch, with the one beyond.
+            // A 7-point stencil couples blocks that share a face. A shifted block shares cells with all blocks around
+            // it. At both ends of a patch, two blocks that are shifted towards each other also overlap the block
+            // beyond.
             let weights = match (colours, overlap) {
                 (_, true) => [1, 3, 9],
                 (2, false) => [1, 1, 1],
@@ -157,7 +159,7 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
     }
 }
 
-/// The items of one sweep, tile by tile, and chunks of them.
+/// Builds the items of one sweep, tile by tile, and returns them with the number of chunks.
 fn place_items(
     blocks: &Blocks,
     range: Range<usize>,
@@ -198,8 +200,8 @@ fn place_items(
     Ok((placed, chunk + 1))
 }
 
-/// The items of one sweep over some patches, in order, with the places of `progress` from 0, and the items that advance
-/// each of these.
+/// Builds the sorted items of one sweep over some patches, with indices into `progress` that begin at 0, and the
+/// numbers of items that increment each entry of `progress`.
 pub fn items_of(
     blocks: &Blocks,
     range: Range<usize>,
@@ -213,7 +215,7 @@ pub fn items_of(
         placed.iter_mut().for_each(|p| p.stage = stages - 1 - p.stage);
     }
     if in_stages {
-        // A stable sort would take memory.
+        // A stable sort would allocate memory.
         placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE, p.number));
         let place =
             |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
@@ -221,12 +223,12 @@ pub fn items_of(
         let stages = collected((0..stages).map(ends), ITEMS)?;
         return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
     }
-    // Stage s of chunk c is done at the time c + s lag.
+    // Stage s of chunk c is executed at the time c + s lag.
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
     placed.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
-    // By chunk, with one more before the first and after the last: items that count; then for each stage those of lower
-    // ones. Nobody waits for the last stage.
+    // Each row has one entry per chunk, one before the first and one after the last chunk. The first row contains the
+    // items that count. The row of each stage contains the items of all lower stages. No item waits for the last stage.
     let row = chunks + 2;
     let mut totals: Vec<u32> = zeroed((1 + stages) * row, ITEMS)?;
     for p in placed.iter().filter(|p| p.stage + 1 < stages) {
@@ -249,7 +251,7 @@ pub fn items_of(
     Ok((items, totals, Vec::new()))
 }
 
-/// A box of ghost cells in pieces of at most `BOX_CELLS` cells.
+/// Divides a box of ghost cells into pieces of at most `BOX_CELLS` cells.
 fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Result<()> {
     let [nx, ny, nz] = copy.cells.size;
     let (to, from) = (&list.patches[copy.to], &list.patches[copy.from]);
@@ -277,7 +279,7 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
     Ok(())
 }
 
-/// All ghost cells that patches take from each other, in pieces.
+/// Returns the copies of all ghost cells between patches, divided into pieces.
 pub fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
     let mut boxes = Vec::new();
     for copy in &list.copies {
@@ -286,27 +288,28 @@ pub fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
     Ok(boxes)
 }
 
-/// A tile of 8^3 cells that touches others of other patches.
+/// A tile of 8^3 cells at the edge of its patch.
 struct Edge {
     patch: usize,
     cell: [usize; 3],
-    /// Tile and side beyond: west, east, south, north, bottom, top.
+    /// The adjacent tile of another patch and its side, for the sides west, east, south, north, bottom, top.
     beyond: [Option<(usize, usize)>; 6],
 }
 
-/// Faces that tiles of different patches share: a tile writes what the other one reads in the next sweep, so that ghost
-/// cells need not be written and read in between. For stencils of 7 points and cuts without overlap, where blocks are
-/// diagonalized.
+/// Faces between tiles of different patches. A tile writes the values that the adjacent tile reads in the next sweep,
+/// so that ghost cells need not be written and read in between. Used with 7-point stencils, cuts without overlap, and
+/// blocks that sine transforms solve.
 #[derive(Default)]
 pub struct Faces {
-    /// By patch and first cell: what an item says of its faces.
+    /// The `faces` word of an item, by patch and first cell.
     words: HashMap<(usize, [usize; 3]), u32>,
-    /// The face beyond, by number.
+    /// For each face, the number of the adjacent face.
     pub partners: Vec<i32>,
 }
 
 impl Faces {
-    /// All of one cut. Tiles fit where the planes between them and their first cells are the same.
+    /// Finds the pairs of faces of one cut. Two tiles form a pair if they share a plane and have the same first cell in
+    /// it.
     pub fn new(blocks: &Blocks, cut: &Cut, order: Order) -> Result<Self> {
         let list = &*blocks.list;
         if blocks.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
@@ -342,7 +345,7 @@ impl Faces {
                 }
             }
         }
-        // Numbers in the order of the tiles.
+        // Faces are numbered in the order of the tiles.
         let mut numbers: Vec<[i32; 6]> = zeroed(edges.len(), FACES)?;
         let (mut count, mut words) = (0, HashMap::new());
         for (edge, numbers) in edges.iter().zip(&mut numbers) {
@@ -367,13 +370,13 @@ impl Faces {
         self.words.get(&(patch, cell)).copied().unwrap_or(0)
     }
 
-    /// Ghost cells that tiles do not hand each other, in pieces: first those that a sweep needs, so many of them, then
-    /// edges and corners.
+    /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The pieces that a sweep reads
+    /// come first, and their number is returned. Edges and corners follow.
     pub fn rest(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
         let (mut needed, mut unread) = (Vec::new(), Vec::new());
         for copy in &list.copies {
             let to = &list.patches[copy.to];
-            // Before, in and behind the patch, along each axis.
+            // Parts of the box before, inside and behind the patch, along each axis.
             for part in 0..27 {
                 let mut cells = copy.cells;
                 let mut sides = Vec::new();
@@ -403,7 +406,7 @@ impl Faces {
         Ok((needed, count))
     }
 
-    /// Of ghost cells beyond one side, those of tiles without a partner there.
+    /// Adds the ghost cells beyond one side that are adjacent to tiles without a partner.
     fn unmatched(
         &self,
         copy: &GhostCopy,
@@ -417,7 +420,7 @@ impl Faces {
         let tiles_along = |d: usize| -> Result<Vec<AxisTile>> {
             let mut tiles = axis_tiles(cut, to, d, false, order.is_single())?;
             if d == axis {
-                // The one at the edge.
+                // Only the tile at the edge is adjacent to the ghost cells.
                 let at_edge = if side % 2 == 1 { tiles.len() - 1 } else { 0 };
                 tiles.swap(0, at_edge);
                 tiles.truncate(1);

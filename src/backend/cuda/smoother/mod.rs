@@ -1,5 +1,5 @@
-//! Block relaxation on a CUDA device: kernels/smoother/smoother.cu has the tiles and the order in which they are done,
-//! `lists` the lists of them, `data` what stays on the device, `run` what a call does.
+//! Block relaxation on a CUDA device. The kernels are in kernels/smoother/smoother.cu, which describes the tiles and
+//! their order. `lists` builds the work lists, `data` holds the data on the device, and `run` executes a call.
 
 mod data;
 mod lists;
@@ -22,26 +22,26 @@ use std::time::Instant;
 
 /// The `cuda` backend of block smoothers.
 pub struct Cuda {
-    // Dropped in this order: what lies on the device before the device.
+    // Fields are dropped in this order: the device memory before the device.
     data: Option<Data>,
     inverses: Vec<Option<Memory>>,
-    /// They are dense: all of them, or none.
+    /// All inverses are dense, or none is.
     dense: bool,
-    /// The device has room for the product of many blocks.
+    /// The device has enough shared memory for the matrix-matrix product of many blocks (`launch::allow_dense`).
     batches: bool,
     tables: Memory,
     second: Stream,
     session: Session,
 }
 
-/// For errors.
 const INVERSE: &str = "a block inverse";
 
 fn place_of([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
 }
 
-/// Place in the rows of a dense inverse of 8^3 blocks of its packed value number p (kernels/smoother/dense.cuh).
+/// Returns the row-major index of the packed value number p of the dense inverse of 8^3 blocks
+/// (kernels/smoother/dense.cuh).
 fn packed_place(p: usize, n: usize) -> usize {
     let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
     let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);
@@ -53,7 +53,7 @@ fn no_patches() -> Error {
 }
 
 impl Cuda {
-    /// On the device with this ordinal; `threads` at most copy arrays of the host.
+    /// Opens the device with this ordinal. At most `threads` threads copy arrays in host memory.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
         Self::with(Session::open(ordinal, &launch::SMOOTHER, threads)?)
     }
@@ -86,8 +86,8 @@ impl SmootherBackend for Cuda {
         let stream = self.session.stream();
         let n: usize = shape.iter().product();
         let (values, dense, scaled) = match inverse {
-            // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read
-            // it.
+            // Dense inverses are stored by columns, so that threads of adjacent rows read adjacent values. For blocks
+            // of 8^3 cells, a second copy is stored in the order in which the lanes of the matrix product read it.
             Inverse::Dense(rows) => {
                 let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
                 if shape == [TILE; 3] {
@@ -191,7 +191,7 @@ impl SmootherBackend for Cuda {
         }
         let failed = run.failed.take();
         *seconds = run.seconds_transfer;
-        // Nothing that was borrowed is used after this, even after an error.
+        // Waits for both streams, even after an error, because the caller's arrays must not be used after the return.
         let waited = streams[0].wait().and(streams[1].wait());
         failed.map_or(waited.map(|()| swept), Err)
     }

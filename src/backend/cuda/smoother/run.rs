@@ -1,10 +1,12 @@
-//! One call of the `cuda` backend of block smoothers.
+//! One call of the `cuda` backend of the block smoothers.
 //!
-//! A sweep is one launch for all patches. In a call of several sweeps of patches that are on the device, tiles at the
-//! edge of a patch hand their faces to those beyond, which read them in the next sweep; ghost cells are exchanged
-//! before the first sweep, and filled by the last one. Patches that live on the host have a copy on the device; where
-//! more than one sweep follows or others need their ghost cells, they come and go in groups: the first sweep of a group
-//! runs while the next group comes, the last one while the group before goes.
+//! A sweep is one launch for all patches. If a call has several sweeps of patches in device memory, tiles at the edge
+//! of a patch write their faces to buffers. The adjacent tiles of other patches read the buffers in the next sweep.
+//! Ghost cells are exchanged before the first sweep, and the last sweep fills them.
+//!
+//! Patches in host memory have a copy on the device. If there are several groups of patches and the option `transfer`
+//! allows it, the first and the last sweep of a call run group by group. The first sweep of a group overlaps the upload
+//! of the next group. The last sweep of a group overlaps the download of the previous group.
 
 use super::data::{Data, kind_of};
 use super::lists::{FACE, to_i32};
@@ -23,10 +25,11 @@ use crate::runtime::heap::Counted;
 use std::ops::Range;
 use std::time::Instant;
 
-/// 2 / (b + 1) of three inverse transforms of length 8.
+/// Product of the factors 2 / (b + 1) of three inverse transforms of length 8.
 const WEIGHT: f64 = 8.0 / 729.0;
 
-/// What a sweep reads and writes of `faces`; `keep`: it fills ghost cells.
+/// The face buffers that a sweep reads (`arrived`) and writes (`leaving`); with `keep`, the sweep also fills ghost
+/// cells.
 #[derive(Clone, Copy, Default)]
 struct Handed {
     arrived: bool,
@@ -34,42 +37,42 @@ struct Handed {
     keep: bool,
 }
 
-/// One call.
+/// State of one call.
 pub(super) struct Run<'a> {
     pub(super) data: &'a mut Data,
-    /// The one that all work goes to; another for copies beside it.
+    /// The stream of the computations, and a second stream for overlapping copies.
     pub(super) streams: [&'a Stream; 2],
     pub(super) copies: &'a mut Copies,
     pub(super) tables: Address,
-    /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 can be done in stages.
+    /// `transforms`: sine transforms solve the blocks. `batches`: dense inverses of 8^3 blocks may run stage by stage.
     pub(super) transforms: bool,
     pub(super) batches: bool,
     pub(super) arrays: &'a mut dyn PatchArrays,
     pub(super) on_device: bool,
     pub(super) watcher: &'a mut dyn Watcher,
     pub(super) work: &'a Work,
-    /// Which of the two arrays has the values.
+    /// Index of the array with the current values, 0 or 1.
     pub(super) which: usize,
-    /// Sweeps asked for so far; and of these, done before they were.
+    /// `done`: sweeps that were requested so far. `ahead`: sweeps that were executed before they were requested.
     pub(super) done: usize,
     pub(super) ahead: usize,
-    /// The device has the values; the caller's host arrays have the result.
+    /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
     pub(super) uploaded: bool,
     pub(super) downloaded: bool,
     /// The second array has the caller's ghost cells.
     pub(super) ghosts_copied: bool,
-    /// Ghost cells between patches are to be copied, by the next sweep or before what comes instead.
+    /// Ghost cells between patches must be copied by the next sweep, or before any other step.
     pub(super) pending: bool,
-    /// The sweep before handed its faces over, to the half of `faces` that its number gives.
+    /// The previous sweep wrote its faces, to the half of `faces` that the number of the sweep selects.
     pub(super) arrived: bool,
-    /// The last work on the first stream is one of our kernels: the next one may begin while it ends.
+    /// The last operation on the first stream is one of these kernels, so the next kernel may start before it ends.
     pub(super) behind: bool,
     pub(super) seconds_transfer: f64,
     pub(super) failed: Option<Error>,
 }
 
 impl Run<'_> {
-    /// A step without result.
+    /// Executes a step without a result, unless a previous step failed.
     fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
         let _ = self.attempt(f);
     }
@@ -78,7 +81,7 @@ impl Run<'_> {
         self.data.blocks.list.clone()
     }
 
-    /// Tells the device where the arrays are.
+    /// Copies the addresses of the arrays to the device.
     pub(super) fn begin(&mut self) -> Result<()> {
         let list = self.list();
         let given = self.arrays.pointers();
@@ -122,7 +125,7 @@ impl Run<'_> {
         0..self.data.rooms.rows.len()
     }
 
-    /// Copies patches of the host to the device.
+    /// Copies patches in host memory to the device.
     fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
         let start = Instant::now();
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
@@ -139,7 +142,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The reverse, u only.
+    /// Copies u from the device to the patches in host memory.
     fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
         let start = Instant::now();
         for p in patches {
@@ -169,8 +172,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Ghost cells of the caller's go along when Jacobi changes arrays: once, since nothing writes them in between but
-    /// the caller's function.
+    /// Copies the caller's ghost cells to the other array of block Jacobi. Once per call suffices, because only the
+    /// caller's function writes these cells between sweeps.
     fn copy_ghosts(&self, patches: Range<usize>, from: usize, to: usize, stream: usize) -> Result<()> {
         self.copy_values(patches, from, to, true, stream)
     }
@@ -191,7 +194,7 @@ impl Run<'_> {
         launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
     }
 
-    /// One launch of a plan: for the group, or for all patches.
+    /// Launches a plan for one group, or for all patches.
     fn launch(
         &mut self,
         (plan, group): (usize, Option<usize>),
@@ -268,7 +271,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One sweep, with the copies of patches that live on the host.
+    /// Executes one sweep, with the copies of patches in host memory.
     fn sweep(&mut self, cut: &Cut) -> Result<()> {
         let both = self.to_both();
         self.done += 1;
@@ -296,7 +299,7 @@ impl Run<'_> {
             } else {
                 self.exchange_now(both)?;
             }
-            // The next sweep is one of all patches at once too, and nobody looks at ghost cells before.
+            // The next sweep must also be one launch for all patches, and no callback may read ghost cells before it.
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
@@ -306,7 +309,7 @@ impl Run<'_> {
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
-        // Patches that need nothing from each other do all their sweeps while they are there.
+        // Patches without ghost copies execute all their sweeps while they are on the device.
         let alone = first && !watched && !self.watcher.fills() && self.data.rooms.copy_count == 0;
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
@@ -337,7 +340,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The arrays that the sweep reads and writes, so many sweeps from now.
+    /// Returns the arrays that the sweep `later` sweeps from now reads and writes.
     fn ways(&self, jacobi: bool, later: usize) -> (usize, usize) {
         let from = if jacobi { self.which ^ (later % 2) } else { self.which };
         (from, if jacobi { 1 - from } else { from })
@@ -348,7 +351,7 @@ impl Run<'_> {
     }
 
     fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
-        // Made in `prepare`, and here for options that came another way.
+        // `prepare` usually has built the plan; it is built here if options changed afterwards.
         let kind = kind_of(!self.transforms, self.batches, cut);
         self.data.plan(self.streams[0], cut, self.work, kind)
     }
@@ -400,7 +403,7 @@ impl Run<'_> {
         Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
     }
 
-    /// Copies ghost cells that are to be copied.
+    /// Copies ghost cells between patches if a copy is pending.
     fn exchange_now(&mut self, both: bool) -> Result<()> {
         if !std::mem::replace(&mut self.pending, false) {
             return Ok(());
@@ -421,12 +424,13 @@ impl Run<'_> {
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.behind, true))
     }
 
-    /// The last sweep of Jacobi follows: its result has the ghost cells that it saw.
+    /// Returns whether the last sweep of block Jacobi follows. Its result must have the ghost cells that the sweep
+    /// read.
     fn to_both(&self) -> bool {
         self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
     }
 
-    /// Ghost cells of patches that are on the host still.
+    /// Copies ghost cells between patches in host memory, before the patches are uploaded.
     fn exchange_on_host(&mut self) {
         let list = self.list();
         let mut part = [0.0; 256];
@@ -476,7 +480,7 @@ impl SmootherSteps for Run<'_> {
         }
         let stop = self.attempt(|run| {
             run.join()?;
-            // What it starts may come before what we start next.
+            // Kernels of the caller's function may be on the stream, so the next kernel must not start early.
             run.behind = false;
             if run.on_device {
                 let current = run.data.rooms.rows.iter().map(|r| r.u[run.which] as *mut f64);
@@ -538,7 +542,7 @@ impl SmootherSteps for Run<'_> {
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
             }
-            // Nothing comes between this and the wait.
+            // No operation is enqueued between this copy and the wait.
             let mut value = [0.0f64];
             stream.fetch(&mut value, norm)?;
             stream.wait()?;
