@@ -1,36 +1,44 @@
-// Dense inverses of blocks of 8^3: 512 x 512 times 512 x COLUMNS by the tensor cores, by blocks of threads that stay
-// and take group after group of COLUMNS blocks. Eight warps multiply, each with 64 rows of the result in registers, two
-// a quarter of a multiprocessor; four others compute right-hand sides, fetch the inverse, and write results. Eight
-// columns of the inverse, 32 KB, and the right-hand sides of a row of eight cells make a step; STAGES of them are in
-// shared memory. The inverse comes by bulk copies: the two blocks of threads of a cluster fetch one half each and get
-// both, so that L2 delivers it once for 64 columns, 16 flops a byte. What right-hand sides are made of is asked for
-// steps before, since some of it always comes late. LATER of the 64 results of a thread that multiplies wait in shared
-// memory and are written during the next group, the others at once. Nobody waits for all: barriers in shared memory say
-// what is there and what was read.
+// Dense inverses of blocks of 8^3 cells: the product of a 512 x 512 and a 512 x COLUMNS matrix on the tensor cores.
+// Persistent thread blocks process groups of COLUMNS blocks one after the other.
 //
-// The result is u itself, so that nothing is read when it is written: A_b is taken out of the residual,
-//     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - what comes from outside) + (1 - omega) A_b u_b),
-// and with omega = 1 and 7 points (ONE) only f and the faces around a block are read.
+// Roles: eight warps multiply, two per quarter of a multiprocessor; each has 64 rows of the result in registers. Four
+// helper warps compute right-hand sides, load the inverse, and write results. One step consists of eight columns of the
+// inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory holds STAGES steps.
 //
-// `packed` of the tables: the inverse in the order in which a warp's lanes take it, 16 bytes a lane: element (row,
-// column) = (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) at (((q*32 + m)*2 + h)*32 + l)*2 + e. Right-hand sides: eight values
-// a column.
+// The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half, and both receive the
+// whole. L2 thus delivers the inverse once per 64 columns, 16 flops per byte. The helpers load the operands of
+// right-hand sides several steps ahead, because some of the loads have a long latency.
 //
-// Devices with less than DENSE_BYTES (src/backend/cuda/launch/smoother.rs) of shared memory, and code for devices
-// before 9.0 wherever it runs, take `relax_any`, which reads the inverse once a block.
+// Of the 64 results of a multiplying thread, LATER remain in shared memory and are written during the next group. The
+// others are written immediately. There is no barrier of the whole thread block: barriers in shared memory signal which
+// data are available and which have been read.
+//
+// The result is the new u itself, so that u need not be read when the result is written. The right-hand side omits A_b
+// u_b:
+//     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - contribution from outside b) + (1 - omega) A_b u_b).
+// With omega = 1 and 7 points (ONE), only f and the faces around a block are read.
+//
+// `packed` contains the inverse in the order in which the lanes of a warp read it, 16 bytes per lane: element (row,
+// column) = (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) is at (((q*32 + m)*2 + h)*32 + l)*2 + e. A step has eight
+// right-hand-side values per column.
+//
+// `relax_any`, which reads the inverse once per block, is used if the device has less than DENSE_BYTES
+// (src/backend/cuda/launch/smoother.rs) of shared memory. It is also used if the code was compiled for an architecture
+// before 9.0.
 namespace blocks {
 
 constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
 constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, STAGES = HELPERS, LATER = 40,
               CLUSTER = 2;
-// Shared memory, in values: steps, results that wait.
+// Sizes in shared memory, in values: the steps, and the results that are written later.
 constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
-// Results of two threads that a helper writes a step, after the first steps of the next group: those who multiply are
-// not done with theirs before.
+// AT_ONCE: results per step that a helper writes for each of two threads. PAUSE: steps of the next group before the
+// first write, because the multiplying warps finish their results during these steps.
 constexpr int AT_ONCE = 4, PAUSE = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
-// c += a b, 16 x 8 x 8. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4 e, l/4), c(l/4 + 8 (e/2), 2 (l%4) + e%2).
+// Computes c += a b with matrices of 16 x 8 and 8 x 8 elements. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4
+// e, l/4) and c(l/4 + 8 (e/2), 2 (l%4) + e%2).
 __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
 #ifdef RRB_EMULATED
     static double warps_a[WARPS][32][4], warps_b[WARPS][32][2];
@@ -54,8 +62,8 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 #endif
 }
 
-// Barriers: for each place of a step one that says it is there (the inverse, and right-hand sides of all helpers) and
-// one that all who multiply, in both blocks of threads, have read it; results are there; they are written.
+// Barriers. FULL, for each stage: the inverse and the right-hand sides are available. EMPTY, for each stage: the
+// multiplying warps of both thread blocks have read it. THERE: results are in shared memory. GONE: results are written.
 constexpr int FULL = 0, EMPTY = STAGES, THERE = 2 * STAGES, GONE = THERE + 1, BARRIERS = GONE + 1;
 
 #ifdef RRB_EMULATED
@@ -70,7 +78,7 @@ struct Pipeline {
         __syncthreads();
     }
     static void meet() {}
-    // Use number `use` of a barrier is over. The lanes of a warp go on together.
+    // Waits until use number `use` of a barrier is complete. The lanes of a warp continue together.
     void until(int barrier, unsigned use) const {
         const unsigned count = barrier < EMPTY ? 1 : barrier == GONE ? HELPERS : WARPS;
         while (!__shfl_sync(0xffffffffu, arrived[barrier] >= count * (use + 1ull), 0)) {}
@@ -92,7 +100,7 @@ struct Pipeline {
 #else
 #define RRB_CLUSTER __cluster_dims__(blocks::CLUSTER, 1, 1)
 struct Pipeline {
-    unsigned memory, barriers, rank; // addresses in shared memory; of the block in the cluster
+    unsigned memory, barriers, rank; // two addresses in shared memory; rank of the thread block in the cluster
     const double *packed;
     static constexpr unsigned BYTES = 8 * (STEP + RIGHT);
 
@@ -119,7 +127,7 @@ struct Pipeline {
         asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
     }
 
-    // Use number `use` of a barrier is over.
+    // Waits until use number `use` of a barrier is complete.
     __device__ __forceinline__ void until(int barrier, unsigned use) const {
         asm volatile("{\n.reg .pred done;\n"
                      "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
@@ -128,15 +136,16 @@ struct Pipeline {
             : "memory");
     }
 
-    // Of a warp.
+    // Arrives at a barrier, once per warp.
     __device__ __forceinline__ void arrive(int barrier) const {
         __syncwarp();
         if (threadIdx.x % 32 == 0)
             asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barriers + 8 * barrier) : "memory");
     }
 
-    // This warp has read a place, which both blocks of threads write. `zero` comes of what was read last: without it
-    // the compiler sends the message before the reads have come.
+    // Signals to both thread blocks of the cluster, which write to each other's stages, that this warp has read a
+    // stage. `zero` is computed from the last values read. Without this dependence, the compiler moves the signal
+    // before the reads.
     __device__ __forceinline__ void release(int place, unsigned zero) const {
         __syncwarp();
         const int lane = threadIdx.x & 31;
@@ -149,7 +158,7 @@ struct Pipeline {
         }
     }
 
-    // By one thread: its half of the inverse, for both blocks.
+    // Called by one thread: loads this thread block's half of the inverse for both thread blocks.
     __device__ __forceinline__ void fetch(unsigned q, int place) const {
         constexpr unsigned HALF = 8 * STEP / CLUSTER;
         const unsigned full = barriers + 8 * (FULL + place);
@@ -165,7 +174,7 @@ struct Pipeline {
         asm volatile("st.shared.f64 [%0], %1;" ::"r"(memory + place * BYTES + 8 * (STEP + at)), "d"(r) : "memory");
     }
 
-    // Two neighbouring values of a step, the inverse first.
+    // Reads two adjacent values of a step; the inverse is stored first.
     __device__ __forceinline__ void load(unsigned, int place, int at, double &first, double &second) const {
         asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
             : "=d"(first), "=d"(second)
@@ -174,17 +183,17 @@ struct Pipeline {
 };
 #endif
 
-// Where a column's block lies.
+// Addresses and strides of one block, which is a column of the product.
 struct Column {
     const double *u, *f;
     double *out;
     int64_t row, plane, f_row, f_plane;
 };
 
-// A cell's right-hand side: omega f plus weights times values of u. Of each leg there are two weights: 1 - omega times
-// the leg within the block, minus omega times it outside.
+// The right-hand side of a cell: omega f plus weighted values of u. Each stencil entry has two weights: (1 - omega)
+// times the entry if the neighbour is in the block, and -omega times the entry otherwise.
 template <int POINTS, bool ONE> struct RightHandSide {
-    // f and the values of legs; with ONE and 7 points: f and what lies beyond the block in x, y and z.
+    // f and the values at the stencil's points; with ONE and 7 points, f and the values beyond the block in x, y and z.
     static constexpr int VALUES = POINTS == 7 ? (ONE ? 4 : 8) : 28;
     double v[VALUES];
 
@@ -193,7 +202,7 @@ template <int POINTS, bool ONE> struct RightHandSide {
         return inside(i + q % 3 - 1) && inside(j + q / 3 % 3 - 1) && inside(k + q / 9 - 1);
     }
 
-    // Asks for what it is made of.
+    // Starts the loads of the operands.
     __device__ __forceinline__ void begin(const Column &c, int i, int j, int k) {
         const double *u = c.u + k * c.plane + j * c.row + i;
         v[0] = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
@@ -224,15 +233,15 @@ template <int POINTS, bool ONE> struct RightHandSide {
 #pragma unroll
         for (int n = 1; n < VALUES; ++n) {
             const int q = POINTS == 7 ? ORDER[(n - 1) % 7] : n - 1;
-            // Read again for each cell: there are no registers for all of them.
+            // The weights are read again for each cell, because there are not enough registers for all of them.
             r += weights[q][own(q, i, j, k)] * v[n];
         }
         return r;
     }
 };
 
-// A line of results, along y: those of number 8 n, ..., 8 n + 7 of the thread that has row 64 w + 16 m + 8 e + g of the
-// product, the cell x = g, y = 2 m + e, z = w. NULL beyond the last block.
+// A line of results along y: results 8 n, ..., 8 n + 7 of one thread. Row 64 w + 16 m + 8 e + g of the product is the
+// cell x = g, y = 2 m + e, z = w. `out` is NULL beyond the last block.
 struct Line {
     double *out;
     int64_t row, plane;
@@ -248,10 +257,10 @@ struct Line {
 template <int POINTS, bool ONE> __device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipeline,
     const double *results, Column (*columns)[COLUMNS], double (*weights)[2], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 - WARPS, cell = lane & 7;
-    // All helpers write the same.
+    // All helper warps write the same values.
     if (lane < 27) weights[lane][0] = -a.omega * a.legs[lane], weights[lane][1] = (1.0 - a.omega) * a.legs[lane];
     __syncwarp();
-    // Results of two threads that multiply.
+    // Results of two multiplying threads.
     double *out = nullptr;
     int64_t row = 0, apart = 0;
     auto write = [&](unsigned round, int first) {
@@ -274,9 +283,9 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
 #pragma unroll 1
     for (unsigned round = 0; round < rounds; ++round) {
         Column *const group = columns[round % 3];
-        // All helpers find all columns, and write the same.
+        // All helper warps compute all columns and write the same values.
         {
-            // Those beyond the last one repeat it, so that loops need not ask.
+            // Indices beyond the last block repeat the last block, so that the loops need no bounds check.
             const Item &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + lane, a.count - 1)];
             const Patch &patch = a.patches[item.patch];
             const int64_t stride = patch.nx + 2, plane = stride * (patch.ny + 2),
@@ -286,7 +295,7 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
                 patch.u[a.to] + at, stride, plane, patch.nx, f_plane};
             __syncwarp();
         }
-        // A helper has a place, and every fourth row of cells.
+        // A helper warp has its own stage, and processes every fourth row of cells.
 #pragma unroll 1
         for (int turn = 0; turn < STEPS / HELPERS; ++turn) {
             const int s = turn * HELPERS + warp, j = s % 8, k = s / 8;
@@ -323,7 +332,7 @@ __device__ __forceinline__ void multiply(
     const RelaxArgs &a, const Pipeline &pipeline, double *results, Column (*columns)[COLUMNS], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
     double sum[TILES][COLUMNS / 8][4], left[2][4], right[COLUMNS / 8][2];
-    // Which the compiler does not know.
+    // Always zero, which the compiler cannot deduce.
     const unsigned zero = rounds >> 31;
     auto load_left = [&](int s, int m) {
 #pragma unroll
@@ -377,7 +386,7 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// Shared memory as PLACES and RESULTS say, the columns of three groups, weights, barriers.
+// The caller provides shared memory of PLACES + RESULTS values, the columns of three groups, weights and barriers.
 __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS],
     double (*weights)[2], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
@@ -388,12 +397,13 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
     else if (a.points == 7 && a.omega == 1.0) help<7, true>(a, pipeline, results, columns, weights, rounds);
     else if (a.points == 7) help<7, false>(a, pipeline, results, columns, weights, rounds);
     else help<27, false>(a, pipeline, results, columns, weights, rounds);
-    // Nobody leaves while the other one may still write here. Lanes have parted where a group's last columns are none.
+    // No thread block exits while the other one may still write to its shared memory. __syncwarp() is required because
+    // lanes may have diverged at the last columns of a group.
     __syncwarp();
     Pipeline::meet();
 }
 #else
-// Never launched (`allow_dense`).
+// Placeholder; the kernel is never launched on these architectures (`allow_dense`).
 #define RRB_CLUSTER
 #endif
 

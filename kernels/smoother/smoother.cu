@@ -1,42 +1,44 @@
-// Block relaxation on patches: u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches, by colours, all at
-// once, or in an order. Rodriguez et al., algorithms 1 to 3; A_b^-1 = D S Lambda^-1 S^-1 D^-1
-// (src/grid/block_inverse.rs): three sine transforms, a scale, three transforms; or a dense inverse.
+// Block relaxation on patches: u_b <- u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches. The blocks
+// are relaxed by colours, all at once, or in lexicographic order (Rodriguez et al., algorithms 1 to 3). A_b^-1 = D S
+// Lambda^-1 S^-1 D^-1 (src/grid/block_inverse.rs) is three sine transforms, a scaling and three transforms. Other
+// stencils use a dense inverse.
 //
-// Layout: u of a patch u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f[(k*ny + j)*nx + i]; a table of patches. A work item is a
-// tile of at most 8 x 8 x 8 cells: one block of 8^3, or as many smaller ones of one shape as fit, beside each other
-// (with eight colours: every other one). Tables of a shape: weighted 1 / Lambda at (r*by + q)*bx + p, D^-1 and D in the
-// order of cells, dense inverses by columns.
+// Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
+// most 8 x 8 x 8 cells: one block of 8^3 cells, or as many smaller blocks of one shape as fit. The smaller blocks are
+// adjacent or, with eight colours, every other block. The tables of a shape are weighted 1 / Lambda at (r*by + q)*bx +
+// p, D^-1 and D in the order of the cells, and dense inverses by columns.
 //
-// Launch: one block of 64 threads an item. A thread holds a line of eight cells in registers, along z, x or y: thread t
-// has the line at (t & 7, t >> 3) of the other two directions. Lines are turned through shared memory, 4 KB a tile,
-// whose places are scrambled so that all turns are free of bank conflicts:
+// Launch: one thread block of 64 threads per item. A thread holds a line of eight cells in registers, along z, x or y.
+// Thread t has the line at (t & 7, t >> 3) of the other two directions. Lines are transposed through shared memory, 4
+// KB per tile. The index of a cell is permuted so that all transposes are free of bank conflicts:
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
-// Rows of eight cells, 64 bytes, are read and written.
+// Global memory is accessed in rows of eight cells, 64 bytes.
 //
-// One launch a sweep. Items come in stages (colours) and chunks (about 64 tiles, whole layers of tiles of a patch):
-// stage 0 of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of its own chunk
-// and of those before and after are complete (`progress`, counted up from launch to launch), so that u and f of a chunk
-// come from memory once and from the L2 cache for the later colours. A chunk may lack a stage (patches of one block
-// along an axis), so that it is not enough to wait for the stage before. Blocks of threads start in the order of their
-// numbers, as CUB's scans rely on too; an item waits only for items before it, so that somebody can always go on.
+// One launch per sweep. Items are sorted by stages (colours) and chunks (about 64 tiles, whole layers of tiles of a
+// patch): stage 0 of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of the
+// previous, own and next chunk are complete. `progress` counts these items over all launches. u and f of a chunk are
+// therefore read from memory once, and from the L2 cache for the later colours. A chunk may lack a stage (patches of
+// one block along an axis), so waiting for the previous stage alone would not suffice. Thread blocks start in the order
+// of their numbers, an assumption that CUB's scans share. An item waits only for items with lower numbers, so a
+// deadlock cannot occur.
 //
-// Ghost cells are exchanged by a launch of its own before the first sweep of a call. Then whole tiles at the edge of a
-// patch hand their faces over to those beyond, for the next sweep, in two sets of faces that alternate (`around`,
-// `leave`): each tile is relaxed once a sweep, so that these are the values that an exchange before that sweep would
-// copy. The last sweep writes what it reads so to the ghost cells too. A launch begins while the one before ends
-// (`let_next_begin`).
+// A separate launch exchanges ghost cells before the first sweep of a call. In each sweep, whole tiles at the edge of a
+// patch write their faces for the adjacent tiles, which read them in the next sweep (`around`, `leave`). Two buffers of
+// faces alternate. Each tile is relaxed once per sweep, so the faces are the values that an exchange before the next
+// sweep would copy. The last sweep also writes the faces that it reads to the ghost cells. A launch begins while the
+// previous one ends (`let_next_begin`).
 //
-// Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96
-// bytes with what shares their sectors, faces are read twice). Faces between patches: 16 a value. West and east faces
-// of all tiles kept apart, 512 contiguous bytes for 64 sectors, took longer: what lies between the colours must stay in
-// L2.
+// Bytes per cell and sweep: f read, u read and written, 24 from memory. Through L2, with 8^3 blocks: 37, because rows
+// of u occupy 96 bytes of sectors and faces are read twice. Faces between patches: 16 per value. A separate buffer for
+// the west and east faces of all tiles (512 contiguous bytes instead of 64 sectors) was slower: the data between the
+// colours must stay in L2.
 //
-// Races: cells that an item reads are its own, or of blocks of other colours, or ghosts. Blocks of one colour do not
-// touch. What an earlier stage wrote is released by `advance` (after a barrier of the block) and acquired by `wait`
-// (before one). An item of a later stage cannot write what this one reads: it waits for this one. Jacobi reads one
-// array and writes the other. Faces between patches are read from one set and written to the other, each value by one
-// thread. The asynchronous (chaotic) method waits for its own chunk only: across chunks it reads what is there, by
-// relaxed loads and stores of eight bytes.
+// Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
+// adjacent. The writes of an earlier stage are released by `advance`, after a barrier of the thread block, and acquired
+// by `wait`, before a barrier. An item of a later stage waits for this item, so it cannot overwrite cells that this
+// item reads. Block Jacobi reads one array and writes the other. Faces between patches are read from one buffer and
+// written to the other, each value by one thread. The asynchronous (chaotic) method waits for its own chunk only.
+// Across chunks it reads current memory contents, by relaxed loads and stores of eight bytes.
 #include "../common/device.cuh"
 #include "work.cuh"
 #include "transforms.cuh"
@@ -45,10 +47,10 @@
 
 namespace blocks {
 
-// One whole block of 8^3.
+// Shape of an item that is one whole block of 8^3 cells.
 constexpr unsigned CUBE = 0x111888;
 
-// Eight cells a side in blocks beside each other, whose sides divide 8.
+// Returns whether an item fills 8 x 8 x 8 cells with adjacent blocks, whose sides divide 8.
 __device__ __forceinline__ bool whole(unsigned shape) {
     const unsigned lengths[3] = {shape & 15, shape >> 4 & 15, shape >> 8 & 15},
                    counts[3] = {shape >> 12 & 15, shape >> 16 & 15, shape >> 20 & 15};
@@ -58,14 +60,14 @@ __device__ __forceinline__ bool whole(unsigned shape) {
     return all;
 }
 
-// Ghost cells from another patch, x fastest: all that a thread reads, then what it writes.
+// Copies a box of ghost cells from another patch, x fastest. Each thread reads all its values before it writes them.
 __device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, int which, bool both) {
     const Patch &to = patches[c.to_patch], &from = patches[c.from_patch];
     const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
     const double *read = from.u[which] + c.from;
     const int cells = c.nx * c.ny * c.nz;
-    // q / n as q m / 2^20, exact below 512.
+    // Computes q / n as q m / 2^20, which is exact for q < 512.
     const unsigned in_x = (1u << 20) / c.nx + 1, in_y = (1u << 20) / c.ny + 1;
     double v[BOX_CELLS / TILE_THREADS];
     int64_t place[BOX_CELLS / TILE_THREADS];
@@ -90,10 +92,10 @@ struct ExchangeArgs {
     const Patch *patches;
     const Copy *copies;
     int which;
-    int both; // written to both arrays, so that Jacobi's other one has the same ghost cells
+    int both; // write to both arrays, so that block Jacobi's second array has the same ghost cells
 };
 
-// Part of an array of u.
+// Contiguous part of an array u.
 struct Segment {
     int64_t first;
     int patch, count;
@@ -104,20 +106,20 @@ struct CopyArgs {
     const Patch *patches;
     const Segment *segments;
     int from, to;
-    int ghosts; // the ghost layer alone
+    int ghosts; // copy only the ghost layer
 };
 
-// A tile of at most 8^3 cells of a patch.
+// Tile of at most 8^3 cells of a patch.
 struct Region {
     int patch, x, y, z;
-    int64_t number; // of its patch's first value: u (cells only), then f
+    int64_t number; // number of the first value of the patch: first the cells of u, then those of f
 };
 
 struct LookArgs {
     const Patch *patches;
     const Region *regions;
     int which;
-    double *sums; // of (scale r)^2, one a region
+    double *sums; // sums of (scale r)^2, one per region
     unsigned long long *bad;
     double legs[27];
     double scale;
@@ -132,7 +134,7 @@ constexpr int NORM_THREADS = 256;
 
 } // namespace blocks
 
-// Blocks of 8^3 and a 7-point stencil.
+// Relaxes blocks of 8^3 cells with a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12)
     smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
@@ -141,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12)
     blocks::relax_cube(a, a.items[blockIdx.x], tile, halo, partners);
 }
 
-// Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
+// Relaxes any blocks with a 7-point stencil. Items of 8^3 cells with sine transforms use the specialized functions.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     __shared__ int partners[6];
@@ -153,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
     else blocks::relax_any<7, false>(a, item, tile);
 }
 
-// Any blocks and a 27-point stencil.
+// Relaxes any blocks with a 27-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
     blocks::let_next_begin();
@@ -162,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
     else blocks::relax_any<27, false>(a, item, tile);
 }
 
-// Blocks of 8^3 with dense inverses, of one stage.
+// Relaxes the blocks of 8^3 cells of one stage with dense inverses.
 extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 1)
     smoother_relax_dense_f64(const blocks::RelaxArgs a) {
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
@@ -181,14 +183,14 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
 #endif
 }
 
-// Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is
-// read is no ghost cell.
+// Copies ghost cells from other patches: one thread block per box, x fastest. Each ghost cell is written by one thread,
+// and the cells that are read are not ghost cells.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
     blocks::let_next_begin();
     blocks::exchange(a.patches, a.copies[blockIdx.x], a.which, a.both);
 }
 
-// u of one array to the other; with `ghosts` its outermost layer alone. A value is written by one thread.
+// Copies u from one array to the other; with `ghosts`, only the ghost layer. Each value is written by one thread.
 extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_copy_f64(const blocks::CopyArgs a) {
     const blocks::Segment segment = a.segments[blockIdx.x];
     const blocks::Patch &patch = a.patches[segment.patch];
@@ -205,7 +207,8 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
     }
 }
 
-// The first value of u (no ghosts) and f that is not finite, by its number: patch after patch, u before f.
+// Finds the smallest number of a value of u (without ghost cells) or f that is not finite. Values are numbered patch by
+// patch, u before f.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::LookArgs a) {
     const blocks::Region region = a.regions[blockIdx.x];
     const blocks::Patch &patch = a.patches[region.patch];
@@ -216,13 +219,13 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
     for (int z = region.z; z < min(region.z + 8, patch.nz); ++z) {
         const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
         const double u = patch.u[a.which][(z + 1) * plane + (y + 1) * row + x + 1], f = __ldg(patch.f + cell);
-        // NaN and infinity minus themselves are NaN.
+        // The difference of NaN or infinity and itself is NaN.
         if (!(u - u == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cell));
         if (!(f - f == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cells + cell));
     }
 }
 
-// r = f - A u, and the squares of scale r, summed by tile in a fixed order.
+// Computes r = f - A u, and the sums of (scale r)^2 per tile in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::LookArgs a) {
     __shared__ double half[2];
     const blocks::Region region = a.regions[blockIdx.x];
@@ -249,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
     if (threadIdx.x == 0) a.sums[blockIdx.x] = half[0] + half[1];
 }
 
-// The root of the sum of all tiles, by one block, in a fixed order.
+// Computes the square root of the sum over all tiles in one thread block, in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::NORM_THREADS) smoother_norm_f64(const blocks::NormArgs a) {
     __shared__ double sums[blocks::NORM_THREADS];
     double sum = 0.0;

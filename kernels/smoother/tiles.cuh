@@ -1,13 +1,14 @@
-// Items of the relaxation, a tile of at most 8 x 8 x 8 cells by 64 threads each: one block of 8^3 (`relax_cube`),
-// smaller blocks that fill a tile (`relax_tile`), and whatever else there is (`relax_any`). Lines, turns and shared
-// memory: kernels/smoother/smoother.cu.
+// Relaxation of one item, a tile of at most 8 x 8 x 8 cells, by 64 threads: one block of 8^3 cells (`relax_cube`),
+// smaller blocks that fill a tile (`relax_tile`), and all other items (`relax_any`). kernels/smoother/smoother.cu
+// describes lines, transposes and shared memory.
 namespace blocks {
 
 __device__ __forceinline__ int place(int x, int y, int z) {
     return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7);
 }
 
-// A thread's line of cells to its places in the tile, and from there: at(k), k along z, x or y.
+// put_line writes a thread's line of cells to shared memory, get_line reads it. at(k) is the index of cell k of the
+// line.
 template <class At> __device__ __forceinline__ void put_line(double *tile, const double (&v)[8], At at) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) tile[at(k)] = v[k];
@@ -17,14 +18,14 @@ template <class At> __device__ __forceinline__ void get_line(double (&v)[8], con
     for (int k = 0; k < 8; ++k) v[k] = tile[at(k)];
 }
 
-// Another line than that of `from`: that of `to`.
+// Replaces the line `from` by the line `to` through shared memory.
 template <class From, class To> __device__ __forceinline__ void turn(double *tile, double (&v)[8], From from, To to) {
     put_line(tile, v, from);
     __syncthreads();
     get_line(v, tile, to);
 }
 
-// The active cells of a line, times a table of their block, if there is one.
+// Multiplies the active cells of a line by a table of their block, if there is one.
 template <class Cell>
 __device__ __forceinline__ void scale_by(double (&v)[8], const double *table, Cell cell, unsigned active = 255) {
     if (!table) return;
@@ -34,8 +35,8 @@ __device__ __forceinline__ void scale_by(double (&v)[8], const double *table, Ce
     }
 }
 
-// S Lambda^-1 S^-1 of the blocks of a tile: lines along z, x, y, the scale, along y, x, z; those of (x, y), (y, z),
-// (x, z) = (s, t).
+// Applies S Lambda^-1 S^-1 to the blocks of a tile: transforms along z, x, y, the scaling, transforms along y, x, z. A
+// thread has the lines at (x, y), (y, z), (x, z) = (s, t).
 template <class Transform, class Scale>
 __device__ __forceinline__ void solve_lines(double *tile, double (&v)[8], Transform transform, Scale scale) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
@@ -53,17 +54,17 @@ __device__ __forceinline__ void solve_lines(double *tile, double (&v)[8], Transf
     }
 }
 
-// Where the first values of the face on a side begin.
+// Returns the index of the first value of the face on a side.
 __device__ __forceinline__ int64_t face_of(unsigned faces, int side) {
     return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1)));
 }
 
-// The six faces around a tile of 8^3, a value of each: of (y, z), (x, z) or (x, y) = (s, t).
+// One value of each of the six faces around a tile of 8^3 cells, at (y, z), (x, z) or (x, y) = (s, t).
 struct Around {
     double west, east, south, north, bottom, top;
 };
 
-// From the cells at `corner` of u, or from what arrived from other patches.
+// Reads the faces from the cells around `corner` of u, or from the faces that tiles of other patches wrote.
 __device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, const Patch &patch, int64_t corner) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);
@@ -87,14 +88,15 @@ __device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, c
     return v;
 }
 
-// Who gets the faces of this tile; read long before they are known. Followed by a barrier of the block before `leave`.
+// Reads the numbers of the adjacent faces of this tile, early enough to hide the latency. The caller executes a barrier
+// of the thread block before `leave`.
 __device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &item, int *partners) {
     if (a.leaving && threadIdx.x < bits(item.faces & SIDES))
         partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
 }
 
-// The relaxed values of the line along z at (x, y) = (s, t) go to the tiles of other patches that touch this one, for
-// their next sweep: each cell is relaxed once a sweep.
+// Writes the relaxed values of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches,
+// which read them in the next sweep. Each cell is relaxed once per sweep.
 __device__ __forceinline__ void leave(
     const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
     const unsigned sides = item.faces & SIDES;
@@ -115,11 +117,11 @@ __device__ __forceinline__ void leave(
     if (sides & 32 && active >> 7 & 1) face(5)[threadIdx.x] = v[7];
 }
 
-// One block of 8 x 8 x 8 and a 7-point stencil. With A_b u_b taken out of the residual,
-//     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - A u outside of the block),
-// so that of u only the six faces around the block are read where omega is 1. West and east faces lie in `halo` at z*8
-// + y, south and north at z*8 + x.
-constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // the west and east of one lane in different banks
+// One block of 8 x 8 x 8 cells and a 7-point stencil. The right-hand side omits A_b u_b:
+//     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - contribution of the cells outside b).
+// If omega is 1, only the six faces around the block are therefore read from u. In `halo`, west and east faces are
+// stored at z*8 + y, south and north faces at z*8 + x.
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // west and east of a lane use different banks
 
 __device__ __forceinline__ void relax_cube(
     const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
@@ -161,7 +163,7 @@ __device__ __forceinline__ void relax_cube(
         for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
     }
     const auto cell = [](int k) { return k * 64 + threadIdx.x; };
-    // Lines along z, of (x, y) = (s, t), along x, of (y, z) = (s, t), and along y, of (x, z) = (s, t).
+    // Lines along z at (x, y) = (s, t), along x at (y, z) = (s, t), and along y at (x, z) = (s, t).
     const auto z = [=](int k) { return place(s, t, k); };
     const auto x = [=](int i) { return place(i, s, t); };
     const auto y = [=](int j) { return place(s, j, t); };
@@ -170,8 +172,8 @@ __device__ __forceinline__ void relax_cube(
     turn(tile, v, z, x);
     transform8(v);
     turn(tile, v, x, y);
-    // Along y there, the scale, and back. Lambda is computed: a table would not stay in a first-level cache, which
-    // every `wait` empties, and would be an eighth of what L2 delivers.
+    // Transform along y, scaling, and inverse transform along y. Lambda is computed, because every `wait` invalidates
+    // the L1 cache. Reading it from a table would add one eighth to the traffic from L2.
     transform8(v);
     const double lambda = a.eigenvalues[s] + a.eigenvalues[16 + t];
 #pragma unroll
@@ -197,7 +199,7 @@ __device__ __forceinline__ void relax_cube(
     leave(a, item, partners, v, 255);
 }
 
-// Cells of an item along one direction.
+// Cells of an item along one direction, in units of cells.
 struct Axis {
     int length, cells, pitch;
     __device__ __forceinline__ Axis(int length, int count, bool strided)
@@ -205,7 +207,7 @@ struct Axis {
     __device__ __forceinline__ int at(int q) const { return q / length * pitch + q % length; }
 };
 
-// v = A_b^-1 v of the active cells of a line, by the dense inverse of its blocks, column by column.
+// Computes v = A_b^-1 v for the active cells of a line, with the dense inverse of its blocks, column by column.
 __device__ __forceinline__ void multiply_dense(
     double *tile, double (&v)[8], const double *dense, const Axis &x, const Axis &y, const Axis &z, unsigned active) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
@@ -216,7 +218,7 @@ __device__ __forceinline__ void multiply_dense(
     // First cell of this thread's block in the tile.
     const int i0 = s - s % x.length, j0 = t - t % y.length;
     if (z.length == z.cells) {
-        // All of the line in one block.
+        // The whole line belongs to one block.
         double sum[8] = {};
         const double *column = dense + (active ? cell(0) : 0);
         const int layer = x.length * y.length;
@@ -250,7 +252,7 @@ __device__ __forceinline__ void multiply_dense(
     }
 }
 
-// Any shape, any stencil. RELAXED: neighbours may be written at the same time.
+// Relaxes blocks of any shape with any stencil. RELAXED: other items may write adjacent cells at the same time.
 template <int POINTS, bool RELAXED>
 __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, double *tile) {
     const Patch &patch = a.patches[item.patch];
@@ -328,13 +330,13 @@ __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, 
     advance(a, item);
 }
 
-// A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to
-// every bit, but u comes once, into shared memory.
+// Relaxes a whole tile of 8 x 8 x 8 cells with a 7-point stencil; the sides of the blocks divide 8. The result is
+// bitwise identical to that of `relax_any`, but u is read once, into shared memory.
 __device__ __forceinline__ void relax_tile(
     const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
     const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
-    // Logarithms.
+    // Binary logarithms of the block sides.
     const int sx = (lx >> 1) - (lx >> 3), sy = (ly >> 1) - (ly >> 3), sz = (lz >> 1) - (lz >> 3);
     const Tables &tables = a.tables[((lz - 1) * 8 + ly - 1) * 8 + lx - 1];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;

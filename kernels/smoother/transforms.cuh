@@ -1,10 +1,11 @@
-// Sine transforms of lines of eight cells in registers: one of length 8, or as many shorter ones as there is room for.
+// Sine transforms of lines of eight cells in registers: one transform of length 8, or as many shorter ones as fit. (S
+// v)_p = sum_q sin(p q pi / (B + 1)) v_q, p, q = 1 .. B (docs/theory/smoother.md, "Sine transforms").
 namespace blocks {
 
-// sin(20 k degrees), k = 1, 2, 3; the fourth is the sum of the first two.
+// sin(20 k degrees), k = 1, 2, 3; the fourth value is the sum of the first two.
 constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
 
-// The sine transform of length 8, 36 operations: mirror images, then two of length 4.
+// Sine transform of length 8 in 36 operations: sums and differences of mirror images, then two transforms of length 4.
 __device__ __forceinline__ void transform8(double (&v)[8]) {
     const double p1 = v[0] + v[7], p2 = v[1] + v[6], p3 = v[2] + v[5], p4 = v[3] + v[4];
     const double m1 = v[0] - v[7], m2 = v[1] - v[6], m3 = v[2] - v[5], m4 = v[3] - v[4];
@@ -22,7 +23,7 @@ __device__ __forceinline__ void transform8(double (&v)[8]) {
     v[7] = S1 * c + (t - S2 * b);
 }
 
-// sin(k pi / n), n <= 8; a literal where k and n are.
+// Returns sin(k pi / n) for n <= 8; a literal if k and n are literals.
 __device__ __forceinline__ double sine(int n, int k) {
     k %= 2 * n;
     const double sign = k > n ? -1.0 : 1.0;
@@ -49,7 +50,7 @@ __device__ __forceinline__ double sine(int n, int k) {
     }
 }
 
-// Transforms of length B, as many as a line has room for: mirror images, then row by row.
+// Transforms of length B, as many as fit in a line: sums and differences of mirror images, then row by row.
 template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
 #pragma unroll
     for (int first = 0; first + B <= 8; first += B) {

@@ -1,38 +1,38 @@
-// What a launch of block relaxation is given (kernels/smoother/smoother.cu has the layout and the order), and how its
-// items wait for each other.
+// Arguments and work lists of the block relaxation kernels, and the synchronization between items.
+// kernels/smoother/smoother.cu describes the layout and the order.
 namespace blocks {
 
 constexpr int TILE_THREADS = 64;
 constexpr int TILE_CELLS = 512;
 
 struct Patch {
-    double *u[2]; // the caller's, and the other one of Jacobi
+    double *u[2]; // the caller's array, and the second array of block Jacobi
     const double *f;
-    double *r; // residual, or NULL
+    double *r; // array for the residual, or NULL
     int nx, ny, nz, unused;
 };
 
-// Blocks of lx x ly x lz cells, cx x cy x cz of them, from a first cell. `shape`: lx, ly, lz, cx, cy, cz in four bits
-// each, then flags. Every other block: strided. Of the blocks of a masked item those with ix + iy + iz + phase even are
-// relaxed.
+// An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
+// cy, cz in four bits each, then flags. STRIDED: every other block. MASKED: only the blocks with ix + iy + iz + phase
+// even are relaxed, where the flag PHASE sets the phase to 1.
 struct Item {
     int patch, x, y, z;
     unsigned shape;
-    int wait; // place in `totals` of what must be done in the chunk before, the own one and the next; -1: nothing
-    int done; // place of the own chunk in `progress` and `totals`
+    int wait; // index in `totals` of the required counts of the previous, own and next chunk; -1: no wait
+    int done; // index of the own chunk in `progress` and `totals`
     unsigned
-        faces; // sides that touch a tile of another patch, of which this one's first face has a number from bit 7 on
+        faces; // sides adjacent to a tile of another patch; ADVANCES; from bit 7 on, the first face's number
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
-// Sides in the order west, east, south, north, bottom, top; whether an item counts in `progress`.
+// SIDES: bits of the sides west, east, south, north, bottom, top. ADVANCES: the item counts in `progress`.
 constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE = 7;
 
-// Tables of a shape, at ((lz-1)*8 + ly-1)*8 + lx-1.
+// Tables of a block shape, at index ((lz-1)*8 + ly-1)*8 + lx-1; NULL if the shape does not use a table.
 struct Tables {
     const double *reciprocals, *before, *after, *dense, *packed;
 };
 
-// Part of the ghost layer of one patch that another covers, at most BOX_CELLS cells.
+// Box of ghost cells of one patch that another patch covers, at most BOX_CELLS cells.
 struct Copy {
     int to_patch, from_patch;
     int64_t to, from;
@@ -45,22 +45,23 @@ struct RelaxArgs {
     const Item *items;
     const Tables *tables;
     unsigned *progress;
-    const unsigned *totals; // items of a chunk that count in one launch; then, stage by stage, those of lower stages
-    unsigned launches;      // of this plan, this one counted
-    int from, to;           // which of the two arrays is read, is written
-    int own_chunk;          // wait for the own chunk only
+    const unsigned *totals; // items of each chunk that count in a launch; then, per stage, the items of lower stages
+    unsigned launches;      // number of launches of this plan, including this one
+    int from, to;           // indices of the arrays that are read and written
+    int own_chunk;          // wait for items of the own chunk only
     double omega;
-    double legs[27];        // (c+1)*9 + (b+1)*3 + a+1
-    unsigned count;         // items
-    double eigenvalues[24]; // of 8^3 blocks of a 7-point stencil: Lambda = x[p] + y[q] + z[r]
-    double weight;          // of three inverse transforms
-    int points, dense;      // dense inverses
-    // Faces between tiles of different patches, 64 values each: those that came with the sweep before, to be read
-    // instead of ghost cells, and those for the next sweep; or NULL. Whose face it is on the other side.
+    double legs[27];        // stencil entries at (c+1)*9 + (b+1)*3 + a+1
+    unsigned count;         // number of items
+    double eigenvalues[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
+    double weight;          // product of the factors 2 / (b + 1) of three inverse transforms
+    int points, dense;      // 7 or 27; whether the inverses are dense
+    // Faces between tiles of different patches, 64 values each. `arrived`: written by the previous sweep, read instead
+    // of ghost cells. `leaving`: written for the next sweep. Both may be NULL. `partners`: number of each adjacent
+    // face.
     const double *arrived;
     double *leaving;
     const int *partners;
-    int keep; // what arrived is written to the ghost cells too
+    int keep; // write the arrived faces to the ghost cells, too
 };
 constexpr int FACE = 64;
 
@@ -76,8 +77,9 @@ __device__ __forceinline__ void let_next_begin() {}
 __device__ __forceinline__ void wait_for_previous() {}
 #else
 __device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
-// A launch that is allowed to (`Stream::launch`) begins when all blocks of the one before have begun, and fills the
-// places of those that end; what that one writes is there, and what it reads may be written, after the second function.
+// If the launch allows it (`Stream::launch`), a kernel starts when all thread blocks of the previous kernel have
+// started or ended. Its thread blocks use the resources of thread blocks that end. After wait_for_previous(), the
+// previous kernel's results are visible, and the data that it read may be overwritten.
 __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -105,7 +107,7 @@ __device__ __forceinline__ void add_release(unsigned *p) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p) : "memory");
 }
 __device__ __forceinline__ void pause() { __nanosleep(40); }
-// To rounding: 20 bits, doubled twice.
+// Computes 1 / x to rounding accuracy: an approximation with 20 bits, then two Newton steps.
 __device__ __forceinline__ double reciprocal(double x) {
     double r;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
@@ -114,8 +116,8 @@ __device__ __forceinline__ double reciprocal(double x) {
 }
 #endif
 
-// Waits for all lower stages of the chunk before, the own one and the next. Items that count do so after those of lower
-// stages in their chunk, so that a count tells which stages are complete.
+// Waits until all lower stages of the previous, own and next chunk are complete. An item that counts does so after the
+// lower stages of its chunk, so the count of a chunk shows which stages are complete.
 __device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
     if (item.wait < 0) return;
     if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {
