@@ -1,4 +1,4 @@
-// The kernels of aggregation, for the module of a family: one translation unit includes this once.
+// Kernels of multigrid by aggregation for the module of a family. One translation unit includes this file once.
 #pragma once
 #include "../common/inverse.cuh"
 #include "couplings.cuh"
@@ -6,7 +6,7 @@
 #include "galerkin.cuh"
 #include "pairs.cuh"
 
-// A kernel of a family that calls aggregation::BODY with its ARGS; and one in f64 and f32.
+// Defines a kernel that calls aggregation::BODY with its ARGS; AGGREGATION_IN_FORMATS defines it in f64 and f32.
 #define AGGREGATION_KERNEL(NAME, ARGS, THREADS, BODY)                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS) NAME(aggregation::ARGS a) { aggregation::BODY(a); }
 #define AGGREGATION_IN_FORMATS(NAME, ARGS, THREADS, BODY)                                                              \

@@ -1,40 +1,41 @@
-// The cycle, z = B r, about A^-1 r: one step of damped Jacobi before the coarser level and one after it; the coarse
-// system by two Chebyshev steps with fixed bounds (AMLI), or by the cycle alone where a level has more than half the
-// couplings of the one before, and by its inverse on the coarsest. No scalar is formed: B is a matrix, symmetric and
-// positive definite.
+// The cycle computes z = B r, an approximation of A^-1 r. Each level uses one step of damped Jacobi before and one
+// after the coarse correction. The coarse system is solved by two Chebyshev steps with fixed bounds (AMLI). If a level
+// has more than half of the couplings of the previous level, one cycle solves the coarse system. The coarsest system is
+// solved with its inverse. The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// A coupling as the cycle reads it.
+// A coupling in the storage format of the cycle.
 template <class V> struct alignas(2 * sizeof(V)) Entry {
     uint32_t col;
     V a;
 };
 
-// Rows of a slice, where a thread has one: their w-th couplings lie side by side, and rows shorter than the longest one
-// of their slice end with couplings of nothing to themselves. Where LANES threads share a row it is a slice.
+// Rows per slice of the format for one thread per row (sliced ELLPACK). The w-th couplings of the rows of a slice are
+// contiguous. Shorter rows are padded with zero couplings to themselves. If LANES threads share a row, a slice has one
+// row.
 constexpr uint32_t SLICE = 32;
 
-// A level but the coarsest, which has r and z alone.
+// A level of the cycle. The coarsest level uses only r and z.
 template <class V> struct Level {
-    const uint32_t *first; // of each slice, where its entries begin; behind the last slice where they end
+    const uint32_t *first; // index of the first entry of each slice, and the end of the last slice
     const Entry<V> *entries;
-    const V *excess, *step; // step: omega / d
-    const uint32_t *aggregate; // of each row; NONE: the smoother alone does it. Null: nothing is below
-    const uint32_t *nodes;     // of each row, the `width` rows of the finer level that it stands for, then NONE
+    const V *excess, *step; // excess: row sums e_i; step: omega / d_i
+    const uint32_t *aggregate; // of each row; NONE: only the smoother acts on the row. Null: there is no coarser level
+    const uint32_t *nodes;     // the `width` rows of the finer level that each row represents, padded with NONE
     V *r, *start;              // start: step * r
     V *c, *z;
     uint32_t rows;
     uint16_t width;
-    uint16_t twice; // the system is solved by two cycles
-    uint32_t lanes; // threads of a row: one, or LANES where there are few rows
+    uint16_t twice; // two cycles solve the system of this level
+    uint32_t lanes; // threads per row: one, or LANES on levels with few rows
     uint32_t unused;
 };
 
-// (A x)_i as e_i x_i + sum of a_ij (x_i - x_j): a small excess beside large couplings keeps its digits. By the lanes of
-// the row.
+// Computes (A x)_i = e_i x_i + sum_j a_ij (x_i - x_j). In this form, a small row sum next to large couplings keeps its
+// digits. The lanes of the row share the sum.
 template <int ROW, class V, class X>
 __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own, X x) {
     V sum = lane == 0 ? k.excess[i] * own : V(0);
@@ -49,14 +50,15 @@ __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own,
     return lane_sum<ROW>(sum);
 }
 
-// Down: z = a step from zero, and what is left of r summed to the aggregates; the first step there. Its rows share a
-// warp with those of other aggregates, or have one for themselves.
+// First half of the cycle on a level: z = D^-1 omega r from zero, and r - A z summed over the aggregates. The first
+// step of the coarser level is computed, too. Rows of several aggregates share a warp, or one aggregate has the whole
+// warp.
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
 };
 template <int ROW, class V> __device__ inline void descend(const DescendArgs<V> &a) {
     const Level<V> &k = a.fine, &coarse = a.coarse;
-    // Rows of a warp at once, and the threads of an aggregate.
+    // Threads per aggregate, aggregates per warp, and the position of the thread in its aggregate.
     const uint32_t thread = threadIdx.x % 32, lane = thread % ROW, width = coarse.width;
     const uint32_t together = ROW == 1 ? width : 32, of_warp = 32 / together, slot = thread % together / ROW;
     const uint32_t warps = gridDim.x * (blockDim.x / 32);
@@ -83,10 +85,10 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
     else descend<LANES>(a);
 }
 
-// Up: that z with the coarse correction, and another step. out = first * c + second * z.
+// Second half of the cycle on a level: z plus the coarse correction, then a Jacobi step. out = first * c + second * z.
 template <class V> struct AscendArgs {
     Level<V> k;
-    const V *coarse_z; // null: nothing is below
+    const V *coarse_z; // null: there is no coarser level
     V *out;
     double first, second;
 };
@@ -108,7 +110,7 @@ template <class V> __device__ inline void ascend(const AscendArgs<V> &a) {
     else ascend<LANES>(a);
 }
 
-// r = r - factor A c, and the first step from there.
+// Computes r = r - factor A c, and the first Jacobi step for the new r.
 template <class V> struct SubtractArgs {
     Level<V> k;
     double factor;
@@ -129,7 +131,7 @@ template <class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
     else subtract<LANES>(a);
 }
 
-// z = A^-1 r on the coarsest level, a warp a row.
+// Computes z = A^-1 r on the coarsest level, one warp per row.
 template <class V> struct CoarsestArgs {
     Level<V> k;
     const V *inverse;
@@ -145,7 +147,7 @@ template <class V> __device__ inline void solve_coarsest(const CoarsestArgs<V> &
     }
 }
 
-// An inverse in the precision of the cycle.
+// Converts the inverse to the precision of the cycle.
 template <class V> struct NarrowArgs {
     const double *from;
     V *to;
@@ -155,14 +157,14 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
     over(a.count, [&](uint32_t k) { a.to[k] = V(a.from[k]); });
 }
 
-// The matrix of a level as the cycle reads it, from that which levels are made of.
+// Conversion of the matrix of a level from the format of the setup to the format of the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // of slices: lengths, then sums of those before; behind them couplings, which are zero before
+    uint32_t *first; // per slice: lengths, then prefix sums; after them the number of couplings, initially zero
     Entry<V> *entries;
     V *excess, *step;
-    uint64_t *bound; // bits of the largest 1 + sum over j of |a_ij| / d_i of a row: of eigenvalues of D^-1 A
-    uint32_t slice, unused; // rows of one: SLICE or 1
+    uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
+    uint32_t slice, unused; // rows per slice: SLICE or 1
 };
 
 template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
@@ -181,12 +183,12 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
         for (uint32_t by = t.slice / 2; by > 0; by /= 2)
             longest = max(longest, __shfl_xor_sync(0xffffffffu, longest, by));
         if (is && i % t.slice == 0) t.first[i / t.slice] = t.slice * longest;
-        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // a whole number: in any order
+        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // integers, so the order does not matter
     });
 }
 
 template <class V> __device__ inline void take_rows(const TakeArgs<V> &t) {
-    // Gershgorin: eigenvalues are at most 2 where couplings and excess are positive.
+    // By Gershgorin's theorem, the bound is at most 2 if couplings and row sums are not negative.
     const double omega = 4.0 / 3.0 / max(2.0, __longlong_as_double((long long)*t.bound));
     over_rows<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         const uint32_t slice = i / t.slice, start = t.first[slice], from = t.c.first[i];

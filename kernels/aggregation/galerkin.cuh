@@ -1,11 +1,11 @@
-// The matrices of the next levels: sums over aggregates, in a fixed order.
+// Galerkin matrices of the coarser levels: sums over aggregates in a fixed order.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// Sums of those before each of `count` values, in place, and of all behind them: parts of PART values by a block each,
-// sums of parts by one block, and parts again.
+// Exclusive prefix sums of `count` values, in place, with the total stored after them. sum_parts sums parts of PART
+// values, one thread block per part. scan_parts scans these sums in one thread block, and scan_values scans the parts.
 constexpr int EACH = 8;
 constexpr uint32_t PART = THREADS * EACH;
 struct ScanArgs {
@@ -13,7 +13,7 @@ struct ScanArgs {
     uint32_t count, unused;
 };
 
-// Sum of the values of the threads before this one, and of all.
+// Returns the sum of the values of the previous threads, and the total in `all`.
 __device__ inline uint32_t sum_before(uint32_t v, uint32_t &all) {
     __shared__ uint32_t sums[THREADS / 32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -53,7 +53,7 @@ __device__ inline void sum_parts(const ScanArgs &a) {
     }
 }
 
-// One block.
+// Called by one thread block.
 __device__ inline void scan_parts(const ScanArgs &a) {
     const uint32_t parts = (a.count + PART - 1) / PART;
     uint32_t before = 0;
@@ -81,13 +81,13 @@ __device__ inline void scan_values(const ScanArgs &a) {
 }
 
 struct GalerkinArgs {
-    Couplings fine, coarse; // coarse.rows: aggregates
+    Couplings fine, coarse; // coarse.rows: number of aggregates
     const uint32_t *of;
-    const uint32_t *nodes; // of an aggregate, `width` of them, then NONE
+    const uint32_t *nodes; // nodes of each aggregate, `width` entries, padded with NONE
     int width, unused;
 };
 
-// Room for a coarse row: as many couplings as its nodes have.
+// Computes the memory for each coarse row: as many couplings as the nodes of its aggregate have.
 __device__ inline void make_room(const GalerkinArgs &g) {
     over(g.coarse.rows, [&](uint32_t k) {
         uint32_t room = 0;
@@ -99,15 +99,17 @@ __device__ inline void make_room(const GalerkinArgs &g) {
     });
 }
 
-// P' S P: sums of couplings and of excess; couplings to what is in no aggregate are excess of those who have them. A
-// warp a row. The sums have the order of the nodes of an aggregate and of their columns. `coarse.first` is there.
+// Computes P^T S P: sums of couplings and of row sums over aggregates. Couplings to nodes outside all aggregates are
+// added to the row sum. One warp per row. The order of summation is that of the nodes of an aggregate and of their
+// columns. `coarse.first` must have been computed.
 constexpr int MOST_TOGETHER = 64;
 struct Summed {
     uint32_t to;
     double a;
 };
 
-// Coupling number k of the nodes of an aggregate; NONE: there is none, or it is in no aggregate, or inside.
+// Returns coupling number k of the nodes of an aggregate. `to` is NONE if the coupling does not exist, is inside the
+// aggregate, or leads to a node outside all aggregates.
 __device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32_t k, double &excess) {
     for (int w = 0; w < g.width; ++w) {
         const uint32_t i = g.nodes[uint64_t(row) * g.width + w];
@@ -125,7 +127,7 @@ __device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32
     return {NONE, 0.0};
 }
 
-// The same one by one, where they are many. By one thread.
+// Sums the couplings of a row with one thread, for rows with many couplings.
 __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
     double &sum) {
     uint32_t *col = g.coarse.col + g.coarse.first[row], length = 0;
@@ -150,7 +152,8 @@ __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, u
     return length;
 }
 
-// The same by a warp: each lane that has the first coupling to an aggregate adds up all, and counts the lower ones.
+// Sums the couplings of a row with one warp. The lane with the first coupling to an aggregate adds all of them. The
+// rank among the columns is counted.
 __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
     double &sum) {
     constexpr int EACH = MOST_TOGETHER / 32;
@@ -200,13 +203,13 @@ __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uin
     return length;
 }
 
-// The nodes of an aggregate, one a lane: where their couplings begin, how many they are, and how many are before them.
+// Node of an aggregate, one per lane: first coupling, number of couplings, number of couplings of the previous nodes.
 struct Node {
     uint32_t first, length, before;
 };
 
-// The same by a warp, where a lane has no more than one: the first of those to an aggregate adds up all, by lanes, and
-// counts the lower ones.
+// Sums the couplings of a row with one warp, at most one coupling per lane. The first lane with a coupling to an
+// aggregate adds all of them in the order of the lanes, and counts the lower columns.
 __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uint32_t count, const Node &node,
     double &excess, double &sum) {
     const uint32_t lane = threadIdx.x % 32, first = g.coarse.first[row];
@@ -266,11 +269,11 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
     }
 }
 
-// The coarsest matrix as a square, which holds zeros before.
+// The coarsest matrix as a dense matrix, which is initialized with zeros.
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *component; // of each row the first one of its singular component; NONE: it is in none
+    uint32_t *component; // first row of the singular component of each row; NONE: not singular
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {
@@ -280,12 +283,12 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
     });
 }
 
-// Leaves out one unknown of each singular component, in which no row has an excess: its row and column become zero,
-// and so they are in the inverse (kernels/common/inverse.cuh). Rows take the least number that they see until none
-// changes. One block, with no more rows than MOST_PINNED.
+// Fixes one unknown of each singular component, in which all row sums are zero. The row and column of this unknown
+// become zero, and are then zero in the inverse, too (kernels/common/inverse.cuh). Components are found by propagating
+// the least row number until no number changes. One thread block, at most MOST_PINNED rows.
 constexpr uint32_t MOST_PINNED = 1024;
 __device__ inline void leave_out(const SpreadArgs &s) {
-    // A thread a row.
+    // One thread per row.
     __shared__ uint32_t least[MOST_PINNED];
     __shared__ unsigned regular[MOST_PINNED], changed;
     const uint32_t n = s.c.rows, i = threadIdx.x;
@@ -317,9 +320,9 @@ __device__ inline void leave_out(const SpreadArgs &s) {
     }
 }
 
-// The rows of a matrix without their means over singular components, as columns: of an inverse G, done twice, P G P
-// with P = I - 1 1' / n. Rounding leaves r a sum, which G alone would answer with a source at the unknown that is left
-// out. A block a row.
+// Subtracts from each row of a matrix its mean over the row's singular component, and stores the rows as columns.
+// Applied twice to an inverse G, this gives P G P with P = I - 1 1^T / n. The rounding errors of r have a nonzero sum.
+// Without P, G would treat the sum as a source at the fixed unknown. One thread block per row.
 struct MeansArgs {
     const double *from;
     double *to;

@@ -1,28 +1,28 @@
-// Aggregates by passes of pairs (Napov and Notay 2012), which find each other by handshakes: each free node points at
-// its free neighbour of least key, and two that point at each other match. Keys order by classes of mu, quarters of an
-// octave, and by a hash within them: by mu itself chains of nodes, each of which has a better one behind it, would find
-// one pair a round.
+// Aggregates by passes of pairwise matching (Napov and Notay 2012) with handshakes. Each unpaired node points at its
+// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. Keys are ordered by mu
+// in four classes per octave, and by a hash within a class. Keys with the full mu would allow chains of nodes in which
+// each node prefers the next one. Such a chain would yield one pair per round.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// A pivot below this is negative: what is above may be rounding of the zero that one always is.
+// A pivot below this value is negative. A larger one may be a rounding error of the eigenvalue that is always zero.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {
-    Couplings c; // of this pass
+    Couplings c; // matrix of this pass
     double kappa;
-    uint32_t *partner;  // NONE: free; the row itself: alone
-    uint32_t *pointed;  // at which place of its row a node points; NONE: nowhere
-    uint8_t *struck;    // of each coupling: its union was refused
-    uint32_t *of;       // first pass: NONE where the smoother alone does the row, else 0
-    Couplings fine;     // later passes: the matrix that aggregates are of,
-    const uint32_t *nodes; // and `width` nodes of each row here, ascending, then NONE
+    uint32_t *partner;  // NONE: unpaired; the row itself: without partner
+    uint32_t *pointed;  // index of the coupling at which each node points; NONE: none
+    uint8_t *struck;    // per coupling: 1 if the union of its two rows was rejected
+    uint32_t *of;       // first pass: NONE where only the smoother acts on the row, else 0
+    Couplings fine;     // later passes: the matrix whose rows are aggregated,
+    const uint32_t *nodes; // and `width` of its rows for each row here, ascending, padded with NONE
     int width, unused;
 };
 
-// mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))).
+// Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), which is small for well-coupled pairs.
 __device__ inline double quality(const Couplings &c, uint32_t i, uint32_t j, double a) {
     const double di = c.diagonal[i], dj = c.diagonal[j], ei = c.excess[i], ej = c.excess[j];
     const double series = ei > 0.0 && ej > 0.0 ? ei * ej / (ei + ej) : 0.0;
@@ -35,15 +35,15 @@ __device__ inline uint64_t mixed(uint64_t v) {
     return v ^ (v >> 31);
 }
 
-// Of the coupling of i and j with this mu.
+// Returns the key of the coupling between i and j with the quality mu.
 __device__ inline uint64_t key(uint32_t i, uint32_t j, double mu) {
     const uint32_t low = min(i, j), high = max(i, j);
     const uint64_t hash = mixed((uint64_t(low) << 32 | high) + 0x9e3779b97f4a7c15ull) >> 28;
     return uint64_t(__float_as_uint(float(mu)) >> 21) << 36 | hash;
 }
 
-// Before the first round. `of` is there in the first pass alone, which leaves out rows that dominate:
-// d_i (kappa - 2) >= kappa sum over j of |a_ij|.
+// Initializes a pass. The first pass, which alone has `of`, excludes dominant rows: d_i (kappa - 2) >= kappa sum_j
+// |a_ij|.
 __device__ inline void set_free(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
@@ -60,7 +60,7 @@ __device__ inline void set_free(const PairArgs &p) {
     });
 }
 
-// Free nodes point.
+// Each unpaired node points at its unpaired neighbour with the smallest key.
 __device__ inline void point(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
@@ -90,9 +90,9 @@ __device__ inline void point(const PairArgs &p) {
     });
 }
 
-// Whether kappa A_G - D_G (I - 1 1' D_G / 1' D_G 1) has no negative eigenvalue, for n of at most N nodes G: A_G has
-// the couplings inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first. No index but
-// constants, so that all of it stays in registers.
+// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, for a set G of n <= N nodes.
+// A_G has the couplings inside G and the row sums of A. The matrix is scaled by D_G^-1/2 and eliminated, the largest
+// pivot first. All indices are constants, so that the arrays stay in registers.
 template <int N> __device__ inline bool accepts(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
     double m[N][N], d[N], root[N], total = 0.0;
 #pragma unroll
@@ -137,7 +137,7 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
             for (int l = 0; l < N; ++l) row[l] = m[k][l];
         }
         if (!(pivot > -NEGATIVE)) {
-            // The largest one: what is left is zero, or has a negative eigenvalue.
+            // This is the largest remaining pivot. The remaining matrix is zero or has a negative eigenvalue.
             bool is_zero = true;
 #pragma unroll
             for (int k = 0; k < N; ++k) {
@@ -150,7 +150,7 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
         }
         left &= ~(1u << p);
         const double per_pivot = 1.0 / pivot;
-        // The matrix is symmetric.
+        // The matrix is symmetric, so row[k] is the entry of column p.
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             const double factor = row[k] * per_pivot;
@@ -161,7 +161,7 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
     return true;
 }
 
-// Whether the nodes of rows i and j, of the former, then of the latter, are a good union; of at most N.
+// Returns whether the union of the nodes of row i and of row j, at most N nodes, passes the quality test.
 template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_t i, uint32_t j) {
     uint32_t nodes[N];
 #pragma unroll
@@ -180,13 +180,13 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
     return accepts<N>(p.fine, nodes, n, p.kappa);
 }
 
-// Nodes that point at each other match; in later passes, of N nodes at most, if their union is good, or their coupling
-// is struck. The thread of the lower node writes for both; that of the higher one returns, whether it sees its partner
-// or not.
+// Pairs nodes that point at each other. In later passes, the union of at most N nodes must pass the quality test;
+// otherwise the coupling is marked as rejected. The thread of the lower node writes for both nodes. The thread of the
+// higher node returns, whether or not it already sees the new partner.
 template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {
-        // Who is free has pointed in this round, others may have in an earlier one.
+        // An unpaired node has pointed in this round; the value of a paired node may be from an earlier round.
         if (p.partner[i] != NONE || p.pointed[i] == NONE) return;
         const uint32_t at = p.pointed[i], j = c.col[at];
         if (j < i) return;
@@ -203,13 +203,13 @@ template <int N> __device__ inline void match(const PairArgs &p) {
     });
 }
 
-// After the last round: 1 for the first of each pair, and for those alone.
+// Numbering of the aggregates after the last round: 1 for the first row of each pair, 0 for all others.
 struct NumberArgs {
     const uint32_t *partner;
-    uint32_t *number;        // 1, then sums of those before
-    uint32_t *of;            // of rows of the finest matrix of these passes: its aggregate
-    const uint32_t *nodes;   // of a row, `width` of them; null: the row itself
-    uint32_t *joined;        // of an aggregate, twice as many
+    uint32_t *number;        // 1 or 0, then exclusive prefix sums
+    uint32_t *of;            // aggregate of each row of the finest matrix of these passes
+    const uint32_t *nodes;   // `width` nodes of each row; null: the row itself
+    uint32_t *joined;        // nodes of each aggregate, 2 * `width` entries
     uint32_t rows;
     int width;
 };
@@ -220,7 +220,7 @@ __device__ inline void mark_first(const NumberArgs &a) {
     });
 }
 
-// Aggregates by their numbers, in the order of their first nodes.
+// Stores the aggregates by number, in the order of their first nodes.
 __device__ inline void number(const NumberArgs &a) {
     over(a.rows, [&](uint32_t i) {
         const uint32_t other = a.partner[i];
@@ -243,12 +243,12 @@ __device__ inline void number(const NumberArgs &a) {
     });
 }
 
-// Whether aggregates of an earlier matrix do for this one: each union by its quality, each node that is left out by its
-// rule; `failed` counts those that do not.
+// Tests whether aggregates of an earlier matrix are suitable for this matrix: unions by the quality test, excluded
+// nodes by the dominance criterion. `failed` counts the failures.
 struct SuitArgs {
     Couplings c;
     double kappa;
-    const uint32_t *of, *nodes; // as of NumberArgs, `width` nodes of each of `count` aggregates
+    const uint32_t *of, *nodes; // as in NumberArgs, `width` nodes for each of `count` aggregates
     uint32_t *failed;
     uint32_t count;
     int width;

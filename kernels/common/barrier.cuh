@@ -1,19 +1,19 @@
-// Barriers of a whole launch and of a thread-block cluster.
+// Barriers of all thread blocks of a launch, and of a thread-block cluster.
 #pragma once
 #include "device.cuh"
 
-// Counts of a barrier of all blocks of a launch; zero before and after it.
+// Counters of a barrier of all thread blocks of a launch; `arrived` and `summed` are zero before and after the launch.
 struct BarrierCounts {
     unsigned arrived;
-    unsigned epoch;  // products with the inverse of the remainder by a cluster, from the first launch on
-    unsigned summed; // blocks whose parts of the sums are there
+    unsigned epoch;  // products with the inverse of the coarsest system by a cluster, counted over all launches
+    unsigned summed; // thread blocks that have written their partial sums
 };
 
 #ifdef RRB_EMULATED
 __device__ inline unsigned arrive(unsigned *place) { return atomicAdd(place, 1u); }
 __device__ inline unsigned look(const unsigned *place) { return *place; }
 #else
-// What the block wrote before is seen by who sees this.
+// Release and acquire: a thread that reads the new value with `look` also sees all earlier writes of the thread block.
 __device__ inline unsigned arrive(unsigned *place) {
     unsigned old;
     asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old) : "l"(place) : "memory");
@@ -26,7 +26,7 @@ __device__ inline unsigned look(const unsigned *place) {
 }
 #endif
 
-// All `count` blocks come here before any goes on.
+// Waits until all `count` thread blocks have called this function.
 __device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned count) {
     ++phase;
     __syncthreads();
@@ -37,7 +37,7 @@ __device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned 
     __syncthreads();
 }
 
-// The blocks of a cluster, all of which come here before any goes on, in a third of the time.
+// Waits until all thread blocks of the cluster have called this function; 3 times faster than grid_barrier.
 __device__ inline void cluster_barrier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory");
@@ -46,7 +46,7 @@ __device__ inline void cluster_barrier() {
 #endif
 }
 
-// This block's parts of scalar update number `updates` are there. The last block waits for those of all.
+// Reports the partial sums of scalar update number `updates`. The last thread block waits for those of all others.
 __device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
@@ -56,7 +56,8 @@ __device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned 
     __syncthreads();
 }
 
-// The last thing a block does: nobody waits any more when all have come.
+// Called last by each thread block. The last one to call it resets the counters, because no thread block waits any
+// more.
 __device__ inline void leave(BarrierCounts *m, unsigned phase, unsigned epoch, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == count * (phase + 1)) {

@@ -1,5 +1,5 @@
-// What kernels of all families share: loads and stores with a cache policy, sums of fixed shape, blocks that share
-// work.
+// Functions shared by the kernels of all families: loads and stores with a cache policy, sums in a fixed order, and the
+// division of work among thread blocks.
 #pragma once
 #ifndef RRB_EMULATED
 #include <cuda_runtime.h>
@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
-// A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
+// Reads a value in device memory that no kernel of a solve writes. The compiler may reorder the read with writes.
 template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 
-// A value that a pass reads or writes once, when ONCE is set: its line is the first that the L2 cache gives up. Reads
-// of `fixed_once` need not keep their place among writes, as those of `fixed`.
+// Accesses to values that a pass reads or writes once. If ONCE is set, the L2 cache evicts their lines first. The
+// compiler may reorder reads by `fixed_once` with writes, as for `fixed`.
 #if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
 __device__ inline uint64_t given_up_first() {
     uint64_t policy;
@@ -44,14 +44,14 @@ template <bool> __device__ inline double read_once(const double &v) { return v; 
 template <bool> __device__ inline void write_once(double &to, double v) { to = v; }
 #endif
 
-// A line is on its way to the L2 cache.
+// Requests the cache line of an address into the L2 cache.
 __device__ inline void prefetch(const void *place) {
 #ifndef RRB_EMULATED
     asm volatile("prefetch.global.L2 [%0];" : : "l"(place));
 #endif
 }
 
-// A clock of the device.
+// Returns a clock of the device in nanoseconds.
 __device__ inline uint64_t nanoseconds() {
 #ifdef RRB_EMULATED
     return emulated_nanoseconds();
@@ -62,13 +62,13 @@ __device__ inline uint64_t nanoseconds() {
 #endif
 }
 
-// Sum over a warp, by halves.
+// Computes the sum over a warp in a fixed order, by pairwise exchange.
 template <class T> __device__ inline T warp_sum(T v) {
     for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
     return v;
 }
 
-// Sum over the block of THREADS threads: warps in order. The same on every thread.
+// Computes the sum over a thread block: pairwise within warps, then warp by warp. All threads return the same value.
 __device__ inline double block_sum(double v) {
     __shared__ double warps[32];
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
@@ -82,7 +82,7 @@ __device__ inline double block_sum(double v) {
     return sum;
 }
 
-// The blocks of a launch that do some of its work: those from `first` to `end`.
+// The thread blocks `first` .. `end` - 1 of a launch, which share some of its work.
 struct Team {
     int first, end;
     __device__ int place() const { return int(blockIdx.x) - first; }
@@ -93,8 +93,9 @@ __device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
 
-// Says whether this block is the last of the launch to come here: then all that the others wrote can be read. Which
-// block it is changes from run to run; what it does with fixed arrays does not.
+// Returns whether this thread block is the last of the launch to call this function. It can then read all that the
+// other thread blocks wrote. The last thread block differs from run to run, but its result does not depend on which one
+// it is.
 __device__ inline bool last_block(unsigned *ticket) {
     __shared__ bool last;
     __threadfence();
@@ -105,7 +106,7 @@ __device__ inline bool last_block(unsigned *ticket) {
     return last;
 }
 
-// Sum of this thread's places of an array, in order; eight loads at once.
+// Computes the sum of this thread's elements of an array in a fixed order, with eight loads in flight.
 __device__ inline double part_of(const double *values, int count) {
     const int step = blockDim.x * blockDim.y;
     double sum = 0.0;
@@ -119,10 +120,10 @@ __device__ inline double part_of(const double *values, int count) {
     return sum;
 }
 
-// Sum of an array by one block.
+// Computes the sum of an array by one thread block.
 __device__ inline double sum_of(const double *values, int count) { return block_sum(part_of(values, count)); }
 
-// The sums of all blocks, added by the last one, a thread of which calls then(sum).
+// Adds the sums of all thread blocks. The last thread block computes the total, and one of its threads calls then(sum).
 template <class Then> __device__ inline void sum_blocks(double sum, double *partial, unsigned *ticket, Then then) {
     sum = block_sum(sum);
     if (thread_of_block() == 0) partial[blockIdx.x] = sum;
@@ -131,10 +132,10 @@ template <class Then> __device__ inline void sum_blocks(double sum, double *part
     if (thread_of_block() == 0) then(sum);
 }
 
-// Order of magnitudes by their bits, NaN on top.
+// Returns the bits of |v|, which order like the magnitudes; NaN is largest.
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
 
-// Other devices may do the same meanwhile.
+// System-wide atomics: several devices may update the same location at the same time.
 __device__ inline void atomic_max(uint64_t *place, uint64_t v) {
     if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
@@ -145,7 +146,7 @@ __device__ inline void atomic_add(uint64_t *place, uint64_t v) {
     if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
 
-// The largest of a block's threads, to `place`.
+// Updates `place` with the largest value of the threads of a thread block.
 __device__ inline void note_largest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long largest;
     if (thread_of_block() == 0) largest = 0;
@@ -160,7 +161,7 @@ __device__ inline bool is_finite(double v) { return magnitude(v) < 0x7ff00000000
 __device__ inline double sum4(double a, double b, double c, double d) { return (a + b) + (c + d); }
 __device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2], a[3]); }
 
-// n / d of small numbers, in fewer steps than a division.
+// Computes n / d for small integers with fewer instructions than an integer division.
 __device__ inline int quotient(int n, int d) {
 #ifdef RRB_EMULATED
     return n / d;

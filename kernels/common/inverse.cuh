@@ -1,11 +1,12 @@
-// The inverse of a symmetric positive matrix of up to some thousand unknowns, row by row, in f64.
+// Computes the inverse of a symmetric positive semidefinite matrix of up to some thousand unknowns, stored by rows, in
+// f64.
 //
-// Gauss-Jordan elimination by blocks of PIVOTS unknowns, without exchanges. Step k, P = A_kk:
+// Gauss-Jordan elimination by blocks of PIVOTS unknowns, without row exchanges. Step k, P = A_kk:
 //
 //     A_kk = P^-1,   A_kj = P^-1 A_kj,   A_ik = -A_ik P^-1,   A_ij = A_ij - A_ik P^-1 A_kj.
 //
-// A block of threads makes a tile of SIDE x SIDE, from one buffer to another, so that none reads what another writes.
-// The block that has the next pivots inverts them too: 32 steps that wait for one another.
+// A thread block computes a tile of SIDE x SIDE entries. It reads one buffer and writes another, so that no thread
+// block reads what another one writes. The thread block with the next pivots also inverts them, in 16 dependent steps.
 #pragma once
 #include "device.cuh"
 
@@ -13,17 +14,18 @@ namespace inverse {
 
 constexpr int THREADS = 256;
 constexpr int PIVOTS = 32, SIDE = 64;
-// A pivot that is at most this part of its diagonal is rounding: its unknown is left out.
+// A pivot of at most this fraction of its diagonal entry is a rounding error. Row and column of its unknown become
+// zero.
 constexpr double ZERO_PIVOT = 1e-14;
 struct Args {
     const double *from;
     double *to;
     const double *diagonal;
-    double *pivots; // inverses of this step's and of the next one's, by parity
-    int n, step;    // step -1 inverts the first pivots
+    double *pivots; // inverses of the pivot blocks of this step and of the next step, by parity
+    int n, step;    // step -1 only inverts the first pivot block
 };
 
-// The inverse of two pivots, [a b; b d]; zero in what is left out.
+// Inverse of the 2 x 2 matrix [a b; b d]; the entries of unknowns with a vanishing pivot are zero.
 struct TwoPivots {
     double a, b, d;
     __device__ void invert(double least_a, double least_d) {
@@ -37,7 +39,8 @@ struct TwoPivots {
     }
 };
 
-// Inverts 32 x 32 entries, two pivots at a time: a thread has column threadIdx.x % 32 of rows threadIdx.x / 32 + 8 q.
+// Inverts 32 x 32 entries, two pivots at a time. A thread has column threadIdx.x % 32 of the rows threadIdx.x / 32 + 8
+// q.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];
@@ -55,7 +58,7 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
         __syncthreads();
         TwoPivots inverse = {row[0][p], row[0][p + 1], row[1][p + 1]};
         inverse.invert(least[p], least[p + 1]);
-        // P^-1 A_pj, and P^-1 in the columns of the pivots.
+        // Computes P^-1 A_pj, and P^-1 in the columns of the pivots.
         const double x = column / 2 == p / 2 ? double(column == p) : row[0][column];
         const double y = column / 2 == p / 2 ? double(column == p + 1) : row[1][column];
         const double scaled[2] = {inverse.a * x + inverse.b * y, inverse.b * x + inverse.d * y};
@@ -69,11 +72,11 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
     }
 }
 
-// One launch, with a block for each tile of SIDE x SIDE; the first pivots are one block's.
+// One step of the elimination, one thread block per tile of SIDE x SIDE. Step -1 needs one thread block.
 __device__ inline void step(const Args &a) {
     __shared__ double pivots[PIVOTS][PIVOTS + 1], across[PIVOTS][SIDE], along[SIDE][PIVOTS + 1];
     const int n = a.n, tiles = (n + SIDE - 1) / SIDE, t = threadIdx.x, x = t % 16, y = t / 16;
-    // The first block has the next pivots.
+    // The first thread block has the tile with the next pivots.
     const int next = PIVOTS * (a.step + 1), own = next / SIDE;
     const int tile = (blockIdx.x + own * (tiles + 1)) % (tiles * tiles);
     const int row = tile / tiles * SIDE, column = tile % tiles * SIDE, begin = PIVOTS * a.step;
@@ -99,7 +102,7 @@ __device__ inline void step(const Args &a) {
             along[k / PIVOTS][k % PIVOTS] = entry(row + k / PIVOTS, begin + k % PIVOTS);
         }
         __syncthreads();
-        // P^-1 A_kj, and P^-1 in the columns of the pivots.
+        // Computes P^-1 A_kj, and P^-1 in the columns of the pivots.
         double product[2][4] = {};
 #pragma unroll 8
         for (int k = 0; k < PIVOTS; ++k) {
@@ -137,7 +140,7 @@ __device__ inline void step(const Args &a) {
     }
     if (blockIdx.x != 0 || next >= n) return;
     __syncthreads();
-    // Beyond the matrix is the identity.
+    // Beyond the edge of the matrix, the pivot block is padded with the identity.
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
 #pragma unroll

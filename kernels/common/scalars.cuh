@@ -1,77 +1,76 @@
-// The scalars of a solve and the decisions of an iteration, as in src/solver/krylov/, for all families that iterate.
+// Scalars of a PCG solve on a device and the decisions of an iteration, as in src/solver/krylov/, for all families.
 #pragma once
 #include "device.cuh"
 
-// How the loop of PCG stands; numbers as in src/backend/cuda/launch/rrb/solve.rs.
+// State of the PCG loop; the numbers are those of src/backend/cuda/launch/rrb/solve.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
-// Entries of the ring of iterations; the loop pauses when it is full.
+// Number of entries in the ring buffer of iterations; the loop pauses when the buffer is full.
 constexpr int RING = 1024;
 
 struct Step {
     double norm, alpha, beta;
 };
 
-// The scalars of a solve, on the device. The host, or rrb_set_out, writes the first part before the loop.
+// Scalars of a solve on the device. The host, or rrb_set_out, writes the first fields before the loop.
 struct Standing {
-    double per_unit; // short formats keep M / unit
+    double per_unit; // formats with short entries store M / unit
     double threshold;
-    double vanishing; // residuals of at most this 2-norm may have squares that vanish
+    double vanishing; // squares of residuals with at most this 2-norm may underflow
     int64_t iterations;
     int64_t max_iter;
     int64_t pause_at;
-    int64_t done;           // the loop is over and x is there: what the graph has of it does nothing any more
-    int32_t preconditioned; // the tested norm
+    int64_t done;           // the loop has ended and x is final: further kernels of the graph return immediately
+    int32_t preconditioned; // whether the preconditioned norm is tested
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
-    int64_t met; // the test of this iteration is met: the way down has found it, and the scalar update will say so
+    int64_t met; // 1 if check_ahead has found that the convergence test of this iteration is met
     int32_t ring_used;
-    int32_t parity;              // which of the two r of b1 is current; from here on they only read
-    double sum;                  // of the last dot product
-    int64_t direction;           // which of the two p is current, and alpha that of
-    double b_norm2, whole_norm2; // <b, b> and |b - A x|^2
+    int32_t parity;              // index of the current r of b1 (0 or 1); later kernels only read this r
+    double sum;                  // result of the last dot product
+    int64_t direction;           // index of the current p (0 or 1), to which alpha belongs
+    double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of it (rrb/ends.cuh)
     uint64_t largest, largest_guess;
-    uint64_t not_finite; // complement of the first place; 0: none
+    uint64_t not_finite; // bitwise complement of the first index; 0: none
     unsigned ticket;
-    unsigned lost; // devices that share a grid have not met (kernels/rrb/divided.cuh)
+    unsigned lost; // the devices that share a grid did not synchronize (kernels/rrb/divided.cuh)
 };
 struct Scalars : Standing {
     Step ring[RING];
 };
 
-// What a scalar update and the end of an iteration change, at once: field by field, each write would make the next read
-// wait. By the first threads of a block.
+// Copies the fields that a scalar update and the end of an iteration change. Executed by the first threads of a thread
+// block, one field per thread, because field by field, each write would delay the next read.
 __device__ inline void copy_standing(Standing &to, const Standing &from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
     if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t)))
         reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
 }
 
-// What a kernel does with its sums, by the stage of the solve.
-// CONFIRM: as START, after a loop that does not go on.
+// Stage of the solve, which selects what a kernel does with its sums. CONFIRM: like START, after a loop that has ended.
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
-// The decisions of an iteration, as in src/solver/krylov/decisions.rs; by one thread.
+// The following functions are those of src/solver/krylov/decisions.rs. One thread executes them.
 
-// A square that is not positive, of a residual whose squares may vanish.
+// Returns whether a square is not positive because of underflow: the residual norm is at most `vanishing`.
 __device__ inline bool vanished(const Standing &s, double square) {
     return square <= 0.0 && sqrt(s.norm2) <= s.vanishing;
 }
 
-// The tested norm, of <r, r> and, in the papers' norm, of rho = <r, M^-1 r>.
+// Computes the tested norm from <r, r> or, for the preconditioned norm, from rho = <r, M^-1 r>.
 __device__ inline Code take_norm(Standing &s, double rho) {
     if (vanished(s, rho)) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : s.norm2);
     return s.preconditioned && !(rho >= 0.0 && is_finite(rho)) ? RHO_NEGATIVE : RUNNING;
 }
 
-// The convergence check.
+// Checks convergence and the iteration limit.
 __device__ inline Code check_convergence(const Standing &s) {
     if (s.norm <= s.threshold) return MET;
     return s.iterations >= s.max_iter ? MAX_ITER : RUNNING;
 }
 
-// The scalar update: rho = <r, M^-1 r>, and beta.
+// Updates rho = <r, M^-1 r> and computes beta = rho / rho_old.
 __device__ inline Code take_rho(Standing &s, double rho) {
     if (vanished(s, rho)) return SPENT;
     if (!(rho > 0.0 && is_finite(rho))) return RHO_BAD;
@@ -80,7 +79,7 @@ __device__ inline Code take_rho(Standing &s, double rho) {
     return RUNNING;
 }
 
-// The end of an iteration: sigma = <p, A p>, and alpha of the next one.
+// Ends an iteration: sigma = <p, A p>, and alpha = rho / sigma of the next iteration.
 __device__ inline Code take_sigma(Standing &s, double sigma) {
     s.sigma = sigma;
     s.alpha = s.rho / sigma;
@@ -88,8 +87,9 @@ __device__ inline Code take_sigma(Standing &s, double sigma) {
     return sigma > 0.0 && is_finite(sigma) ? RUNNING : SIGMA_BAD;
 }
 
-// From the way down to the way up: <r, M^-1 r> and <r, r> are known. The fused way down has written the other r of b1.
-// `ring`: of the scalars, by who writes it; else null.
+// Updates the scalars between the forward and the backward half of the cycle, when <r, M^-1 r> and <r, r> are known.
+// The fused forward half has written the other r of b1. `ring` is the ring buffer if this thread writes it, otherwise
+// null.
 __device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
@@ -107,7 +107,7 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
     if (code != RUNNING) s.code = code;
 }
 
-// The end of the way up: <p, A p> is known.
+// Ends an iteration after the backward half of the cycle, when <p, A p> is known.
 __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     const Code code = take_sigma(s, sigma);
     s.direction = s.parity;
@@ -120,7 +120,7 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     }
 }
 
-// Whether a recorded loop goes on; by one thread.
+// Sets whether a recorded loop continues; called by one thread.
 __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #ifdef RRB_EMULATED
     emulated_set_conditional(conditional, s.code == RUNNING);
@@ -129,7 +129,7 @@ __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #endif
 }
 
-// The end of the way down: what makes <r, M^-1 r> and <r, r>.
+// Arguments of the scalar update: the partial sums of <r, M^-1 r> and <r, r>.
 struct ScalarArgs {
     Scalars *scalars;
     const double *rho_partial, *norm_partial;
@@ -137,14 +137,14 @@ struct ScalarArgs {
     int how;
 };
 
-// By one block, when the parts are there; or by all, each for itself.
+// Updates the scalars when all partial sums are available. Called by one thread block, or by each with its own copy.
 __device__ inline void update_scalars(const ScalarArgs &a, Standing &s, Step *ring) {
     if (a.how == LOOP && s.done) return;
     double rho = part_of(a.rho_partial, a.rho_count), norm2 = part_of(a.norm_partial, a.norm_count);
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
-        // The way down of the loop has written the other r of b1.
+        // The forward half of the cycle in the loop has written the other r of b1.
         if (a.how == LOOP) s.parity ^= 1;
         update(s, ring, rho * s.per_unit, norm2, a.how);
     }
@@ -159,8 +159,8 @@ __device__ inline void update_scalars(const ScalarArgs &a) {
     copy_standing(*a.scalars, now);
 }
 
-// By one block, once the parts of <r, r> are there: whether the convergence check will end the loop. The small grids
-// are left out then.
+// Determines in advance whether the convergence test will end the loop. Called by one thread block when the partial
+// sums of <r, r> are available. If the test is met, the coarse levels are skipped.
 __device__ inline void check_ahead(const ScalarArgs &a) {
     Standing &s = *a.scalars;
     if (a.how == LOOP && s.done) return;

@@ -1,4 +1,4 @@
-//! Aggregates by passes of pairs.
+//! Aggregates by passes of pairwise matching (Napov and Notay 2012).
 
 use super::couplings::{Couplings, NONE, WHAT, members};
 use super::pairs::pairs;
@@ -6,22 +6,22 @@ use super::quality::{MOST, accepts};
 use crate::error::{Result, collected, zeroed};
 use crate::runtime::workers::{Parts, Workers, cut};
 
-/// How aggregates are made.
+/// Parameters of the aggregation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// The bound of mu: conditions of two-grid methods stay below it.
+    /// Bound of mu, and of the condition number of the two-grid method.
     pub kappa: f64,
-    /// Passes of pairs: aggregates have 2^passes nodes at most.
+    /// Number of pairwise passes; an aggregate has at most 2^passes nodes.
     pub passes: usize,
 }
 
-/// The bound of mu that is chosen.
+/// Default bound of mu (docs/theory/aggregation.md).
 pub const KAPPA: f64 = 12.0;
-/// The bound with which aggregates of an earlier matrix are kept: below it counts of iterations hardly grow.
+/// Bound of mu for the reuse of aggregates; up to this bound, iteration counts grow little.
 pub const KEPT: f64 = 200.0;
 
 impl Rules {
-    /// So many passes with the chosen bound.
+    /// Returns the rules with the given number of passes and the default bound.
     pub const fn passes(passes: usize) -> Self {
         Self { kappa: KAPPA, passes }
     }
@@ -29,13 +29,14 @@ impl Rules {
 
 /// Aggregates of a level.
 pub struct Aggregates {
-    /// Of each node; `NONE`: the smoother alone does it.
+    /// Aggregate of each node; `NONE`: only the smoother acts on the node.
     pub of: Vec<u32>,
     pub count: usize,
 }
 
 impl Aggregates {
-    /// Whether they do for another matrix: each union by its quality, each node that is left out by its rule.
+    /// Returns whether the aggregates are suitable for another matrix: aggregates by the quality test, other nodes by
+    /// the dominance criterion, both with kappa = `KEPT`.
     pub fn suit(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
         if self.of.len() != c.rows() {
             return Ok(false);
@@ -49,15 +50,15 @@ impl Aggregates {
     }
 }
 
-/// Nodes that the smoother alone does: d_i (kappa - 2) >= kappa sum over j of |a_ij|.
+/// Returns whether only the smoother acts on node i: d_i (kappa - 2) >= kappa sum_j |a_ij|.
 fn is_left_out(c: &Couplings, i: usize, kappa: f64) -> bool {
     let sum: f64 = c.row(i).map(|(_, a)| a.abs()).sum();
     c.diagonal[i] * (kappa - 2.0) >= kappa * sum
 }
 
-/// Aggregates of the rows of a matrix.
+/// Computes the aggregates of the rows of a matrix.
 pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result<Aggregates> {
-    // Rows as aggregates of one; those that are left out are their own partners from the start.
+    // Initially each row is an aggregate of one node. Excluded rows are their own partners.
     let mut partner: Vec<u32> = zeroed(c.rows(), WHAT)?;
     let mut left = Parts(&mut partner);
     let pieces = cut(c.rows(), workers.pieces(size_of_val(&*c.a)));
@@ -88,7 +89,7 @@ pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result
     Ok(Aggregates { of, count })
 }
 
-/// Pairs by their numbers, in the order of their first members, and how many there are; `NONE`: not `kept`.
+/// Numbers the pairs in the order of their first nodes, and returns their number. Rows that are not `kept` get `NONE`.
 fn numbered(partner: &[u32], kept: impl Fn(usize) -> bool) -> Result<(Vec<u32>, usize)> {
     let mut number: Vec<u32> = collected(std::iter::repeat_n(NONE, partner.len()), WHAT)?;
     let mut count = 0;

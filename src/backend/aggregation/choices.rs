@@ -1,36 +1,38 @@
-//! What a cycle does with a hierarchy.
+//! Parameters of the cycle on a hierarchy (docs/theory/aggregation.md, "Cycle").
 
 use super::order::Order;
 
-/// Its choices.
+/// Parameters of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choices {
-    /// Of the rows in a sweep.
+    /// Order of the rows in a sweep.
     pub order: Order,
-    /// Coarse levels, from the first, whose system is solved by two cycles (K), however small they are.
+    /// Number of coarse levels, from the first, on which two inner iterations are used (K-cycle), regardless of their
+    /// size.
     pub levels: usize,
-    /// Rows from which on other levels are, too; below there it is one (V).
+    /// Number of rows from which other levels use two inner iterations, too. Smaller levels use one cycle (V-cycle).
     pub rows: usize,
 }
 
 impl Choices {
-    /// As good as two cycles everywhere, with fewer visits to levels that do not pay for a team.
+    /// Reduces the error as much as two cycles on all levels, but visits small levels less often. Small levels do not
+    /// profit from several threads.
     pub const PARALLEL: Self = Self { order: Order::Colours, levels: 3, rows: 3000 };
 
-    /// Whether two cycles solve the system of coarse level k.
+    /// Returns whether two cycles solve the system of coarse level k.
     pub fn is_solved_twice(&self, k: usize, rows: usize) -> bool {
         k <= self.levels || rows >= self.rows
     }
 }
 
-/// Bounds of the eigenvalues of B A on every level. Below `HIGH` = 1 + 1 / T2((HIGH + LOW) / (HIGH - LOW)) they stay
-/// there, whatever those of the coarser level below `HIGH` are, and B is definite, since smoothing contracts in the
-/// norm of A; `LOW` is what the bound of mu leaves, with room.
+/// Bounds of the eigenvalues of B A on every level. `HIGH` satisfies HIGH = 1 + 1 / T_2((HIGH + LOW) / (HIGH - LOW)).
+/// If the eigenvalues of the coarser level are below `HIGH`, those of this level are, too. B is positive definite,
+/// because smoothing contracts in the A-norm. `LOW` follows from the bound of mu, with a margin.
 const LOW: f64 = 0.3;
 const HIGH: f64 = 1.225;
 
-/// AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`], with c = B r, d = B (r - `left` A c) and
-/// z = `first` c + `second` d.
+/// AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`]: c = B r, d = B (r - `left` A c), z = `first` c
+/// + `second` d.
 pub struct TwoSteps {
     pub left: f64,
     pub first: f64,

@@ -1,6 +1,6 @@
-//! A symmetric matrix by its couplings and the excess of its rows: a_ij = -s_ij, e_i = sum of row i of S, and
-//! d_i = e_i + sum over j of a_ij = s_ii. Sums of e stay exact where d is large beside it. Where off-diagonals of S are
-//! positive e may be negative.
+//! Symmetric matrix S, stored as couplings a_ij = -s_ij and row sums e_i = sum_j s_ij; the diagonal is d_i = e_i +
+//! sum_j a_ij = s_ii. In this form, sums of e_i lose no digits to a large d_i. If S has positive off-diagonal entries,
+//! e_i may be negative.
 
 use crate::error::{Error, Result, extend, push, reserve, zeroed};
 use crate::grid::cells::SevenPoints;
@@ -9,29 +9,29 @@ use crate::runtime::workers::{Workers, cut_lanes};
 use crate::sparse::{Csr, Index};
 use std::ops::Range;
 
-/// For errors.
+/// Name of the data in messages about failed allocations.
 pub const WHAT: &str = "an aggregation hierarchy";
 
-/// An excess below this part of the diagonal is rounding.
+/// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
 const ROUNDING: f64 = 1e-12;
 
-/// The matrix.
+/// A symmetric matrix as couplings and row sums.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Couplings {
-    /// Where rows begin, and the end.
+    /// Index of the first coupling of each row, and the end.
     pub ptr: Vec<usize>,
-    /// Columns of a row, ascending; none is the row's own.
+    /// Columns of the couplings, ascending in each row, without the diagonal.
     pub col: Vec<u32>,
-    /// a_ij: positive where S has a negative entry.
+    /// Couplings a_ij = -s_ij; positive where S has a negative entry.
     pub a: Vec<f64>,
-    /// e.
+    /// Row sums e_i.
     pub excess: Vec<f64>,
-    /// d.
+    /// Diagonal entries d_i.
     pub diagonal: Vec<f64>,
 }
 
 impl Couplings {
-    /// Of `scale` times a symmetric matrix with fewer than 2^32 rows.
+    /// Converts `scale` times a symmetric matrix with fewer than 2^32 rows.
     pub fn of<I: Index>(s: &Csr<I>, scale: f64, workers: &mut Workers) -> Result<Self> {
         let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
         Self::in_pieces(pieces, workers, |rows| {
@@ -50,14 +50,16 @@ impl Couplings {
         })
     }
 
-    /// The same, with a power of two as scale that leaves diagonals of 2 at most.
+    /// Converts a symmetric matrix with a power of two as scale, such that the diagonal is at most 2. Returns the
+    /// scale, too.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
         let largest = (0..s.rows()).filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
         Ok((Self::of(s, scale, workers)?, scale))
     }
 
-    /// Of `scale` times the matrix of a box of cells, where row sums within `zero_row_sum` of the center are zero.
+    /// Converts `scale` times the matrix of a box of cells. Row sums of at most `zero_row_sum` times the center are set
+    /// to zero.
     pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
         let (n, steps) = (a.cells.count(), a.cells.steps());
         if n > u32::MAX as usize - 1 {
@@ -79,7 +81,7 @@ impl Couplings {
         Ok(c)
     }
 
-    /// No row, and room.
+    /// Creates a matrix without rows, with capacity for `rows` rows and `entries` couplings.
     pub fn with_room(rows: usize, entries: usize) -> Result<Self> {
         let mut c = Self::default();
         reserve(&mut c.ptr, rows + 1, WHAT)?;
@@ -91,13 +93,13 @@ impl Couplings {
         Ok(c)
     }
 
-    /// Another coupling of the row to come, for which there is room.
+    /// Appends a coupling to the current row; the capacity must suffice.
     pub fn push(&mut self, j: usize, a: f64) {
         self.col.push(j as u32);
         self.a.push(a);
     }
 
-    /// The row has all its couplings.
+    /// Ends the current row, after all its couplings.
     pub fn end_row(&mut self, excess: f64) {
         let start = self.ptr.last().copied().unwrap_or(0);
         let sum: f64 = self.a[start..].iter().sum();
@@ -111,28 +113,28 @@ impl Couplings {
         self.excess.len()
     }
 
-    /// Columns and couplings of row i.
+    /// Returns the columns and couplings of row i.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
         let range = self.ptr[i]..self.ptr[i + 1];
         self.col[range.clone()].iter().map(|&j| j as usize).zip(self.a[range].iter().copied())
     }
 
-    /// The coupling of i and j; 0: none.
+    /// Returns the coupling of i and j, 0 if there is none.
     pub fn between(&self, i: usize, j: usize) -> f64 {
         let range = self.ptr[i]..self.ptr[i + 1];
         self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
     }
 
-    /// P' S P of the aggregates that `of` names, `count` of them: sums of couplings and of excess; couplings to what is
-    /// in none (`NONE`) are excess of those who have them.
+    /// Computes the Galerkin matrix P^T S P for `count` aggregates; `of` is the aggregate of each row. Couplings and
+    /// row sums are added over aggregates. Couplings to rows outside all aggregates (`NONE`) are added to the row sum.
     pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
         let (starts, members) = members(of, count)?;
-        // Each piece has room for all coarse columns: no more of them than threads.
+        // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.
         let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
         Self::in_pieces(pieces, workers, |rows| self.coarse_rows(of, count, (&starts, &members), rows))
     }
 
-    /// Rows of P' S P.
+    /// Computes the coarse rows `rows` of P^T S P.
     fn coarse_rows(
         &self,
         of: &[u32],
@@ -143,7 +145,7 @@ impl Couplings {
         let fine = &members[starts[rows.start]..starts[rows.end]];
         let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
         let mut coarse = Self::with_room(rows.len(), entries)?;
-        // Where in the row to come the coupling to an aggregate is, plus 1.
+        // Index of the coupling to an aggregate in the current row, plus 1; 0: none yet.
         let mut place: Vec<u32> = zeroed(count, WHAT)?;
         let mut row: Vec<(u32, f64)> = Vec::new();
         for k in rows {
@@ -171,7 +173,7 @@ impl Couplings {
         Ok(coarse)
     }
 
-    /// The rows that `make` makes of all pieces, one behind another.
+    /// Builds the rows of all pieces with `make` and concatenates them.
     pub fn in_pieces<T: Send>(
         pieces: impl IntoIterator<Item = T>,
         workers: &mut Workers,
@@ -191,10 +193,10 @@ impl Couplings {
     }
 }
 
-/// The aggregate of what is in none.
+/// Value of the aggregate number for rows outside all aggregates.
 pub const NONE: u32 = u32::MAX;
 
-/// Members of each aggregate, ascending: where each begins, and all.
+/// Returns the nodes of each aggregate in ascending order: the index of the first node of each, and all nodes.
 pub fn members(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
     let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
     of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);

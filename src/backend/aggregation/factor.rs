@@ -1,17 +1,18 @@
-//! The coarsest matrix, factorized.
+//! Exact factorization of the coarsest matrix.
 
 use super::couplings::{Couplings, WHAT};
 use crate::error::{Result, collected, zeroed};
 use crate::runtime::number::Real;
 
-/// A pivot below this part of its diagonal is the zero that a singular component ends with.
+/// A pivot below this fraction of its diagonal entry is the zero pivot of a singular component.
 const VANISHED: f64 = 1e-12;
 
-/// The coarsest matrix, eliminated: a_pq += a_rp a_rq / d_r and e_p += a_rp e_r / d_r for each row r in turn keep sums
-/// and differences apart. A pivot that vanishes is taken as infinite: its unknown is 0.
+/// Factorization of the coarsest matrix by Gaussian elimination of couplings and row sums. For each row r in turn, a_pq
+/// += a_rp a_rq / d_r and e_p += a_rp e_r / d_r. No cancellation occurs if couplings and row sums are nonnegative. A
+/// zero pivot is replaced by infinity, so its unknown is 0.
 pub struct Factor<V> {
     rows: usize,
-    /// a_rp / d_r for p > r, by rows of a full square.
+    /// a_rp / d_r for p > r, stored by rows of the full square matrix.
     upper: Vec<V>,
     inverse: Vec<V>,
 }
@@ -46,7 +47,7 @@ impl<V: Real> Factor<V> {
         Ok(Self { rows: n, upper, inverse })
     }
 
-    /// z = A^-1 r; r is spent.
+    /// Computes z = A^-1 r; overwrites r.
     pub fn solve(&self, r: &mut [V], z: &mut [V]) {
         let n = self.rows;
         for k in 0..n {

@@ -1,4 +1,4 @@
-//! The levels of a matrix.
+//! Hierarchy of levels of a matrix.
 
 use super::aggregates::{Aggregates, KAPPA, Rules, aggregates};
 use super::couplings::{Couplings, WHAT};
@@ -7,25 +7,25 @@ use crate::runtime::workers::Workers;
 #[cfg(test)]
 use crate::sparse::{Csr, Index};
 
-/// A level at most this part of the one before is worth its cycle.
+/// Coarsening continues only if a level has at most this fraction of the rows of the previous level.
 const WORTH: f64 = 0.9;
-/// Unknowns whose inverse is not made.
+/// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is only smoothed.
 pub const MOST_INVERTED: usize = 1500;
 
-/// Rows that are factorized, not aggregated.
+/// Number of rows at which coarsening stops; the coarsest system is factorized.
 pub const COARSEST: usize = 128;
 
-/// A level but the coarsest.
+/// A level above the coarsest level.
 pub struct Level {
     pub matrix: Couplings,
     pub aggregates: Aggregates,
 }
 
-/// The aggregates of all levels, for matrices to come.
+/// The aggregates of all levels, for reuse with later matrices.
 #[derive(Default)]
 pub struct Kept {
     levels: Vec<Aggregates>,
-    /// How many there are, if they were kept from an earlier matrix themselves.
+    /// Number of aggregates that were reused from an earlier matrix.
     pub again: usize,
 }
 
@@ -37,24 +37,24 @@ impl Kept {
 
 /// All levels of a matrix.
 pub struct Hierarchy {
-    /// A power of two, times which A is held: its diagonal is at most 2, so that products of entries fit in any unit.
+    /// Power of two by which A is multiplied. The scaled diagonal is at most 2, so products of entries do not overflow.
     pub scale: f64,
     pub levels: Vec<Level>,
     /// The aggregates are those of an earlier matrix.
     is_kept: bool,
-    /// The matrix of the last one: small, or one that no aggregates make smaller.
+    /// Matrix of the coarsest level: small, or a matrix that aggregation does not reduce enough.
     pub coarsest: Couplings,
 }
 
 impl Hierarchy {
-    /// Aggregates the rows of a symmetric matrix until `coarsest` or fewer are left.
+    /// Aggregates the rows of a symmetric matrix until at most `coarsest` rows remain.
     #[cfg(test)]
     pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize, workers: &mut Workers) -> Result<Self> {
         let (couplings, scale) = Couplings::scaled(a, workers)?;
         Self::of(couplings, scale, rules, coarsest, workers)
     }
 
-    /// The same of couplings that are `scale` times those of the matrix.
+    /// Builds the hierarchy of a matrix whose couplings have been multiplied by `scale`.
     pub fn of(
         mut matrix: Couplings,
         scale: f64,
@@ -67,7 +67,8 @@ impl Hierarchy {
         while matrix.rows() > coarsest {
             let made = aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > WORTH * matrix.rows() as f64 {
-                // Too few pairs: once more with a weaker bound where the rest cannot be inverted.
+                // Too few pairs: if the matrix is too large to be factorized, the level is repeated with a weaker
+                // bound.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
                 if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MOST_KAPPA {
                     break;
@@ -82,8 +83,9 @@ impl Hierarchy {
         Ok(Self { scale, levels, coarsest: matrix, is_kept: false })
     }
 
-    /// The same with the aggregates of an earlier matrix, if all suit; else with new ones. Aggregates of two basins,
-    /// where a coast has moved, are what no smoothing sees.
+    /// Builds the hierarchy with the aggregates of an earlier matrix if all of them are suitable, otherwise with new
+    /// aggregates. After a coast has moved, an aggregate may extend across two basins, and no smoother would reduce its
+    /// error.
     pub fn again(
         mut matrix: Couplings,
         scale: f64,
@@ -107,17 +109,17 @@ impl Hierarchy {
         Ok(Self { scale, levels, coarsest: matrix, is_kept: true })
     }
 
-    /// The aggregates, without the matrices.
+    /// Returns the aggregates without the matrices.
     pub fn into_kept(self) -> Result<Kept> {
         let again = if self.is_kept { self.levels.iter().map(|level| level.aggregates.count).sum() } else { 0 };
         Ok(Kept { levels: collected(self.levels.into_iter().map(|level| level.aggregates), WHAT)?, again })
     }
 
-    /// The matrices of all levels, from that which was given to the coarsest.
+    /// Returns the matrices of all levels, from the finest to the coarsest.
     pub fn matrices(&self) -> impl Iterator<Item = &Couplings> {
         self.levels.iter().map(|level| &level.matrix).chain([&self.coarsest])
     }
 }
 
-/// Bounds of mu that hierarchies begin with at most.
+/// Largest bound of mu with which a hierarchy begins.
 const MOST_KAPPA: f64 = KAPPA;

@@ -1,8 +1,10 @@
-//! Multigrid by aggregation (Napov and Notay 2012): a hierarchy over a general symmetric matrix, for any family. Any
-//! order of the unknowns is taken; positive off-diagonals keep their sign but make no pairs. The cycle is a backend's.
+//! Multigrid by aggregation (Napov and Notay 2012; docs/theory/aggregation.md): the hierarchy of a symmetric matrix,
+//! for all families. The unknowns may have any order. Positive off-diagonal entries are kept, but do not form pairs.
+//! The backends implement the cycle.
 //!
-//! Each may use those before it: `couplings` (the matrix of a level), `quality` (of a union), `pairs`, `aggregates`,
-//! `hierarchy`, `singular` (means), `factor` (of the coarsest), `order` (of sweeps), `choices` (of a cycle).
+//! Each module may use the modules before it: `couplings` (matrix of a level), `quality` (test of an aggregate),
+//! `pairs`, `aggregates`, `hierarchy`, `singular` (means), `factor` (coarsest system), `order` (of sweeps), `choices`
+//! (of a cycle).
 
 mod aggregates;
 mod choices;

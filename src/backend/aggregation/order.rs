@@ -1,26 +1,26 @@
-//! The order of the rows in a sweep: in groups one after another, rows of a group in any order.
+//! Order of the rows in a smoother sweep: groups of rows one after another; rows of a group in any order.
 
 use super::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, collected, push, zeroed};
 use std::iter::repeat_n;
 
-/// Which one.
+/// Selects the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
-    /// As the rows lie: what the others are compared with. A group are rows that wait for no other of it.
+    /// Order of the row numbers, a reference for tests. The rows of a group are not coupled to each other.
     #[cfg(test)]
     Natural,
-    /// By colours: rows with a coupling have different ones.
+    /// Multicolour order: coupled rows have different colours.
     Colours,
 }
 
-/// The rows in order.
+/// Rows in the order of a sweep.
 pub struct Ordered {
-    /// Rows, group by group.
+    /// Row numbers, group by group.
     pub row: Vec<u32>,
-    /// Of each row its place among them.
+    /// Position of each row in `row`.
     pub place: Vec<u32>,
-    /// Where groups begin, and the end.
+    /// First position of each group, and the end.
     pub groups: Vec<usize>,
 }
 
@@ -33,7 +33,8 @@ impl Ordered {
         }
     }
 
-    /// By colours that the caller knows. No coupling may join two rows of a colour: sweeps would leave it out.
+    /// Orders the rows by colours that the caller knows. Rows of one colour must not be coupled, because sweeps ignore
+    /// couplings within a group.
     pub fn coloured<const N: usize>(colours: impl Iterator<Item = u32>) -> Result<Self> {
         let colour = collected(colours, WHAT)?;
         let mut sizes = [0; N];
@@ -41,13 +42,13 @@ impl Ordered {
         Self::by_groups(&colour, sizes)
     }
 
-    /// As the rows lie, of a matrix that is not swept.
+    /// Keeps the order of the row numbers in one group, for a matrix without sweeps.
     pub fn unswept(rows: usize) -> Result<Self> {
         let all = || collected(0..rows as u32, WHAT);
         Ok(Self { row: all()?, place: all()?, groups: collected([0, rows], WHAT)? })
     }
 
-    /// Each row comes one group after the last of those before it that it has a coupling with.
+    /// Puts each row one group after the last group of its coupled rows with lower numbers.
     #[cfg(test)]
     fn by_waits(c: &Couplings) -> Result<Self> {
         let mut group: Vec<u32> = zeroed(c.rows(), WHAT)?;
@@ -63,10 +64,10 @@ impl Ordered {
         Self::by_groups(&group, sizes)
     }
 
-    /// Each row takes the first colour that none of its couplings has, in the order of the rows.
+    /// Greedy colouring: each row gets the first colour that no coupled row has, in the order of the row numbers.
     fn by_colours(c: &Couplings) -> Result<Self> {
         let mut colour: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
-        // The last row that has a coupling of a colour.
+        // For each colour, the last row that is coupled to a row of this colour.
         let (mut seen, mut sizes): (Vec<u32>, Vec<usize>) = (Vec::new(), Vec::new());
         for i in 0..c.rows() {
             for of in c.row(i).map(|(j, _)| colour[j]).filter(|&of| of != NONE) {
@@ -87,7 +88,7 @@ impl Ordered {
         Self::by_groups(&colour, sizes)
     }
 
-    /// Rows of a group in the order in which they lie.
+    /// Sorts the rows by group, and by row number within a group.
     fn by_groups(group: &[u32], sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut groups = collected([0].into_iter().chain(sizes), WHAT)?;
         crate::sparse::accumulate(&mut groups);

@@ -1,11 +1,12 @@
-//! Pairs of rows that are coupled well.
+//! Pairwise matching of strongly coupled rows (Napov and Notay 2012).
 
 use super::couplings::{Couplings, NONE, WHAT};
 use super::quality::of_pair;
 use crate::error::{Result, push};
 
-/// Rows in turn take the free one with the least mu up to kappa that `suits`. `partner`: of free rows `NONE`, which
-/// becomes the row itself where it finds none; others are not asked.
+/// Pairs each free row, in ascending order, with the free row of smallest mu <= kappa that passes `suits`. In
+/// `partner`, free rows have the value `NONE`. A row without a partner becomes its own partner; other rows are
+/// unchanged.
 pub fn pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, partner: &mut [u32]) -> Result<()> {
     let mut candidates = Vec::new();
     for i in 0..c.rows() {

@@ -1,23 +1,24 @@
-//! How well a piecewise constant vector stands for an aggregate (Napov and Notay 2012).
+//! Quality of an aggregate: how well the constant vector on it represents smooth errors (Napov and Notay 2012).
 
 use super::couplings::Couplings;
 
-/// Nodes of an aggregate at most: three passes of pairs.
+/// Largest number of nodes of an aggregate, from three passes of pairs.
 pub const MOST: usize = 8;
 
-/// A pivot below this is negative: what is above may be rounding of the zero that one always is.
+/// A pivot below this value is negative. A larger one may be a rounding error of the eigenvalue that is always zero.
 const NEGATIVE: f64 = -1e-9;
 
-/// mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))): the least kappa with which the pair is
-/// accepted. An excess that is not positive adds nothing.
+/// Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
+/// passes the quality test. If a row sum is not positive, the term with e_i and e_j is zero.
 pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
     let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.excess[i], c.excess[j]]);
     let series = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
     2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + series))
 }
 
-/// Whether kappa A_G - D_G (I - 1 1' D_G / 1' D_G 1) has no negative eigenvalue, for the nodes G of a union: A_G has
-/// the couplings inside G and the excess. Scaled by D_G^-1/2 and eliminated, the largest pivot first.
+/// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, for the set G of the nodes.
+/// A_G has the couplings inside G and the row sums of A. The matrix is scaled by D_G^-1/2 and eliminated, the largest
+/// pivot first.
 pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     let n = nodes.len();
     let mut m = [[0.0; MOST]; MOST];
@@ -38,7 +39,7 @@ pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
         let Some(p) = rest().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };
         let pivot = m[p][p];
         if pivot <= -NEGATIVE {
-            // The largest one: what is left is zero, or has a negative eigenvalue.
+            // This is the largest remaining pivot. The remaining matrix is zero or has a negative eigenvalue.
             return rest().all(|k| m[k][k] >= NEGATIVE && rest().all(|l| m[k][l].abs() <= (-NEGATIVE).sqrt()));
         }
         left[p] = false;

@@ -1,37 +1,41 @@
-//! Means over the components of a matrix that are singular, or nearly so: rounding leaves r some of them, which no
-//! coarse solve may see. Where the excess of a component is nearly zero in all, the constant is solved for apart, in
-//! double precision: with P = I - 1 1' / n in place of B stands P B P + 1 1' / sum of e. In single precision B alone
-//! would answer the rounding of the sum of r with constants larger than all else.
+//! Constant vectors of the singular and nearly singular components of a matrix. The rounding errors of r have a nonzero
+//! mean on such a component, which coarse solves must not see.
+//!
+//! On a nearly singular component, where the row sums almost vanish, the constant vector is solved for separately in
+//! double precision: P B P + 1 1^T / sum_i e_i with P = I - 1 1^T / n replaces B. In single precision, B alone would
+//! turn the rounding error of sum r into a large constant vector (docs/theory/aggregation.md, "Nearly singular closed
+//! basins").
 
 use super::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::number::Real;
 use std::iter::repeat_n;
 
-/// A component is nearly singular where its excess is at most this part of its largest diagonal a row: then rounding of
-/// the sum of r in single precision, squared, over the excess comes near to what other vectors have.
+/// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. The squared
+/// rounding error of sum r in single precision, divided by sum e, then approaches the contribution of other vectors.
 const NEARLY: f64 = 1e-12;
 
-/// The singular components, and those that nearly are.
+/// The singular and nearly singular components.
 pub struct Means {
-    /// Of each row; `NONE`: of a regular one.
+    /// Component of each row; `NONE`: the component is regular.
     component: Vec<u32>,
-    /// Rows of each.
+    /// Number of rows of each component.
     sizes: Vec<usize>,
-    /// The excess of each; 0: singular.
+    /// Sum of the row sums of each component, at least 0; 0: singular.
     excess: Vec<f64>,
-    /// Room for sums.
+    /// Buffer for sums over the components.
     sums: Vec<f64>,
 }
 
-/// The excess of so many rows that is nearly zero beside their diagonals.
+/// Returns the bound of sum |e_i| for `rows` rows with the largest diagonal entry `largest` that counts as nearly
+/// singular.
 pub fn nearly_none(rows: usize, largest: f64) -> f64 {
     NEARLY * rows as f64 * largest
 }
 
 impl Means {
-    /// Components in which no row has an excess, or all have no more than `least` of their number of rows and largest
-    /// diagonal; none: there are none.
+    /// Finds the components whose sum of |e_i| is at most `least`(number of rows, largest diagonal entry). Returns
+    /// `None` if there are none.
     pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
         let (mut sizes, mut excesses, mut reached) = (Vec::new(), Vec::new(), Vec::new());
@@ -66,7 +70,7 @@ impl Means {
         Ok((!sizes.is_empty()).then_some(Self { component, sizes, excess: excesses, sums }))
     }
 
-    /// The same on aggregates, which lie within components.
+    /// Returns the components of the coarse rows. Each aggregate is inside one component.
     pub fn on_aggregates(&self, aggregate: &[u32]) -> Result<Self> {
         let count = aggregate.iter().filter(|&&k| k != NONE).max().map_or(0, |&k| k as usize + 1);
         let mut component: Vec<u32> = collected(repeat_n(NONE, count), WHAT)?;
@@ -79,13 +83,13 @@ impl Means {
         Ok(Self { component, sizes, excess, sums: zeroed(self.sizes.len(), WHAT)? })
     }
 
-    /// The same with the rows in another order.
+    /// Permutes the rows.
     pub fn in_order(self, rows: &[u32]) -> Result<Self> {
         let component = collected(rows.iter().map(|&i| self.component[i as usize]), WHAT)?;
         Ok(Self { component, ..self })
     }
 
-    /// r without them.
+    /// Subtracts from r its mean on each component.
     pub fn remove<V: Real>(&mut self, r: &mut [V]) {
         let Self { component, sizes, sums, .. } = self;
         let rows = || component.iter().enumerate().filter(|(_, of)| **of != NONE);
@@ -95,12 +99,13 @@ impl Means {
         rows().for_each(|(i, &of)| r[i] -= V::narrow(sums[of as usize]));
     }
 
-    /// Whether some are of components that are not singular.
+    /// Returns whether a component is nearly singular, but not singular.
     pub fn has_nearly(&self) -> bool {
         self.excess.iter().any(|e| *e > 0.0)
     }
 
-    /// r is what `from` gives, without means; sums of that are kept.
+    /// Computes r_i = from(i) minus the mean on the component of row i, and stores the sums of `from` over the
+    /// components.
     pub fn take<V: Real>(&mut self, from: impl Fn(usize) -> f64, r: &mut [V]) {
         let Self { component, sizes, sums, .. } = self;
         sums.fill(0.0);
@@ -113,7 +118,8 @@ impl Means {
         }
     }
 
-    /// Constants that z = B r lacks: those that the kept sums ask for, in place of the means of z.
+    /// Computes the constant to be added to z = B r on each component: the stored sum divided by the sum of the row
+    /// sums, minus the mean of z.
     pub fn give<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, excess, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
@@ -123,7 +129,7 @@ impl Means {
         }
     }
 
-    /// The constant of row i.
+    /// Returns the constant of row i.
     pub fn constant(&self, i: usize) -> f64 {
         match self.component[i] {
             NONE => 0.0,
