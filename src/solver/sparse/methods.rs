@@ -1,4 +1,4 @@
-//! The methods beside cg as a solve runs them, each with what it needs beside vectors: one room a member.
+//! The methods other than cg, with their workspaces: one per thread, in addition to the vectors.
 
 use crate::backend::steps::vectors::KrylovSteps;
 use crate::error::{Error, Result, push};
@@ -11,14 +11,14 @@ use crate::solver::solve::Method;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// For errors.
+/// Allocation named in error messages.
 const WHAT: &str = "workspace of a method";
 
-/// A Krylov method other than PCG, or relaxation.
+/// A Krylov method other than PCG, or a relaxation method.
 pub enum Numbered {
     Sweeps,
     Bicg,
-    /// Whether it has begun: it may come second.
+    /// Stores whether the method has begun, since MINRES may be the second method of a solve.
     Minres(AtomicBool),
     Bicgstab,
     Gmres(Mutex<Vec<GmresRoom>>),
@@ -26,7 +26,8 @@ pub enum Numbered {
 }
 
 impl Numbered {
-    /// None for cg, whose text is another; with a room for each of `members`.
+    /// Allocates the workspaces of a method for `members` threads. Returns `None` for cg, which is implemented
+    /// separately.
     pub fn new(solver: Solver, options: &Options, members: usize) -> Result<Option<Self>> {
         let count = |key| options.int(key) as usize;
         Ok(Some(match solver {
@@ -40,12 +41,12 @@ impl Numbered {
         }))
     }
 
-    /// It has begun, where it keeps that in mind.
+    /// Returns whether the method has begun; only MINRES records this.
     pub fn has_begun(&self) -> bool {
         matches!(self, Self::Minres(begun) if begun.load(Ordering::Relaxed))
     }
 
-    /// A solve is to come.
+    /// Resets the record of [`Self::has_begun`] before a solve.
     pub fn forget(&self) {
         if let Self::Minres(begun) = self {
             begun.store(false, Ordering::Relaxed);
@@ -53,7 +54,7 @@ impl Numbered {
     }
 }
 
-/// Vectors of a method beside x, b and r.
+/// Returns the number of vectors of a method in addition to x, b and r.
 pub fn vectors(solver: Solver, options: &Options) -> usize {
     match solver {
         Solver::Bicg => BICG_VECTORS,
@@ -74,7 +75,7 @@ fn rooms<R>(members: usize, room: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>
     Ok(Mutex::new(rooms))
 }
 
-/// Works in a room of its own, and gives it back.
+/// Runs `work` in a workspace of its own, and returns the workspace to the pool.
 fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<PcgEnd>) -> Result<PcgEnd> {
     let lock = || rooms.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = lock().pop();
@@ -82,7 +83,7 @@ fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<PcgEn
         return Err(Error::Internal("a thread found no workspace of its method".to_owned()));
     };
     let end = work(&mut room);
-    // As many as were there before: that takes no memory.
+    // The vector had this length before, so `push` does not allocate.
     lock().push(room);
     end
 }

@@ -1,7 +1,7 @@
-//! General sparse matrices: products, the factorization of a square one, and solves with it.
+//! The family `sparse_`: products, the factorization of square matrices, and solves.
 //!
-//! What is chosen for a matrix is in `plan`, its format for products in `product`, the methods beside cg in `methods`;
-//! what a solve does is `solver/solve`.
+//! `plan` selects the method and the preconditioner of a matrix, `product` the storage format, and `methods` contains
+//! the methods other than cg. The course of a solve is in `solver/solve`.
 
 mod methods;
 mod plan;
@@ -27,7 +27,7 @@ use methods::{Numbered, vectors};
 use plan::{Plan, check_filled, plan};
 use std::sync::{Mutex, PoisonError};
 
-/// What works with a matrix.
+/// Solver state for one matrix.
 pub struct Sparse {
     machine: Machine,
     backend: Box<dyn SparseBackend>,
@@ -39,68 +39,68 @@ pub struct Sparse {
 struct System {
     plan: Plan,
     made: Made,
-    /// None: cg.
+    /// The method; `None` means cg.
     method: Option<Numbered>,
     second: Option<Numbered>,
     transposed: Transposed,
-    /// The largest sum of magnitudes of a row.
+    /// Infinity norm of A: max_i sum_j |a_ij|.
     largest_sum: f64,
     triangle: Triangle,
 }
 
-/// Where products with A' come from.
+/// How products with A^T are computed.
 enum Transposed {
-    /// A' = A.
+    /// A^T = A.
     Itself,
-    /// With its bytes.
+    /// With a copy of A^T, and its size in bytes.
     Copy(Box<dyn Stored>, usize),
-    /// The format of A.
+    /// With the storage format of A.
     Format,
 }
 
-/// What the last factorize, or solve, took.
+/// Choices and setup results of the last factorization or solve.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub precision: Precision,
     pub made: Made,
-    /// The matrix is.
+    /// Whether the matrix is symmetric.
     pub symmetric: bool,
     pub triangle: Triangle,
 }
 
-/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
+/// Constructor of a backend. The C ABI layer passes it, and is the only place that names a concrete backend.
 pub type MakeBackend = fn() -> Result<Box<dyn SparseBackend>>;
 
-/// A' in the wording of `format_memory`.
+/// Name of the copy of A^T in the error message about `format_memory`.
 const COPY: &str = "transpose=copy";
 
 impl Sparse {
-    /// Without anything made of the matrix.
+    /// Creates a solver without a format or factorization.
     pub fn new(threads: usize, make: MakeBackend) -> Result<Self> {
         let machine = Machine { backend: Backend::Cpu, threads, device: -1, devices: Devices::default() };
         Ok(Self { machine, backend: make()?, product: None, system: None })
     }
 
-    /// Threads of what follows, at most.
+    /// Sets the maximum number of threads for the following calls.
     pub fn use_threads(&mut self, threads: usize) {
         self.machine.threads = threads;
     }
 
-    /// Values have changed: nothing is left that was made of them.
+    /// Discards everything that was computed from the values of the matrix.
     pub fn forget(&mut self) {
         self.system = None;
         self.drop_product();
     }
 
-    /// Before another is made: two formats at once might be too much.
+    /// Frees the format before another one is built, since both at once may need too much memory.
     fn drop_product(&mut self) {
         self.product = None;
         self.backend.renew();
     }
 
-    /// Makes the format of the options, where it is not there. Whether it did.
+    /// Builds the format that the options request, unless it exists. Returns whether it was built.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
         if self.product.as_ref().is_some_and(|product| product.fits(options)) {
             return Ok(false);
@@ -110,7 +110,7 @@ impl Sparse {
         Ok(true)
     }
 
-    /// y = A x, or A' x.
+    /// Computes y = A x, or y = A^T x.
     pub fn multiply(
         &mut self,
         matrix: &dyn Matrix,
@@ -126,12 +126,12 @@ impl Sparse {
         self.backend.multiply(stored, transposed, x, y, self.machine.threads)
     }
 
-    /// The format of products, if there is one.
+    /// Returns the storage format for products, if it was built.
     pub fn product(&self) -> Option<&Product> {
         self.product.as_ref()
     }
 
-    /// Checks the matrix, makes its format, the preconditioner and room for the method.
+    /// Checks the matrix, and sets up its format, the preconditioner, and the workspace of the method.
     pub fn factorize(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<()> {
         self.system = None;
         let facts = matrix.facts();
@@ -139,13 +139,14 @@ impl Sparse {
             let extents = format!("got {} rows and {} columns", facts.rows, facts.cols);
             return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
         }
-        // Before room for as many rows is taken: there may be few entries beside them.
+        // Checked before allocations proportional to the number of rows: the matrix may have far fewer entries than
+        // rows.
         check_filled(matrix.first_empty_row(), None)?;
         let seen = self.inspect(matrix, options)?;
         let mut plan = plan(options, &seen)?;
         let transposed = self.transposed(matrix, &plan, seen.exactly_symmetric, options)?;
         let made = match (self.set_up(matrix, &plan, &transposed, options), plan.otherwise) {
-            // Of a pivot.
+            // The preconditioner's setup broke down on a pivot.
             (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
                 plan.take_preconditioner(otherwise, options)?;
                 self.set_up(matrix, &plan, &transposed, options)?
@@ -166,14 +167,14 @@ impl Sparse {
         Ok(())
     }
 
-    /// Looks at the matrix, and makes its format meanwhile, where that is not there.
+    /// Computes the properties of the matrix and, concurrently, its storage format if this does not exist.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
         if self.product.as_ref().is_some_and(|product| product.fits(options)) {
             return matrix.inspect();
         }
         self.drop_product();
         let (mut seen, product) = (None, Mutex::new(None));
-        // One thread looks, the others convert.
+        // One thread inspects the matrix, and the others convert it.
         let others = self.machine.threads.saturating_sub(1).max(1);
         let make = || {
             let made = Product::new(matrix, options, &mut Workers::new(others));
@@ -227,7 +228,7 @@ impl Sparse {
         }
     }
 
-    /// Output from input: solves A x = b to the tolerance of `options`, or applies M^-1.
+    /// Computes the output from the input: solves A x = b to the tolerance of `options`, or applies M^-1.
     pub fn call(
         &mut self,
         what: Function,
@@ -246,7 +247,7 @@ impl Sparse {
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         let places = Entries;
-        // |p|'|A||p| <= norm(A) <p, p>, which is taken for twice the largest center.
+        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `Seen` states this bound as twice the largest center.
         let seen = Seen { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;
@@ -272,7 +273,7 @@ impl Sparse {
         }
     }
 
-    /// What the last factorize, or solve, took.
+    /// Returns choices and setup results of the last factorization or solve.
     pub fn done(&self) -> Done {
         let Some(system) = &self.system else { return Done::default() };
         let second = system.second.as_ref().is_some_and(Numbered::has_begun);
@@ -287,12 +288,12 @@ impl Sparse {
     }
 }
 
-/// A residual this many times its reference has no digits left for a Krylov method; sweeps with matrices that are not
-/// normal pass that, and converge.
+/// Default divergence limits, relative to the reference of the stopping test. At 1e10, the residual of a Krylov method
+/// has no correct digits left. Sweeps with nonnormal matrices can exceed 1e10 and still converge.
 const DIVERGED: f64 = 1e10;
 const SWEEPS_DIVERGED: f64 = 1e100;
 
-/// A in its format, and where products with A' come from.
+/// Returns A in its format, with the source of products with A^T.
 fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {
     let transposed = match transposed {
         Transposed::Itself => Some(a),
@@ -307,7 +308,7 @@ fn own_vectors(plan: &Plan, options: &Options) -> usize {
     vectors(plan.solver, options).max(second)
 }
 
-/// Entries of vectors, by their rows.
+/// Indices of vector entries in error messages: their rows.
 struct Entries;
 
 impl Places for Entries {
@@ -362,7 +363,7 @@ impl Core for Sparse {
         }
     }
 
-    /// Room for the vectors that the options ask for.
+    /// Allocates the vectors that the options require.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let Some(system) = &mut self.system else { return Ok(()) };
         self.backend.reserve(own_vectors(&system.plan, options))?;

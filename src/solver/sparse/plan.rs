@@ -1,4 +1,4 @@
-//! What is chosen for a matrix before it is factorized: the method and its preconditioner, or why it is refused.
+//! Selection of the method and the preconditioner for a matrix, or the reason why they cannot be used.
 
 use crate::backend::steps::sparse::{Preconditioning, Relaxing};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
@@ -6,26 +6,26 @@ use crate::options::limits::AMG_ROWS;
 use crate::options::{Choice, Options, Precision, Preconditioner, Solver, Triangle, opt};
 use crate::sparse::{Asymmetry, Inspection};
 
-/// The method and its M.
+/// The method and its preconditioner M.
 pub struct Plan {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub preconditioning: Preconditioning,
-    /// Where M has a pivot that it may not have: chosen for a matrix, not asked for.
+    /// Preconditioner to use if the setup of M breaks down on a pivot. Set only if M was selected automatically.
     pub otherwise: Option<Preconditioner>,
-    /// The matrix is.
+    /// Whether the matrix is symmetric.
     pub symmetric: bool,
-    /// Of the entries of M, f64 or f32.
+    /// Precision in which the entries of M are stored.
     pub precision: Precision,
-    /// M of minres, which goes on where cg breaks down: cg was not asked for.
+    /// Preconditioner of MINRES, which continues if CG breaks down. Set only if CG was selected automatically.
     pub second: Option<Preconditioning>,
-    /// Of a method that sweeps.
+    /// Sweeps of a relaxation method.
     pub relaxing: Option<Relaxing>,
-    /// M is positive definite, as far as its matrix is.
+    /// Whether M is positive definite if A is.
     pub definite: bool,
 }
 
-/// What the options ask for is possible for this matrix.
+/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix.
 pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
     check_filled(seen.empty_row, seen.empty_column)?;
     let asked: Solver = options.choice(opt::SOLVER);
@@ -70,7 +70,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
 }
 
 impl Plan {
-    /// Another M for the same method.
+    /// Replaces the preconditioner.
     pub fn take_preconditioner(&mut self, preconditioner: Preconditioner, options: &Options) -> Result<()> {
         self.preconditioner = preconditioner;
         self.preconditioning = preconditioning(preconditioner, self.solver, options)?;
@@ -79,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Of the entries of M: a diagonal is kept in f64; a cycle computes in f32 unless it is told otherwise.
+/// Returns the precision of the entries of M. A diagonal M is stored in f64; the multigrid cycle uses f32 by default.
 fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
     match (preconditioner, options.choice(opt::PRECISION)) {
         (Preconditioner::None | Preconditioner::Jacobi, _) => Precision::F64,
@@ -88,10 +88,10 @@ fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
     }
 }
 
-/// Blocks of `ordering=blocks`, where they are not given.
+/// Default number of blocks of `ordering=blocks`.
 const BLOCKS: usize = 16;
 
-/// The sweeps of a method that sweeps.
+/// Returns the sweeps of a relaxation method.
 fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
     if !is_relaxation(solver) {
         return Ok(None);
@@ -109,7 +109,7 @@ fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
     Ok(Some(Relaxing { simultaneous: solver == Solver::Jacobi, omega, ordering, blocks }))
 }
 
-/// The relaxation parameter; `own`: where it is not given.
+/// Returns the relaxation parameter; `own` is the default of the method.
 fn omega(options: &Options, own: f64) -> Result<f64> {
     match options.real(opt::SOR_OMEGA) {
         0.0 => Ok(own),
@@ -122,7 +122,7 @@ pub fn is_relaxation(solver: Solver) -> bool {
     matches!(solver, Solver::Jacobi | Solver::GaussSeidel | Solver::Sor)
 }
 
-/// A row or column of zeros: A is singular.
+/// Fails if a row or column has only zeros, since A is then singular.
 pub fn check_filled(empty_row: Option<usize>, empty_column: Option<usize>) -> Result<()> {
     let empty = empty_row.map(|row| ("row ", row)).or(empty_column.map(|column| ("column ", column)));
     let Some((before, at)) = empty else { return Ok(()) };
@@ -144,7 +144,7 @@ fn no_diagonal(row: usize, what: &str, instead: &str) -> Error {
     Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after)
 }
 
-/// Methods that take no M, or not every one.
+/// Fails for methods that accept no preconditioner, or not this one.
 fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
     let name = |p: Preconditioner| format!("solver={} with preconditioner={}", solver.name(), p.name());
     match preconditioner {
@@ -167,7 +167,7 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
     }
 }
 
-/// What auto takes.
+/// Returns the preconditioner that `auto` selects.
 fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
     match solver {
         Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
@@ -185,10 +185,10 @@ fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
     }
 }
 
-/// What an M needs of its matrix.
+/// Checks the requirements of a preconditioner on the matrix.
 fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &Inspection) -> Result<()> {
     let what = format!("preconditioner={}", preconditioner.name());
-    // ilu0 needs a place on the diagonal, not a value.
+    // ilu0 needs a diagonal entry, but its value may be zero.
     if matches!(preconditioner, Preconditioner::None | Preconditioner::Ilu0) {
         return Ok(());
     }
@@ -203,7 +203,7 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
     Ok(())
 }
 
-/// M of a backend.
+/// Returns the parameters of a preconditioner.
 pub fn preconditioning(preconditioner: Preconditioner, solver: Solver, options: &Options) -> Result<Preconditioning> {
     let count = |key| options.int(key) as usize;
     Ok(match preconditioner {
@@ -215,7 +215,7 @@ pub fn preconditioning(preconditioner: Preconditioner, solver: Solver, options: 
         Preconditioner::Neumann => Preconditioning::Neumann { order: count(opt::ORDER) },
         Preconditioner::Chebyshev => Preconditioning::Chebyshev { degree: count(opt::DEGREE) },
         Preconditioner::Amg => Preconditioning::Aggregation,
-        // Those of grids are none of this family's choices.
+        // The preconditioners of the grid families are not available here.
         _ => Preconditioning::None,
     })
 }

@@ -1,24 +1,24 @@
-//! Products with a general sparse matrix, in the format that the options ask for.
+//! Products with a general sparse matrix, in the storage format that the options request.
 
 use crate::error::Result;
 use crate::options::{Format, Options, opt};
 use crate::runtime::workers::Workers;
 use crate::sparse::{Kind, Matrix, Size, Stored, Wanted};
 
-/// What a format is made by.
+/// Options that determine the format.
 const KEYS: [i32; 5] = [opt::FORMAT, opt::SLICE, opt::SIGMA, opt::BLOCK_SIZE, opt::FORMAT_MEMORY];
 
-/// A matrix in its format.
+/// A matrix in its storage format.
 pub struct Product {
-    /// The options that it was made by.
+    /// Values of the options in `KEYS`.
     asked: [i64; KEYS.len()],
     kind: Kind,
     size: Size,
-    /// None: csr, as the matrix itself is.
+    /// `None` means csr, the format of the matrix itself.
     stored: Option<Box<dyn Stored>>,
 }
 
-/// What the options ask for; `product`: not only for the arrays of a format.
+/// Returns the requested format and parameters. `product` is false if only the arrays of the format are needed.
 pub fn wanted(options: &Options, format: Format, product: bool) -> Wanted {
     let count = |key| options.int(key) as usize;
     Wanted {
@@ -32,14 +32,14 @@ pub fn wanted(options: &Options, format: Format, product: bool) -> Wanted {
 }
 
 impl Product {
-    /// The format that the options ask for.
+    /// Converts the matrix to the format that the options request.
     pub fn new(matrix: &dyn Matrix, options: &Options, workers: &mut Workers) -> Result<Self> {
         let (kind, size) = matrix.choose(&wanted(options, options.choice(opt::FORMAT), true), workers)?;
         let stored = matrix.store(kind, &size, workers)?;
         Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored })
     }
 
-    /// Whether these options would make the same.
+    /// Returns whether these options request the existing format.
     pub fn fits(&self, options: &Options) -> bool {
         self.asked == KEYS.map(|key| options.int(key))
     }
@@ -48,22 +48,22 @@ impl Product {
         self.stored.as_deref().unwrap_or_else(|| matrix.csr())
     }
 
-    /// The format in use.
+    /// Returns the format in use.
     pub fn format(&self) -> Format {
         self.kind.format()
     }
 
-    /// Values, padding included.
+    /// Returns the number of stored values, including padding.
     pub fn values(&self) -> u128 {
         self.size.stored()
     }
 
-    /// Bytes of all arrays that a product reads, however many of them are the matrix's own.
+    /// Returns the bytes of all arrays that a product reads, including arrays of the matrix itself.
     pub fn read(&self) -> u128 {
         self.size.bytes()
     }
 
-    /// Bytes of arrays beside those of the matrix.
+    /// Returns the bytes of arrays in addition to those of the matrix.
     pub fn bytes(&self) -> usize {
         if self.stored.is_some() { self.size.bytes() as usize } else { 0 }
     }

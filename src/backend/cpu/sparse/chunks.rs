@@ -1,17 +1,17 @@
-//! Rows in chunks of a fixed length: sums are noted chunk by chunk, so that their bits do not depend on the number of
-//! threads, and a member of a team has whole chunks.
+//! Rows in chunks of fixed length. Sums are computed per chunk, so that they are bitwise identical for any number of
+//! threads. Each thread owns whole chunks.
 
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// Rows of a chunk: 16 KiB of a vector, so that what a step reads and writes of it stays in the first caches.
+/// Rows per chunk: 16 KiB per vector, so that the data of a step stays in the L1 or L2 cache.
 pub const CHUNK: usize = 2048;
 
-/// Rows 0..rows in chunks.
+/// The rows 0..rows in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
     pub rows: usize,
-    /// Rows of each chunk but the last.
+    /// Rows of each chunk except the last one.
     pub chunk: usize,
 }
 
@@ -20,29 +20,29 @@ impl Chunks {
         Self { rows, chunk: CHUNK }
     }
 
-    /// How many there are.
+    /// Returns the number of chunks.
     pub fn count(&self) -> usize {
         self.rows.div_ceil(self.chunk)
     }
 
-    /// Rows of chunk `chunk`.
+    /// Returns the rows of chunk `chunk`.
     pub fn range(&self, chunk: usize) -> Range<usize> {
         let end = |chunk: usize| (chunk * self.chunk).min(self.rows);
         end(chunk)..end(chunk + 1)
     }
 
-    /// Chunks of a member: contiguous, the same in every step.
+    /// Returns the chunks of a thread: contiguous, and equal in every step.
     pub fn share(&self, me: &Me) -> Range<usize> {
         me.share(self.count())
     }
 
-    /// Rows of a member: those of its chunks.
+    /// Returns the rows of a thread: the rows of its chunks.
     pub fn own(&self, me: &Me) -> Range<usize> {
         let share = self.share(me);
         self.range(share.start).start..self.range(share.end).start
     }
 
-    /// Rows of a member where they may be cut at multiples of `grain` alone: its own, but for those that complete one.
+    /// Returns the rows of a thread, with both ends rounded up to multiples of `grain`.
     pub fn part(&self, me: &Me, grain: usize) -> Range<usize> {
         let own = self.own(me);
         let cut = |row: usize| if row == self.rows { row } else { row.next_multiple_of(grain).min(self.rows) };

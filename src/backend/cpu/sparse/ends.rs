@@ -1,4 +1,4 @@
-//! What surrounds a method: the caller's arrays. A general matrix is looked at for no null space.
+//! Input and output of a solve: the caller's arrays. For general matrices, no null space is detected.
 
 use super::loops::{largest, set_scaled};
 use super::member::Member;
@@ -7,15 +7,15 @@ use crate::backend::steps::vectors::{KrylovSteps, VectorId, VectorSteps};
 use std::ops::Range;
 
 impl<'a> Member<'a> {
-    /// These rows of the caller's input.
+    /// Returns these rows of the caller's input.
     fn input(&self, rows: &Range<usize>) -> &'a [f64] {
         self.caller.input_at(rows.start, rows.len())
     }
 
     /// # Safety
-    /// The rows must be this member's.
+    /// The rows must belong to this thread.
     unsafe fn output(&self, rows: &Range<usize>) -> &'a mut [f64] {
-        // SAFETY: no other member uses these rows, as the caller promised.
+        // SAFETY: no other thread uses these rows, as the caller guarantees.
         unsafe { self.caller.output_at(rows.start, rows.len()) }
     }
 }
@@ -25,14 +25,14 @@ impl SolveSteps for Member<'_> {
         Some(self)
     }
 
-    /// An entry that is not finite is told by its row, and the chunk of that.
+    /// Checks the input for nonfinite values. Such a value is reported with its row and the chunk of this row.
     fn inspect(&mut self, guess: bool) -> Inputs {
         let mut seen = Inputs::none();
         let chunks = self.k.chunks;
         for chunk in chunks.share(&self.me) {
             let rows = chunks.range(chunk);
             let b = self.input(&rows);
-            // SAFETY: rows of this member.
+            // SAFETY: rows of this thread.
             let x = if guess { unsafe { self.output(&rows) } } else { &mut [] };
             seen.look_at_row(self.caller.input_name, b, largest(b), chunk, true);
             seen.look_at_row("x", x, largest(x), chunk, false);
@@ -44,10 +44,10 @@ impl SolveSteps for Member<'_> {
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         for rows in self.chunks() {
-            // SAFETY: rows of this member, which nobody reads in this step.
+            // SAFETY: rows of this thread, which no other thread reads in this step.
             let x = unsafe { self.rows_of_mut(VectorId::X, &rows) };
             match guess {
-                // SAFETY: rows of this member.
+                // SAFETY: rows of this thread.
                 true => set_scaled(x, scale, unsafe { self.output(&rows) }),
                 false => x.fill(0.0),
             }
@@ -58,7 +58,7 @@ impl SolveSteps for Member<'_> {
 
     fn load_rhs(&mut self, scale: f64) {
         for rows in self.chunks() {
-            // SAFETY: rows of this member, which nobody reads in this step.
+            // SAFETY: rows of this thread, which no other thread reads in this step.
             set_scaled(unsafe { self.rows_of_mut(VectorId::B, &rows) }, scale, self.input(&rows));
         }
     }
@@ -73,7 +73,7 @@ impl SolveSteps for Member<'_> {
 
     fn shift_means(&mut self, _: bool) {}
 
-    /// r is spent.
+    /// Overwrites r.
     fn whole_residual_norm2(&mut self) -> f64 {
         self.residual()
     }
@@ -84,7 +84,7 @@ impl SolveSteps for Member<'_> {
 
     fn store(&mut self, scale: f64) {
         for rows in self.chunks() {
-            // SAFETY: rows of this member.
+            // SAFETY: rows of this thread.
             unsafe { set_scaled(self.output(&rows), scale.recip(), self.rows_of(VectorId::X, &rows)) };
         }
     }

@@ -1,4 +1,4 @@
-//! Levels of the natural order of rows, for sweeps and triangular systems.
+//! Level scheduling of the natural order of rows, for sweeps and triangular solves (Saad 2003, section 11.6).
 
 use super::stages::{Order, UNIT, by_level};
 use crate::error::{Result, collected, push, reserve, zeroed};
@@ -7,18 +7,19 @@ use std::ops::Range;
 
 const WHAT: &str = "levels of rows";
 
-/// Runs of rows that take turns: a row of a run waits for the one before, some 20 cycles, in which rows of the others
-/// are done.
+/// Number of runs of consecutive, connected rows that are interleaved. A row waits about 20 cycles for the previous row
+/// of its run; meanwhile, rows of the other runs are processed.
 const OPEN: usize = 4;
 
-/// Rows of a piece at least: below, a barrier takes longer than the rows between two. Where such pieces wait for one
-/// another, single rows are pieces.
+/// Minimum number of rows per piece. With fewer rows, a barrier takes longer than the rows between two barriers. If
+/// pieces of this size depend too much on each other, single rows are used as pieces.
 const LEAST: usize = UNIT;
 
-/// The natural order for a team. Pieces of consecutive rows are units, of which a level has one or more for each
-/// member: each comes after every piece before it that it reads, and after every one that reads its old values, so in
-/// the graph of A + A'. Inside a piece rows take turns in the same sense. Backwards, the order is right from the last
-/// row to the first.
+/// Returns an order of the rows whose sequential processing equals the natural order. Pieces of consecutive rows form
+/// units, and each level has one or more units per thread. A piece is on a later level than all earlier pieces to which
+/// it is connected in the graph of A + A^T. These pieces provide new values to it, or read old values from it. Within a
+/// piece, rows are interleaved under the same condition. The reverse order equals the natural order from the last row
+/// to the first.
 pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     let (length, level, levels) = pieces(a, members)?;
     let (sorted, starts) = by_level(&level, levels)?;
@@ -38,15 +39,16 @@ pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     Ok(order)
 }
 
-/// Rows of a piece, the level of each piece, and how many levels there are. The longest pieces are tried first of
-/// which a level has about as many as members: the bandwidth of a matrix on a grid is a plane, or a line.
+/// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with the longest
+/// pieces for which a level has about as many pieces as threads. The bandwidth of a matrix on a grid is the size of a
+/// plane or line.
 fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
     if members <= 1 || rows == 0 {
         return Ok((rows.max(1), zeroed(rows.min(1), WHAT)?, rows.min(1)));
     }
     let reach = |i: usize| {
-        // Columns ascend.
+        // Columns are in ascending order.
         let columns = &a.col[a.ptr[i]..a.ptr[i + 1]];
         let ends = [columns.first(), columns.last()].into_iter().flatten();
         ends.map(|j| i.abs_diff(j.at())).max().unwrap_or(0)
@@ -55,7 +57,7 @@ fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)
     let mut length = bandwidth.div_ceil(members).clamp(1, rows.div_ceil(members));
     loop {
         let (level, levels) = levels_of(a, length)?;
-        // Three quarters of a team at work are enough.
+        // Levels that occupy three quarters of the threads on average are accepted.
         if 4 * level.len() >= 3 * members * levels || length == 1 {
             return Ok((length, level, levels));
         }
@@ -63,7 +65,7 @@ fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)
     }
 }
 
-/// Levels of pieces of this length.
+/// Returns the level of each piece of this length, and the number of levels.
 fn levels_of<I: Index>(a: &Csr<I>, length: usize) -> Result<(Vec<I>, usize)> {
     let count = a.rows().div_ceil(length);
     let mut level = zeroed::<I>(count, WHAT)?;
@@ -71,7 +73,7 @@ fn levels_of<I: Index>(a: &Csr<I>, length: usize) -> Result<(Vec<I>, usize)> {
     for piece in 0..count {
         let rows = piece * length..((piece + 1) * length).min(a.rows());
         let others = || rows.clone().flat_map(|i| a.row(i)).map(|(j, _)| j);
-        // What the pieces before that read this one ask for is there already.
+        // Earlier pieces that read this piece have already raised its level.
         let before = others().filter(|&j| j < rows.start).map(|j| level[j / length].at() + 1).max();
         let own = level[piece].at().max(before.unwrap_or(0));
         level[piece] = I::of(own);
@@ -84,10 +86,10 @@ fn levels_of<I: Index>(a: &Csr<I>, length: usize) -> Result<(Vec<I>, usize)> {
     Ok((level, levels))
 }
 
-/// Rows that are taken, and what the others wait for.
+/// Rows that are already in the order, and the dependencies of the other rows.
 struct Turns<I> {
     taken: Vec<bool>,
-    /// Entries above the diagonal in this column, of rows that are not taken.
+    /// Number of entries above the diagonal in each column, counting only rows that are not in the order yet.
     above: Vec<I>,
 }
 
@@ -98,19 +100,19 @@ impl<I: Index> Turns<I> {
         Ok(Self { taken: zeroed(a.rows(), WHAT)?, above })
     }
 
-    /// Whether every row before that an entry of A or A' joins with row i is taken.
+    /// Returns whether all rows before row i to which it is connected in the graph of A + A^T are in the order.
     fn is_ready(&self, a: &Csr<I>, i: usize) -> bool {
         self.above[i].at() == 0 && a.row(i).take_while(|&(j, _)| j < i).all(|(j, _)| self.taken[j])
     }
 
-    /// Takes the rows of a piece: those of a few runs of joined rows by turns, as soon as they are ready. The first run
-    /// that is open always is: all rows before are taken.
+    /// Appends the rows of a piece to the order. Up to [`OPEN`] runs of connected rows take turns; each appends its
+    /// next row once this row is ready. The first open run is always ready, since all rows before it are in the order.
     fn take(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
         let joined = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
         let mut next = rows.start;
         let mut open: [Range<usize>; OPEN] = std::array::from_fn(|_| 0..0);
         loop {
-            // Those that are through make room for the next ones, in order.
+            // Completed runs are replaced by the next ones, in order.
             let mut count = 0;
             for k in 0..OPEN {
                 if open[k].start < open[k].end {
@@ -127,7 +129,7 @@ impl<I: Index> Turns<I> {
                 return;
             }
             for run in &mut open[..count] {
-                // Until one is through, nothing changes.
+                // Runs are replaced only between rounds; a completed run is skipped here.
                 let i = run.start;
                 if run.start < run.end && self.is_ready(a, i) {
                     run.start += 1;
@@ -146,8 +148,9 @@ impl<I: Index> Turns<I> {
 mod tests {
     use super::*;
 
-    /// A tridiagonal part, an arrow and rows that stand alone, not symmetric: every row comes after those before it
-    /// that it is joined with, whatever the number of members, and units of a level are not joined.
+    /// Rows with neighbours at distances 1 and 40 below and 7 above, an unsymmetric pattern, and isolated rows. For any
+    /// number of threads, each row must come after all earlier rows to which it is connected, and units of a level must
+    /// be independent.
     #[test]
     fn rows_come_after_those_they_are_joined_with() {
         let n: usize = 600;

@@ -1,8 +1,8 @@
-//! One member of a run on a general matrix: the steps of PCG and those of the other methods, each over this member's
-//! chunks of rows.
+//! Steps of one thread in a run on a general matrix: the steps of PCG and of the other methods, each on the chunks of
+//! rows of this thread.
 //!
-//! A step writes rows of its own and reads vectors that no member writes in it; a barrier stands between a step and the
-//! next that reads others' rows. That is what the unsafe blocks rest on.
+//! Safety of the unsafe blocks: a step writes only rows of its thread, and reads only vectors that no thread writes in
+//! this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use super::chunks::CHUNK;
 use super::loops::{add_scaled, dot, largest, scale_and_add, set_scaled, subtract_from};
@@ -20,33 +20,33 @@ use crate::runtime::team::Me;
 use crate::sparse::{By, Stored};
 use std::ops::Range;
 
-/// Vectors of PCG beside x, b and r.
+/// Number of vectors of PCG in addition to x, b and r.
 pub const PCG_VECTORS: usize = 3;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): what its state grows by.
+/// State increment of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64's output in a state.
+/// Output function of SplitMix64.
 fn split_mix(state: u64) -> u64 {
     let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// One member of a run.
+/// A thread of a run.
 pub struct Member<'a> {
     pub(super) k: &'a State,
     operator: Operator<'a>,
     parts: &'a [Option<Parts>; 2],
     pub(super) me: Me<'a>,
     pub(super) caller: &'a Caller<'a>,
-    /// On member 0.
+    /// Observer; only on thread 0.
     observer: Option<&'a mut dyn Observer>,
-    /// Counts reductions.
+    /// Number of reductions so far.
     turn: usize,
-    /// None: M = I.
+    /// Preconditioner; `None` means M = I.
     m: Option<&'a Preconditioner>,
-    /// The last step of cg, with which r became r - alpha q.
+    /// alpha of the latest CG step, in which r became r - alpha q.
     alpha: f64,
 }
 
@@ -65,31 +65,25 @@ impl<'a> Member<'a> {
         self.k.vector(id)
     }
 
-    /// Rows of each chunk of this member.
+    /// Iterates over the row ranges of the chunks of this thread.
     pub(super) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
         let chunks = self.k.chunks;
         chunks.share(&self.me).map(move |chunk| chunks.range(chunk))
     }
 
-    /// These rows of a vector.
-    ///
-    /// # Safety
-    /// Nobody may write them while the slice is used.
+    /// Returns these rows of a vector.
     pub(super) unsafe fn rows_of(&self, id: VectorId, rows: &Range<usize>) -> &'a [f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.vector(id).slice(rows.start, rows.len()) }
     }
 
-    /// These rows of a vector, to write.
-    ///
-    /// # Safety
-    /// They must be this member's, and no other slice of them may be used meanwhile.
+    /// Returns these rows of a vector for writing.
     pub(super) unsafe fn rows_of_mut(&self, id: VectorId, rows: &Range<usize>) -> &'a mut [f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.vector(id).slice_mut(rows.start, rows.len()) }
     }
 
-    /// What `of` gives for the chunks of this member, noted.
+    /// Stores the partial results that `of` returns for the chunks of this thread.
     pub(super) fn note<const N: usize>(
         &mut self,
         mut of: impl FnMut(&Self, Range<usize>) -> [f64; N],
@@ -98,45 +92,45 @@ impl<'a> Member<'a> {
         let chunks = self.k.chunks;
         let noted: Reduce<N> = self.k.noted.reduce(self.turn, chunks.count());
         for chunk in chunks.share(&self.me) {
-            // SAFETY: a chunk of this member, noted once.
+            // SAFETY: this thread owns the chunk, and stores its results once.
             unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
         }
         noted
     }
 
-    /// Sums of what `of` gives for all chunks.
+    /// Returns the sums of the results of `of` over all chunks.
     fn sums<const N: usize>(&mut self, of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
         self.note(of).sum(Some(self.me))
     }
 
-    /// to = A from, or A' from. A barrier stands at its end, too: the next step may write `from`.
+    /// Computes to = A from, or to = A^T from. Ends with a barrier, since the next step may write `from`.
     fn times(&self, a: &dyn Stored, transposed: bool, from: VectorId, to: VectorId) {
         let (from, to, rows) = (self.vector(from), self.vector(to), self.k.chunks.rows);
         self.me.barrier();
-        // SAFETY: nobody writes `from` in this step.
+        // SAFETY: no thread writes `from` in this step.
         let from = unsafe { from.slice(0, rows) };
         match (a.by(transposed), &self.parts[usize::from(transposed)]) {
             (By::Rows(by_rows), _) => {
                 let part = self.k.chunks.part(&self.me, by_rows.grain());
-                // SAFETY: parts of members are disjoint, and nobody reads `to` in this step.
+                // SAFETY: the row ranges of the threads are disjoint, and no thread reads `to` in this step.
                 by_rows.multiply_rows(part.clone(), from, unsafe { to.slice_mut(part.start, part.len()) });
                 self.me.barrier();
             }
             (By::Parts(by_parts), Some(parts)) => {
-                // SAFETY: members write columns of their own, and nobody reads `to` in this step.
+                // SAFETY: each thread writes only its own columns, and no thread reads `to` in this step.
                 parts.multiply(by_parts, &self.me, from, |own| unsafe { to.slice_mut(own.start, own.len()) });
                 self.me.barrier();
             }
             _ => self.alone(|| {
-                // SAFETY: the others wait at the barrier of `alone`.
+                // SAFETY: the other threads wait at the barrier of `alone`.
                 a.multiply_by(transposed, from, unsafe { to.slice_mut(0, rows) });
             }),
         }
     }
 
-    /// The body of `combine`, on rows of this member.
+    /// Computes to = scale to + sum_k factor_k v_k on a range of rows of this thread.
     fn combine_rows(&self, rows: &Range<usize>, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        // SAFETY: rows of this member, which no other uses in this step; `to` is none of the terms.
+        // SAFETY: rows of this thread, which no other thread uses in this step; `to` is none of the terms.
         let to = unsafe { self.rows_of_mut(to, rows) };
         // SAFETY: as above.
         let term = |id: VectorId| unsafe { self.rows_of(id, rows) };
@@ -156,7 +150,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Member 0 works, the others wait.
+    /// Runs `work` on thread 0 while the other threads wait.
     fn alone(&self, work: impl FnOnce()) {
         if self.me.index == 0 {
             work();
@@ -164,7 +158,7 @@ impl<'a> Member<'a> {
         self.me.barrier();
     }
 
-    /// to = M^-1 from, or M^-T from; with barriers as `times`.
+    /// Computes to = M^-1 from, or to = M^-T from, with barriers as in `times`.
     fn apply(&self, from: VectorId, to: VectorId, transposed: bool) {
         let (from, to) = (self.vector(from), self.vector(to));
         match self.m {
@@ -175,7 +169,7 @@ impl<'a> Member<'a> {
             }
             None => {
                 let own = self.k.chunks.own(&self.me);
-                // SAFETY: rows of this member, which no other uses in this step.
+                // SAFETY: rows of this thread, which no other thread uses in this step.
                 unsafe { to.slice_mut(own.start, own.len()).copy_from_slice(from.slice(own.start, own.len())) };
             }
         }
@@ -202,7 +196,7 @@ impl VectorSteps for Member<'_> {
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        // SAFETY: rows of this member, which only it writes.
+        // SAFETY: rows of this thread, which only this thread writes.
         let noted = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
         max_abs(noted.all(Some(self.me))[0])
     }
@@ -210,7 +204,7 @@ impl VectorSteps for Member<'_> {
     fn residual(&mut self) -> f64 {
         self.product(VectorId::X, VectorId::R);
         self.sums(|s, rows| {
-            // SAFETY: rows of this member, which no other uses in this step.
+            // SAFETY: rows of this thread, which no other thread uses in this step.
             [unsafe { subtract_from(s.rows_of_mut(VectorId::R, &rows), s.rows_of(VectorId::B, &rows)) }]
         })[0]
     }
@@ -261,7 +255,7 @@ impl KrylovSteps for Member<'_> {
             let sums = self.sums(|s, rows| {
                 let mut of_chunk = [0.0; GROUP];
                 for (product, &b) in of_chunk.iter_mut().zip(with) {
-                    // SAFETY: rows of this member, which only it writes.
+                    // SAFETY: rows of this thread, which only this thread writes.
                     *product = unsafe { dot(s.rows_of(a, &rows), s.rows_of(b, &rows)) };
                 }
                 of_chunk
@@ -276,11 +270,11 @@ impl KrylovSteps for Member<'_> {
         }
     }
 
-    /// While the rows of a chunk are in the first cache.
+    /// Fuses both operations, so that the rows of a chunk are still in the L1 cache for the norm.
     fn combine_norm2(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, to, scale, terms);
-            // SAFETY: rows of this member, which no other uses in this step.
+            // SAFETY: rows of this thread, which no other thread uses in this step.
             let to = unsafe { s.rows_of(to, &rows) };
             [dot(to, to)]
         })[0]
@@ -288,7 +282,7 @@ impl KrylovSteps for Member<'_> {
 
     fn fill_random(&mut self, to: VectorId, seed: u64) {
         for rows in self.chunks() {
-            // SAFETY: rows of this member, which no other uses in this step.
+            // SAFETY: rows of this thread, which no other thread uses in this step.
             let to = unsafe { self.rows_of_mut(to, &rows) };
             for (v, row) in to.iter_mut().zip(rows) {
                 let drawn = split_mix(seed.wrapping_add((row as u64 + 1).wrapping_mul(STEP))) >> 11;
@@ -314,7 +308,8 @@ impl PcgSteps for Member<'_> {
         self.inner(VectorId::R, VectorId::Z)
     }
 
-    /// Chunk by chunk, where a format may be cut there: what was made of a chunk is in the first cache for the sum.
+    /// Computes q = A p and <p, q>. If the format allows this division, both are computed chunk by chunk, so that the
+    /// chunk of q is still in the L1 cache for the sum.
     fn multiply(&mut self) -> f64 {
         let by_rows = match self.operator.a.by(false) {
             By::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,
@@ -325,7 +320,7 @@ impl PcgSteps for Member<'_> {
         };
         self.me.barrier();
         self.sums(|s, rows| {
-            // SAFETY: nobody writes p in this step; rows of q are this member's.
+            // SAFETY: no thread writes p in this step; the rows of q belong to this thread.
             let (p, q) =
                 unsafe { (s.vector(VectorId::P).slice(0, s.k.chunks.rows), s.rows_of_mut(VectorId::Q, &rows)) };
             by_rows.multiply_rows(rows.clone(), p, q);
@@ -350,8 +345,8 @@ impl PcgSteps for Member<'_> {
         self.multiply()
     }
 
-    /// With an M that is not linear <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q: q is still that of the
-    /// last direction (Notay 2000).
+    /// For a nonlinear M, beta = <z, r - r_old> / <z_old, r_old> (Notay, SIAM J. Sci. Comput. 22 (2000) 1444-1460).
+    /// Here, r - r_old = -alpha q, where q is still A times the previous direction.
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
         if self.m.is_none_or(Preconditioner::is_linear) {
             return rho / rho_old;

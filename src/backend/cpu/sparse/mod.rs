@@ -1,8 +1,8 @@
-//! General sparse matrices by a team of threads.
+//! Backend for general sparse matrices on a thread team.
 //!
-//! Each may use those before it: `chunks` (rows of a member), `parts` (of products that are sums), `stages` (rows that
-//! wait for one another), `levels` (of the natural order), `values`, `loops`, `precondition` (M^-1), `relaxation`
-//! (sweeps), `state` (what members share), `member` (the steps), `ends` (a solve around them).
+//! Modules, each of which may use the previous ones: `chunks` (rows of a thread), `parts` (products with A^T), `stages`
+//! and `levels` (level scheduling), `values`, `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (shared
+//! data), `member` (the steps of a thread), `ends` (input and output).
 
 mod chunks;
 mod ends;
@@ -32,7 +32,7 @@ use precondition::{Preconditioner, Purpose, make};
 use relaxation::Relaxation;
 use state::State;
 
-/// Below this many rows a matrix is left to member 0: a barrier costs more than the work.
+/// Minimum number of rows for which several threads are used; below, a barrier costs more than the work it divides.
 const WORTH_A_TEAM: usize = 16_384;
 
 /// The `cpu` backend.
@@ -40,11 +40,11 @@ const WORTH_A_TEAM: usize = 16_384;
 pub struct Cpu {
     team: Option<Team>,
     state: Option<State>,
-    /// Of products with the format of A, and of those with its A'.
+    /// Workspaces of products with A, and with A^T, in the storage format.
     parts: [Option<Parts>; 2],
 }
 
-/// A team for so many rows, `team` where that is one.
+/// Returns a team for a matrix of this size; reuses `team` if its number of threads is right.
 fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
     let most = Chunks::new(rows).count().max(1);
     let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
@@ -54,8 +54,8 @@ fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut
     })
 }
 
-/// Makes what several threads need for a product from so many values to `to`, where that is not there. It depends on
-/// the matrix alone, and so do the bits of the product.
+/// Creates the workspace of a product from `from` to `to` values, if the format needs one. The workspace depends only
+/// on the matrix, so the result of the product does not depend on the number of threads.
 fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
     if let (By::Parts(by_parts), None) = (by, &parts)
         && from.max(to) >= WORTH_A_TEAM
@@ -95,7 +95,7 @@ impl SparseBackend for Cpu {
         if setup.transposes && transposed.is_none() {
             make_parts(&mut self.parts[1], a.by(true), rows, rows)?;
         }
-        // Its memory first, but for aggregates, and vectors that fit.
+        // Frees memory before allocating the new state. Aggregates, and vectors of the right length, are reused.
         let mut kept = Kept::default();
         let mut state = match self.state.take() {
             Some(mut state) if state.chunks.rows == rows => {
@@ -143,7 +143,7 @@ impl SparseBackend for Cpu {
             |me| program(&mut Member::new(shared, a, me, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
-            // SAFETY: no run is on, since the state is borrowed mutably.
+            // SAFETY: no run is in progress, since the state is borrowed mutably.
             unsafe { state.clear() };
         }
         result
@@ -159,14 +159,14 @@ impl SparseBackend for Cpu {
             (By::Rows(by_rows), _) if team.members() > 1 => {
                 let work = |me: Me| {
                     let part = chunks.part(&me, by_rows.grain());
-                    // SAFETY: parts of members are disjoint.
+                    // SAFETY: the row ranges of the threads are disjoint.
                     by_rows.multiply_rows(part.clone(), x, unsafe { to.slice(part.start, part.len()) });
                 };
                 team.run(work, work)
             }
             (By::Parts(by_parts), Some(parts)) => {
                 let work = |me: Me| {
-                    // SAFETY: members write columns of their own.
+                    // SAFETY: each thread writes only its own columns.
                     parts.multiply(by_parts, &me, x, |own| unsafe { to.slice(own.start, own.len()) });
                 };
                 team.run(work, work)

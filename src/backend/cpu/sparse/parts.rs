@@ -1,5 +1,6 @@
-//! Products whose terms are added where they belong: parts of x in vectors of their own, which are then summed in
-//! order. So the bits do not depend on the number of threads.
+//! Products y = A^T x by a thread team, for formats that store A by rows. The rows are divided into a fixed number of
+//! parts. Each part has its own result vector, and the result vectors are added in order. The result is therefore
+//! bitwise identical for any number of threads.
 
 use super::chunks::Chunks;
 use crate::error::{Result, push};
@@ -9,25 +10,24 @@ use crate::runtime::workers::cut;
 use crate::sparse::ByParts;
 use std::ops::Range;
 
-/// Parts of x: each takes a vector as long as the columns between the first and the last that it adds to, all of y at
-/// most.
+/// Number of parts. Each part stores a vector over its range of columns, at most as long as y.
 const PARTS: usize = 8;
 
-/// A part of x, and room for what it adds to y.
+/// A range of the rows of A, its range of columns, and its contribution to y.
 struct Part {
     rows: Range<usize>,
     columns: Range<usize>,
     sums: Shared,
 }
 
-/// All of x.
+/// All parts of a product.
 pub struct Parts {
     parts: Vec<Part>,
     columns: Chunks,
 }
 
 impl Parts {
-    /// For a product from `rows` values to `columns`.
+    /// Allocates the parts of a product of x with `rows` values to y with `columns` values.
     pub fn new(a: &dyn ByParts, rows: usize, columns: usize) -> Result<Self> {
         let mut parts = Vec::new();
         for grains in cut(rows.div_ceil(a.grain()), PARTS) {
@@ -39,11 +39,11 @@ impl Parts {
         Ok(Self { parts, columns: Chunks::new(columns) })
     }
 
-    /// y = A' x; `y` gives some of its values to write. All members of a team call it together, and the bits are those
-    /// of any other team. Barriers stand before it and after it.
+    /// Computes y = A^T x. `y` returns a range of the result for writing. All threads of the team call this function
+    /// together, with barriers before and after it. The result does not depend on the number of threads.
     pub fn multiply<'y>(&self, a: &dyn ByParts, me: &Me, x: &[f64], y: impl Fn(Range<usize>) -> &'y mut [f64]) {
         for part in &self.parts[me.share(self.parts.len())] {
-            // SAFETY: a part of this member, which others read behind the barrier.
+            // SAFETY: this thread owns the part; the other threads read `sums` only after the barrier.
             let sums = unsafe { part.sums.slice_mut(0, part.columns.len()) };
             sums.fill(0.0);
             a.add_transposed(part.rows.clone(), &x[part.rows.clone()], part.columns.start, sums);
@@ -55,7 +55,7 @@ impl Parts {
             for part in &self.parts {
                 let (first, end) = (part.columns.start.max(columns.start), part.columns.end.min(columns.end));
                 if first < end {
-                    // SAFETY: nobody writes it until the next product.
+                    // SAFETY: `sums` is not written between the barrier and the next product.
                     let sums = unsafe { part.sums.slice(first - part.columns.start, end - first) };
                     y[first - columns.start..].iter_mut().zip(sums).for_each(|(y, sum)| *y += sum);
                 }
@@ -63,7 +63,7 @@ impl Parts {
         }
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.sums.bytes()).sum()
     }

@@ -1,5 +1,5 @@
-//! Rows in an order of work, in stages that a team does one after another: parts of a stage do not wait for one
-//! another, so members share them. What a row computes does not depend on who does it.
+//! Rows in an order of processing, in stages that a team executes one after another. Units within a stage are
+//! independent, so threads share them. The result for a row does not depend on the thread that computes it.
 
 use crate::error::{Result, collected, push, zeroed};
 use crate::runtime::team::Me;
@@ -8,25 +8,25 @@ use std::ops::Range;
 
 const WHAT: &str = "the order of rows";
 
-/// Rows and entries of a level below which member 0 does it alone: a barrier takes 1 to 2 microseconds, and a second
-/// member saves no more than half of 2 nanoseconds for each of these.
+/// Minimum number of rows plus entries of a level that the team shares; thread 0 processes smaller levels alone. A
+/// barrier takes 1 to 2 microseconds. A second thread saves at most half of 2 nanoseconds per row or entry.
 const NARROW: usize = 2048;
 
-/// Rows of a unit whose rows do not wait for one another.
+/// Rows per unit, for units of independent rows.
 pub const UNIT: usize = 64;
 
-/// Rows in the order of work. Units of a level do not wait for one another; one member does a unit, row by row.
+/// Rows in the order of processing. Units of a level are independent; one thread processes a unit, row by row.
 pub struct Order<I> {
-    /// The row at each place.
+    /// Row at each position.
     pub rows: Vec<I>,
-    /// The places where units begin, and the end.
+    /// Start position of each unit, and the end of the last one.
     pub units: Vec<usize>,
-    /// The units where levels begin, and the end.
+    /// First unit of each level, and the end of the last one.
     pub levels: Vec<usize>,
 }
 
 impl<I: Index> Order<I> {
-    /// From the level of each row; there are `levels`, none empty, and rows of one do not wait for one another.
+    /// Creates the order from the level of each row. No level may be empty, and rows of a level must be independent.
     pub fn new(level: &[I], levels: usize) -> Result<Self> {
         let (rows, starts) = by_level(level, levels)?;
         let mut order = Self { rows, units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
@@ -39,13 +39,14 @@ impl<I: Index> Order<I> {
         Ok(order)
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.rows) + size_of_val(&*self.units) + size_of_val(&*self.levels)
     }
 }
 
-/// Rows, or pieces of them, level by level, ascending in a level, and where levels begin, and the end.
+/// Sorts rows or pieces by level, ascending within a level. Returns them with the start of each level and the end of
+/// the last one.
 pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
     for level in level {
@@ -61,18 +62,19 @@ pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usi
     Ok((sorted, starts))
 }
 
-/// Consecutive units.
+/// A range of consecutive units, which begins at the end of the previous stage.
 struct Stage {
     end: usize,
-    /// Narrow levels, joined: member 0 does them in order.
+    /// Whether the stage consists of small levels, which thread 0 processes in order.
     alone: bool,
 }
 
-/// All units, in stages.
+/// All units, divided into stages.
 pub struct Stages(Vec<Stage>);
 
 impl Stages {
-    /// Of levels that begin at these units; `work(k)`: rows and entries before unit `k`.
+    /// Creates the stages for levels that begin at these units. `work(k)` is the number of rows and entries before unit
+    /// `k`.
     pub fn new(levels: &[usize], work: impl Fn(usize) -> usize) -> Result<Self> {
         let mut stages: Vec<Stage> = Vec::new();
         for level in levels.windows(2) {
@@ -85,9 +87,9 @@ impl Stages {
         Ok(Self(stages))
     }
 
-    /// `visit` for the units that are this member's, stage after stage, `backward` from the last one to the first. All
-    /// members call it together; a barrier stands behind each stage, and so at the end. A member has about as much of
-    /// the `work` of a stage as another.
+    /// Calls `visit` for the units of this thread, stage after stage; `backward` starts with the last unit. All threads
+    /// call this function together. Each stage ends with a barrier. The threads have about equal shares of the `work`
+    /// of a stage.
     pub fn run(&self, me: &Me, backward: bool, work: impl Fn(usize) -> usize, mut visit: impl FnMut(usize)) {
         for step in 0..self.0.len() {
             let stage = if backward { self.0.len() - 1 - step } else { step };
@@ -102,16 +104,16 @@ impl Stages {
         }
     }
 
-    /// Bytes of its array.
+    /// Returns the size of the array in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
 }
 
-/// The units of a member.
+/// Returns the units of a thread within a stage.
 fn share(all: &Range<usize>, me: &Me, work: impl Fn(usize) -> usize) -> Range<usize> {
     let (first, total) = (work(all.start), work(all.end) - work(all.start));
-    // The first unit with at least this much work before it.
+    // Returns the first unit with at least the work share of the threads before `member` in front of it.
     let cut = |member: usize| {
         let wanted = first + (total as u128 * member as u128 / me.members as u128) as usize;
         let (mut low, mut high) = (all.start, all.end);
@@ -146,15 +148,15 @@ mod tests {
         assert_eq!((order.units, order.levels), (vec![0, 1, 65, 129, 151, 153], vec![0, 1, 4, 5]));
     }
 
-    /// Wide and narrow levels: every unit once, those of a level after all of the levels before it, and the narrow ones
-    /// in order.
+    /// Large and small levels: each unit is visited once, after the units of all previous levels; small levels are
+    /// visited in order.
     #[test]
     fn members_do_levels_in_order() {
         let lengths = [3000, 5, 1, 7, 2500, 9, 4000];
         let mut starts = vec![0];
         lengths.iter().for_each(|length| starts.push(starts.last().unwrap() + length));
         let level = |unit: usize| starts.iter().rposition(|&start| start <= unit).unwrap();
-        // Units weigh 1, 2, 3, 1, ..: shares differ in length.
+        // Units have work 1, 2, 3, 1, ..., so the shares differ in length.
         let work = |k: usize| k / 3 * 6 + [0, 1, 3][k % 3];
         let stages = Stages::new(&starts, work).unwrap();
         assert_eq!(stages.0.iter().map(|stage| stage.alone).collect::<Vec<_>>(), [false, true, false, true, false]);
@@ -178,7 +180,7 @@ mod tests {
                 let mut all = seen;
                 all.sort_unstable();
                 assert!(all.into_iter().eq(0..9522));
-                // A share of the wide levels and all of the narrow ones, but for a unit at each end of a share.
+                // A share of the large levels and all of the small ones, except for one unit at each end of a share.
                 assert!(own <= 9500 / members * 7 / 6 + 22 + 6, "{members}: {own}");
             }
         }

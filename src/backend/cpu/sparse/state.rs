@@ -1,4 +1,4 @@
-//! What the members of a team share in a run on a general matrix.
+//! Data that the threads of a team share during a run on a general matrix.
 
 use super::chunks::Chunks;
 use super::precondition::Preconditioner;
@@ -9,27 +9,27 @@ use crate::error::{Result, reserve};
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 
-/// Inner products of one pass over a vector: as many are noted for a chunk at once.
+/// Maximum number of inner products per pass over a vector; the partial sums of a chunk are stored together.
 pub const GROUP: usize = 4;
 
-/// Vectors and M of a matrix of so many rows.
+/// Vectors and preconditioners of a system.
 pub struct State {
     pub chunks: Chunks,
-    /// By their numbers ([`VectorId`]).
+    /// Vectors, indexed by [`VectorId`].
     vectors: Vec<Shared>,
-    /// Sums over chunks.
+    /// Workspace for sums over chunks.
     pub noted: Noted,
-    /// None: M = I.
+    /// Preconditioner M; `None` means M = I.
     pub precondition: Option<Preconditioner>,
-    /// M after a breakdown.
+    /// Preconditioner of the second method, which continues after a breakdown.
     pub second: Option<Preconditioner>,
-    /// Of a method that sweeps.
+    /// Sweeps of a relaxation method.
     pub relaxation: Option<Relaxation>,
     pub observed: Observed,
 }
 
 impl State {
-    /// Without M, with x, b and r.
+    /// Allocates x, b and r.
     pub fn new(rows: usize) -> Result<Self> {
         let chunks = Chunks::new(rows);
         let mut state = Self {
@@ -45,7 +45,7 @@ impl State {
         Ok(state)
     }
 
-    /// Room for `own` vectors beside x, b and r.
+    /// Allocates `own` vectors in addition to x, b and r.
     pub fn reserve(&mut self, own: usize) -> Result<()> {
         let missing = VectorId::own(own).0.saturating_sub(self.vectors.len());
         reserve(&mut self.vectors, missing, "vectors of a solve")?;
@@ -59,18 +59,16 @@ impl State {
         &self.vectors[id.0]
     }
 
-    /// Vectors may hold infinities, which 0 times would not take away.
-    ///
-    /// # Safety
-    /// No run may be on.
+    /// Sets all vectors to zero. After a breakdown, they may contain infinities, for which multiplication by 0 yields
+    /// NaN.
     pub unsafe fn clear(&self) {
         for vector in &self.vectors {
-            // SAFETY: as the caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { vector.clear() };
         }
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         let of_vectors = self.vectors.iter().map(Shared::bytes).sum::<usize>();
         let of_m = [&self.precondition, &self.second].into_iter().flatten().map(|m| m.bytes()).sum::<usize>();

@@ -1,8 +1,8 @@
-//! A vector, value by value.
+//! Access to single values of a shared vector.
 
 use crate::runtime::shared::Shared;
 
-/// A vector of which members read and write single values: slices of it would overlap.
+/// A vector in which threads read and write single values; slices of several threads would overlap.
 #[derive(Clone, Copy)]
 pub struct Values {
     first: *mut f64,
@@ -15,26 +15,26 @@ impl Values {
         Self { first: vector.address(0, count), count }
     }
 
-    /// How many there are.
+    /// Returns the number of values.
     pub fn count(self) -> usize {
         self.count
     }
 
     /// # Safety
-    /// There must be so many values, and nobody may write this one meanwhile.
+    /// `i` must be less than the number of values, and no thread may write value i during the call.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f64 {
         debug_assert!(i < self.count);
-        // SAFETY: inside the array, and not written meanwhile, as the caller promised.
+        // SAFETY: inside the array and not written concurrently, as the caller guarantees.
         unsafe { *self.first.add(i) }
     }
 
     /// # Safety
-    /// There must be so many values, and nobody else may read or write this one meanwhile.
+    /// `i` must be less than the number of values, and no other thread may access value i during the call.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, value: f64) {
         debug_assert!(i < self.count);
-        // SAFETY: inside the array, and not used by others, as the caller promised.
+        // SAFETY: inside the array and not accessed concurrently, as the caller guarantees.
         unsafe { *self.first.add(i) = value };
     }
 }

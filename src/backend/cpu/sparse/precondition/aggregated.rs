@@ -1,4 +1,4 @@
-//! Multigrid by aggregation.
+//! Aggregation multigrid as a preconditioner.
 
 use super::apply::Apply;
 use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Rules};
@@ -10,7 +10,7 @@ use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
 use crate::sparse::{Csr, Index};
 
-/// A cycle.
+/// One multigrid cycle per application.
 pub struct Aggregated<V: Number> {
     cycle: Cycle<V>,
 }
@@ -27,15 +27,17 @@ impl<V: Real + Number> Aggregated<V> {
         Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, None, workers)? })
     }
 
-    /// From the matrix before.
+    /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         self.cycle.aggregates_kept()
     }
 }
 
-/// With few couplings a row aggregates of four, of rows with six and more of eight: four leave too many couplings.
+/// Selects the number of pairing passes. Rows with few entries form aggregates of four (two passes). Rows with more
+/// entries form aggregates of eight (three passes), since aggregates of four would leave too many couplings on the
+/// coarse level.
 fn rules<I: Index>(a: &Csr<I>) -> Rules {
-    /// Entries of a row on average, from which on three passes of pairs are made: those of 7 points in space.
+    /// Average number of entries per row from which on three passes are made; a 7-point stencil has about 7.
     const MANY: f64 = 6.5;
     let mean = a.col.len() as f64 / a.rows().max(1) as f64;
     Rules::passes(if mean < MANY { 2 } else { 3 })
@@ -43,7 +45,7 @@ fn rules<I: Index>(a: &Csr<I>) -> Rules {
 
 impl<V: Real + Number> Apply for Aggregated<V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
-        // SAFETY: nobody writes `from` meanwhile, and the cycle asks for each row of `to` once (`Apply::apply`).
+        // SAFETY: no thread writes `from`, and the cycle accesses each row of `to` once (`Apply::apply`).
         unsafe {
             let from = from.slice(0, self.cycle.rows());
             self.cycle.apply(me, Way::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);

@@ -1,4 +1,4 @@
-//! What a preconditioner is, and what it is made for.
+//! Interface of a preconditioner, and its purpose.
 
 use crate::backend::aggregation::Kept;
 use crate::runtime::shared::Shared;
@@ -6,33 +6,33 @@ use crate::runtime::team::Me;
 
 pub const WHAT: &str = "a preconditioner";
 
-/// A map from r to z, linear most often.
+/// A map from r to z = M^-1 r; usually linear.
 pub trait Apply: Send + Sync {
-    /// to = M^-1 from. All members of a team call it together. A barrier stands before it; from there until it returns
-    /// nobody writes `from`, or uses `to` otherwise. On return the member's own rows ([`Chunks::own`]) of `to` are
-    /// written; a barrier stands before another member reads them.
+    /// Computes to = M^-1 from. All threads of the team call this function together, with a barrier before it. Until it
+    /// returns, no thread may write `from` or otherwise use `to`. On return, the thread's own rows ([`Chunks::own`]) of
+    /// `to` are written. A barrier must follow before another thread reads these rows.
     ///
     /// [`Chunks::own`]: crate::backend::cpu::sparse::chunks::Chunks::own
     fn apply(&self, me: &Me, from: &Shared, to: &Shared);
-    /// The same map for every r; else CG takes its flexible beta.
+    /// Returns whether M^-1 is linear. If not, CG uses its flexible beta.
     fn is_linear(&self) -> bool {
         true
     }
-    /// Aggregates, for the next matrix.
+    /// Returns the aggregates for reuse with the next matrix.
     fn into_kept(self: Box<Self>) -> Kept {
         Kept::default()
     }
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     fn bytes(&self) -> usize;
 }
 
-/// What M is made for.
+/// Requirements on M.
 #[derive(Clone, Copy)]
 pub struct Purpose {
-    /// M^-T is asked for.
+    /// Whether M^-T is needed.
     pub transposes: bool,
-    /// The matrix is.
+    /// Whether the matrix is symmetric.
     pub symmetric: bool,
-    /// Entries of M are kept in f32; what is computed with them is in f64.
+    /// Whether the entries of M are stored in f32; the arithmetic is in f64 in any case.
     pub single: bool,
 }

@@ -1,4 +1,4 @@
-//! Chebyshev's polynomial in D^-1 A.
+//! Chebyshev polynomial preconditioner in D^-1 A.
 
 use super::apply::{Apply, WHAT};
 use super::jacobi::inverse_diagonal;
@@ -12,21 +12,28 @@ use crate::runtime::workers::Workers;
 use crate::sparse::{Csr, Index, Stored};
 use crate::spectrum::lanczos_extremes;
 
-/// The interval reaches down to this part of its upper end: a smoother that also lessens all but a few of the others.
+/// Ratio of the ends of the interval. The polynomial damps all but the few lowest eigenvalues.
 const RATIO: f64 = 30.0;
-/// Steps of Lanczos, whose largest value lies below the largest eigenvalue by less than this part.
+/// Number of Lanczos steps for the estimate of the largest eigenvalue.
 const STEPS: usize = 10;
 const MARGIN: f64 = 1.1;
 
-/// M^-1 = p(D^-1 A) D^-1, with p the polynomial whose residual 1 - t p(t) is the scaled Chebyshev polynomial of
-/// [hi / 30, hi]. Source: Saad, Iterative methods for sparse linear systems, 2nd ed. (2003), algorithm 12.1.
+/// M^-1 = p(D^-1 A) D^-1. The residual polynomial 1 - t p(t) is the Chebyshev polynomial of the interval [hi / 30, hi],
+/// scaled to 1 at t = 0 (Saad 2003, algorithm 12.1).
+///
+/// With theta = (hi + lo) / 2, delta = (hi - lo) / 2 and lo = hi / 30, the recurrence for z = M^-1 r starts with rho_0
+/// = delta / theta, s_0 = D^-1 r, d_0 = s_0 / theta, z_0 = d_0. For k = 1, ..., `degree`:
+/// - rho_k = 1 / (2 theta / delta - rho_{k-1}),
+/// - s_k = s_{k-1} - D^-1 A d_{k-1},
+/// - d_k = rho_k rho_{k-1} d_{k-1} + (2 rho_k / delta) s_k,
+/// - z_k = z_{k-1} + d_k.
 pub struct Chebyshev<I, V> {
-    /// D^-1 A
+    /// The matrix D^-1 A.
     scaled: Part<I, V>,
     inverse: Vec<f64>,
     degree: usize,
     largest: f64,
-    /// The last step, and D^-1 (r - A x).
+    /// Workspaces: the latest step d_k, and s_k = D^-1 (r - A z).
     room: [Shared; 2],
 }
 
@@ -47,7 +54,7 @@ impl<I: Index, V: Real> Chebyshev<I, V> {
         Ok(Self { scaled, inverse, degree, largest, room })
     }
 
-    /// M^-T = p(D^-1 A') D^-1.
+    /// Returns M^-T = p(D^-1 A^T) D^-1.
     pub fn transposed(&self, a: &Csr<I>) -> Result<Self> {
         let mut inverse = Vec::new();
         reserve(&mut inverse, self.inverse.len(), WHAT)?;
@@ -62,7 +69,7 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
         let own = Chunks::new(rows).own(me);
         let (theta, delta) = (0.5 * self.largest * (1.0 + 1.0 / RATIO), 0.5 * self.largest * (1.0 - 1.0 / RATIO));
         let [step, left] = &self.room;
-        // SAFETY: rows of this member, which no other uses but where `step` is read, between two barriers.
+        // SAFETY: rows of this thread; other threads read only `step`, between two barriers.
         let (from, x) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };
         // SAFETY: as above.
         let left = unsafe { left.slice_mut(own.start, own.len()) };
@@ -70,7 +77,7 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
         for k in 0..=self.degree {
             if k > 0 {
                 me.barrier();
-                // SAFETY: nobody writes it until the next barrier.
+                // SAFETY: no thread writes `step` until the next barrier.
                 let step = unsafe { step.slice(0, rows) };
                 for (left, i) in left.iter_mut().zip(own.clone()) {
                     let entries = self.scaled.ptr[i]..self.scaled.ptr[i + 1];
@@ -105,12 +112,13 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
     }
 }
 
-/// The largest eigenvalue of D^-1 A that a few steps of CG from a fixed vector see, if they go that far.
+/// Estimates the largest eigenvalue of D^-1 A by up to ten CG steps (Lanczos) from a fixed vector, which only reaches
+/// smaller values. Returns `None` if CG breaks down before two steps.
 fn largest_seen<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<Option<f64>> {
     let rows = a.rows();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let [mut r, mut p, mut q] = [zeroed(rows, WHAT)?, zeroed(rows, WHAT)?, zeroed(rows, WHAT)?];
-    // Signs and sizes of no pattern: the fractional parts of multiples of the golden ratio.
+    // Pseudorandom values: the fractional parts of multiples of the golden ratio.
     r.iter_mut().enumerate().for_each(|(i, r)| *r = (i as f64 * 0.618_033_988_749_895).fract() - 0.5);
     let (mut coefficients, mut rho_old, mut beta) = (Vec::new(), 0.0, 0.0);
     for step in 0..STEPS {

@@ -1,25 +1,26 @@
-//! Incomplete factorizations without fill: ILU(0) of the pattern of A, and IC(0) of that of its lower triangle.
+//! Incomplete factorizations without fill: ILU(0) on the pattern of A, and IC(0) on the pattern of its lower triangle.
 //!
-//! Source: Meijerink and van der Vorst, An iterative solution method for linear systems of which the coefficient matrix
-//! is a symmetric M-matrix, Math. Comp. 31 (1977); shifts: Manteuffel, Math. Comp. 34 (1980).
+//! Sources: Meijerink and van der Vorst, Math. Comp. 31 (1977) 148-162; Saad 2003, algorithm 10.4; for the shifts,
+//! Manteuffel, Math. Comp. 34 (1980) 473-497.
 
 use super::apply::WHAT;
 use super::split::{Part, Split};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, written, zeroed};
 use crate::sparse::{Csr, Index};
 
-/// The first shift that is tried; each that follows is twice the one before.
+/// First shift that is tried; each following shift is twice the previous one.
 const FIRST_SHIFT: f64 = 1e-3;
 
-/// Beyond this the diagonal is all that is left of A, unless other entries are larger by as many digits as a double
-/// has.
+/// Largest shift that is tried. Beyond it, the diagonal dominates all other entries, unless these are larger by the
+/// number of digits of a double.
 const LAST_SHIFT: f64 = 1e16;
 
-/// No entry of the row in work.
+/// Marks a column without an entry in the current row.
 const NONE: usize = usize::MAX;
 
-/// ILU(0), row by row: l_ik = w_k / d_k, w_j = w_j - l_ik u_kj where row i has an entry. A = (I + L) (D + U_D) but for
-/// what is dropped, so that U = D^-1 U_D and G = D^-1.
+/// Computes ILU(0), row by row (IKJ variant). For each k < i with an entry: l_ik = w_k / d_k, then w_j = w_j - l_ik
+/// u_kj for all j with an entry in row i. Up to dropped entries, A = (I + L) (D + U_D). In the form of [`Split`], U =
+/// D^-1 U_D and G = D^-1.
 pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
     let rows = a.rows();
     let below = a.entries().filter(|&(i, j, _)| j < i).count();
@@ -70,12 +71,12 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
     Ok(Split { lower, upper, scale })
 }
 
-/// IC(0) of A + s diag(A), or another split of A: s = 0.
+/// A splitting of M, with the shift of ic0. IC(0) factorizes A + s diag(A); for other preconditioners, s = 0.
 pub struct Factors<I> {
     pub split: Split<I>,
-    /// s.
+    /// The shift s, dimensionless.
     pub shift: f64,
-    /// The row and the pivot that were met without a shift.
+    /// Row and value of the nonpositive pivot without a shift, if there was one.
     pub pivot: Option<(usize, f64)>,
 }
 
@@ -85,8 +86,8 @@ impl<I> From<Split<I>> for Factors<I> {
     }
 }
 
-/// IC(0) with this shift; below 0: with none, or where a pivot is not positive the first of 1e-3, 2e-3, 4e-3, .. with
-/// which all are.
+/// Computes IC(0) with this shift. If `shift` is negative, first tries s = 0. If a pivot is not positive, the shifts
+/// 1e-3, 2e-3, 4e-3, ... follow until all pivots are positive.
 pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
     let diagonal = |i: usize| {
         let (col, val) = a.slices(i);
@@ -132,22 +133,22 @@ pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
     }
 }
 
-/// Entries of a row before the diagonal.
+/// Returns the number of entries of a row before the diagonal.
 fn below<I: Index>(col: &[I], row: usize) -> usize {
     col.partition_point(|j| j.at() < row)
 }
 
-/// L and 1 / D, or a row whose pivot is not positive.
+/// L and 1 / D, or a row and its nonpositive pivot.
 type Factored<I> = std::result::Result<(Part<I>, Vec<f64>), (usize, f64)>;
 
-/// A + s diag(A) = (I + L) D (I + L') but for what is dropped, row by row: l_ij d_j = a_ij - sum over k < j of
-/// (l_ik d_k) l_jk, d_i = (1 + s) a_ii - sum over k of l_ik (l_ik d_k), where rows i and j have entries k. L has so
-/// many entries, and each row of A a diagonal.
+/// Factorizes A + s diag(A) = (I + L) D (I + L^T) up to dropped entries, row by row, where k runs over the entries of
+/// rows i and j: l_ij d_j = a_ij - sum over k < j of (l_ik d_k) l_jk, d_i = (1 + s) a_ii - sum over k < i of l_ik (l_ik
+/// d_k). L has `entries` entries, and each row of A must have a diagonal entry.
 fn factorize<I: Index>(a: &Csr<I>, entries: usize, shift: f64) -> Result<Factored<I>> {
     let rows = a.rows();
     let mut l = Part::with_room(rows, entries)?;
     let mut inverse = zeroed(rows, WHAT)?;
-    // l_ik d_k of the row in work.
+    // l_ik d_k of the current row.
     let (mut scaled, mut is_in) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
     for i in 0..rows {
         let (col, val) = a.slices(i);

@@ -1,4 +1,4 @@
-//! M = D or |D|.
+//! Diagonal preconditioners: M = D or M = |D|.
 
 use super::apply::{Apply, WHAT};
 use crate::backend::cpu::sparse::chunks::Chunks;
@@ -7,7 +7,7 @@ use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index};
 
-/// 1 / a_ii of all rows.
+/// Returns 1 / a_ii for all rows.
 pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {
     let mut inverse = zeroed(a.rows(), WHAT)?;
     for (i, inverse) in inverse.iter_mut().enumerate() {
@@ -19,13 +19,13 @@ pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {
     Ok(inverse)
 }
 
-/// A row without an entry on the diagonal, or with a zero there.
+/// Returns the error for a row with a zero or missing diagonal entry.
 pub fn no_diagonal(row: usize) -> Error {
     const TO_DO: &str = " has a missing or zero diagonal entry; use preconditioner=none, or reorder the rows";
     Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)
 }
 
-/// M = D or |D|: symmetric.
+/// M = D or M = |D|, both symmetric; stores the inverse diagonal.
 pub struct Jacobi {
     inverse: Vec<f64>,
 }
@@ -41,7 +41,7 @@ impl Jacobi {
 impl Apply for Jacobi {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let own = Chunks::new(self.inverse.len()).own(me);
-        // SAFETY: nobody writes `from` meanwhile, and rows of `to` are this member's own (`Apply::apply`).
+        // SAFETY: no thread writes `from`, and the rows of `to` belong to this thread (`Apply::apply`).
         let (from, to) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };
         for ((to, from), inverse) in to.iter_mut().zip(from).zip(&self.inverse[own]) {
             *to = inverse * from;

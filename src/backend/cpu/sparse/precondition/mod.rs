@@ -1,7 +1,8 @@
-//! Preconditioners of the methods for general matrices: z = M^-1 r and z = M^-T r by a team.
+//! Preconditioners for general matrices: z = M^-1 r and z = M^-T r by a thread team.
 //!
-//! Each may use those before it: `apply`, `jacobi`, `split` (the form of what follows), `incomplete` (ic0, ilu0),
-//! `triangular` (a split, solved), `truncated` (its series), `chebyshev`, `aggregated` (multigrid).
+//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `split` (the common form of the following
+//! ones), `incomplete` (ic0, ilu0), `triangular` (triangular solves), `truncated` (Neumann series), `chebyshev`,
+//! `aggregated` (multigrid).
 
 mod aggregated;
 mod apply;
@@ -34,21 +35,21 @@ use split::Split;
 use triangular::Solved;
 use truncated::Truncated;
 
-/// M^-1, and M^-T where that was asked for.
+/// M^-1 and, if requested, M^-T.
 pub struct Preconditioner {
     own: Box<dyn Apply>,
-    /// None: M is symmetric, or nobody asked.
+    /// `None` if M is symmetric, or if M^-T was not requested.
     transposed: Option<Box<dyn Apply>>,
 }
 
 impl Preconditioner {
-    /// to = M^-1 from, or M^-T from, as [`Apply::apply`] does.
+    /// Computes to = M^-1 from, or to = M^-T from, under the conditions of [`Apply::apply`].
     pub fn apply(&self, me: &Me, from: &Shared, to: &Shared, transposed: bool) {
         let other = self.transposed.as_deref().filter(|_| transposed);
         other.unwrap_or(&*self.own).apply(me, from, to);
     }
 
-    /// Aggregates, for the next matrix.
+    /// Returns the aggregates for reuse with the next matrix.
     pub fn into_kept(self) -> Kept {
         self.own.into_kept()
     }
@@ -57,23 +58,23 @@ impl Preconditioner {
         self.own.is_linear()
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.own.bytes() + self.transposed.as_ref().map_or(0, |m| m.bytes())
     }
 }
 
-/// What was made.
+/// Result of the setup of a preconditioner.
 #[derive(Default)]
 pub struct Made {
-    /// None: the identity.
+    /// `None` means M = I.
     pub precondition: Option<Preconditioner>,
-    /// Of ic0, and the row and pivot that made it necessary.
+    /// Shift of ic0, and the row and pivot that made it necessary.
     pub shift: f64,
     pub pivot: Option<(usize, f64)>,
-    /// Of triangular solves.
+    /// Number of levels of the triangular solves.
     pub levels: usize,
-    /// From the matrix before.
+    /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
 }
 
@@ -83,7 +84,7 @@ impl Made {
     }
 }
 
-/// Makes M of a square matrix, with aggregates of the one before where they suit.
+/// Sets up M for a square matrix; reuses the previous aggregates `kept` if they pass the quality test.
 pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, kept: Kept, team: &mut Team) -> Result<Made> {
     if a.rows() != a.cols {
         let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
@@ -96,7 +97,7 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, kept: Kept
     }
 }
 
-/// The same with entries of M as V holds them.
+/// Sets up M with entries of type V.
 fn make_of<I: Index, V: Real + Number>(
     a: &Csr<I>,
     wanted: &Wanted,
@@ -111,7 +112,7 @@ fn make_of<I: Index, V: Real + Number>(
         Wanted::Ssor { omega } => {
             solved::<I, V>(a, purpose, purpose.symmetric, team, || Ok(Split::ssor(a, omega)?.into()))
         }
-        // Where values are symmetric the pattern may not be: a zero that is given has a place to be filled.
+        // Even if the values of A are symmetric, its pattern may be unsymmetric: fill can enter at an explicit zero.
         Wanted::Ilu0 => solved::<I, V>(a, purpose, false, team, || Ok(ilu0(a)?.into())),
         Wanted::Ic0 { shift } => solved::<I, V>(a, purpose, true, team, || ic0(a, shift)),
         Wanted::Neumann { order } => {
@@ -135,7 +136,7 @@ fn make_of<I: Index, V: Real + Number>(
     }
 }
 
-/// M as two triangles that are solved.
+/// Sets up M as a product of two triangular factors and a diagonal.
 fn solved<I: Index, V: Real + Number>(
     a: &Csr<I>,
     purpose: &Purpose,
@@ -152,7 +153,7 @@ fn solved<I: Index, V: Real + Number>(
     Ok(Made { levels, shift, pivot, ..Made::of(own, transposed)? })
 }
 
-/// What `make` makes of M', where that is another and asked for.
+/// Calls `make` with the transposed splitting, if M^-T is requested and differs from M^-1.
 fn of_transposed<I: Index, M: Apply + 'static>(
     split: &Split<I>,
     purpose: &Purpose,

@@ -1,5 +1,6 @@
-//! M^-1 = (I + U)^-1 G (I + L)^-1 with a strict lower triangle L, a strict upper one U and a diagonal G: the form of
-//! ssor, ic0 and ilu0. M^-T is of that form, too. A series has the triangles as the matrix has them.
+//! The form M^-1 = (I + U)^-1 G (I + L)^-1 with a strictly lower triangular L, a strictly upper triangular U, and a
+//! diagonal G. ssor, ic0 and ilu0 have this form; M^-T has it, too. For the Neumann series, L and U are the triangles
+//! of A.
 
 use super::apply::WHAT;
 use super::jacobi::inverse_diagonal;
@@ -7,14 +8,14 @@ use crate::error::{Error, Result, reserve, zeroed};
 use crate::runtime::number::Real;
 use crate::sparse::{Csr, Index, accumulate, restart};
 
-/// Some entries of a matrix by rows, with ascending columns.
+/// Some entries of a matrix, stored by rows with ascending columns.
 pub struct Part<I, V = f64> {
     pub ptr: Vec<usize>,
     pub col: Vec<I>,
     pub val: Vec<V>,
 }
 
-/// L, U and G.
+/// L (`lower`), U (`upper`) and G (`scale`).
 pub struct Split<I> {
     pub lower: Part<I>,
     pub upper: Part<I>,
@@ -22,19 +23,19 @@ pub struct Split<I> {
 }
 
 impl<I, V> Part<I, V> {
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.ptr) + size_of_val(&*self.col) + size_of_val(&*self.val)
     }
 }
 
 impl<I: Index> Part<I> {
-    /// With values as V holds them.
+    /// Converts the values to type V.
     pub fn kept<V: Real>(self) -> Result<Part<I, V>> {
         Ok(Part { val: kept(self.val.iter().copied(), self.val.len())?, ptr: self.ptr, col: self.col })
     }
 
-    /// The entries of A with `is_in(row, column)`, each as `value(row, column, entry)` says.
+    /// Copies the entries a_ij for which `is_in(i, j)` holds, each as `value(i, j, a_ij)`.
     pub fn of(
         a: &Csr<I>,
         is_in: impl Fn(usize, usize) -> bool,
@@ -53,7 +54,7 @@ impl<I: Index> Part<I> {
         Ok(Self { ptr, col, val })
     }
 
-    /// No row, and room for so many.
+    /// Allocates capacity for this many rows and entries.
     pub fn with_room(rows: usize, entries: usize) -> Result<Self> {
         let mut part = Self { ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
         reserve(&mut part.ptr, rows + 1, WHAT)?;
@@ -63,7 +64,7 @@ impl<I: Index> Part<I> {
         Ok(part)
     }
 
-    /// One row more, for which there is room.
+    /// Appends a row; the capacity must suffice.
     pub fn push_row(&mut self, col: &[I], val: &[f64]) {
         self.col.extend_from_slice(col);
         self.val.extend_from_slice(val);
@@ -74,13 +75,13 @@ impl<I: Index> Part<I> {
         self.ptr.len() - 1
     }
 
-    /// Columns and values of row i.
+    /// Iterates over columns and values of row i.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let range = self.ptr[i]..self.ptr[i + 1];
         self.col[range.clone()].iter().map(|j| j.at()).zip(self.val[range].iter().copied())
     }
 
-    /// The transposed entries.
+    /// Returns the transposed matrix.
     pub fn transposed(&self) -> Result<Self> {
         let rows = self.rows();
         let mut ptr = zeroed(rows + 1, WHAT)?;
@@ -98,7 +99,7 @@ impl<I: Index> Part<I> {
     }
 }
 
-/// `count` values of M as V holds them.
+/// Converts `count` values to type V. Fails if a finite value overflows.
 pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
     let mut all = Vec::new();
     reserve(&mut all, count, WHAT)?;
@@ -117,7 +118,7 @@ pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<
 }
 
 impl<I: Index> Split<I> {
-    /// M^-T = (I + L')^-1 G (I + U')^-1.
+    /// Returns the splitting of M^-T = (I + L^T)^-1 G (I + U^T)^-1.
     pub fn transposed(&self) -> Result<Self> {
         let mut scale = Vec::new();
         reserve(&mut scale, self.scale.len(), WHAT)?;
@@ -125,7 +126,7 @@ impl<I: Index> Split<I> {
         Ok(Self { lower: self.upper.transposed()?, upper: self.lower.transposed()?, scale })
     }
 
-    /// A = L + U + G^-1, for a series; its M^-T is made of the transposed split in the same way.
+    /// Splits A = L + U + G^-1, for the Neumann series. The series of the transposed splitting is M^-T.
     pub fn plain(a: &Csr<I>) -> Result<Self> {
         let scale = inverse_diagonal(a)?;
         let lower = Part::of(a, |i, j| j < i, |_, _, entry| entry)?;
@@ -133,8 +134,8 @@ impl<I: Index> Split<I> {
         Ok(Self { lower, upper, scale })
     }
 
-    /// SSOR: M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1, A = L_A + D + U_A. In this form L = w L_A D^-1,
-    /// U = w D^-1 U_A, G = w (2 - w) D^-1.
+    /// Splits SSOR: M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1 with A = L_A + D + U_A (Saad 2003, section 10.2).
+    /// In the form of this module, L = w L_A D^-1, U = w D^-1 U_A, and G = w (2 - w) D^-1.
     pub fn ssor(a: &Csr<I>, omega: f64) -> Result<Self> {
         let mut scale = inverse_diagonal(a)?;
         let lower = Part::of(a, |i, j| j < i, |_, j, entry| omega * entry * scale[j])?;

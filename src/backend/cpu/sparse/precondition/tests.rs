@@ -1,4 +1,4 @@
-//! Preconditioners of small matrices, against their formulas on dense ones.
+//! Tests of preconditioners against their formulas for small dense matrices.
 
 use super::incomplete::ic0;
 use super::*;
@@ -7,14 +7,14 @@ use crate::error::RRB_ERR_MATRIX;
 use crate::runtime::workers::Workers;
 use crate::sparse::{AnyCsr, Entries, Indices, Matrix, Order};
 
-/// Of the team that applies it.
+/// Team sizes for the application.
 const MEMBERS: [usize; 4] = [1, 2, 3, 7];
-/// Awkward sizes.
+/// Odd and boundary sizes.
 const SIZES: [usize; 7] = [1, 2, 3, 5, 17, 64, 65];
 
 type Dense = Vec<Vec<f64>>;
 
-/// A matrix from its entries, each place once.
+/// Builds a matrix from entries without duplicates.
 fn matrix(n: usize, entries: &[(usize, usize, f64)]) -> Box<dyn Matrix> {
     let rows: Vec<i64> = entries.iter().map(|e| e.0 as i64).collect();
     let cols: Vec<i64> = entries.iter().map(|e| e.1 as i64).collect();
@@ -25,7 +25,7 @@ fn matrix(n: usize, entries: &[(usize, usize, f64)]) -> Box<dyn Matrix> {
         .unwrap()
 }
 
-/// Numbers in (-1, 1) of no pattern: the fractional parts of multiples of the golden ratio.
+/// Pseudorandom numbers in (-1, 1): the fractional parts of multiples of the golden ratio.
 fn number(k: usize) -> f64 {
     2.0 * (k as f64 * 0.618_033_988_749_895).fract() - 1.0
 }
@@ -34,7 +34,7 @@ fn vector(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| number(seed + 1 + i)).collect()
 }
 
-/// Bands and a few entries far off, dominated by the diagonal; symmetric, or with a pattern that is not.
+/// A diagonally dominant matrix with bands at distances 1, 4 and 11; symmetric, or with an unsymmetric pattern.
 fn entries(n: usize, symmetric: bool) -> Vec<(usize, usize, f64)> {
     let mut all = Vec::new();
     for i in 0..n {
@@ -63,14 +63,14 @@ fn times(a: &Dense, x: &[f64]) -> Vec<f64> {
     a.iter().map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
 }
 
-/// (A's part with `is_in`) x.
+/// Returns A' x, where A' consists of the entries of A with `is_in`.
 fn times_part(a: &Dense, is_in: impl Fn(usize, usize) -> bool, x: &[f64]) -> Vec<f64> {
     let entry = |i: usize, j: usize| if is_in(i, j) { a[i][j] * x[j] } else { 0.0 };
     (0..x.len()).map(|i| (0..x.len()).map(|j| entry(i, j)).sum()).collect()
 }
 
-/// ILU(0), entry by entry: l and u such that (L U)_ij = a_ij where there is a place, L with ones on its diagonal.
-/// None: a pivot is not positive.
+/// Computes ILU(0) from its definition: (L U)_ij = a_ij at all entries, where L has a unit diagonal. Returns `None` if
+/// a pivot is not positive.
 fn factors(a: &Dense, places: &[(usize, usize, f64)]) -> Option<Dense> {
     let n = a.len();
     let mut is_place = vec![vec![false; n]; n];
@@ -94,7 +94,7 @@ fn factors(a: &Dense, places: &[(usize, usize, f64)]) -> Option<Dense> {
     Some(f)
 }
 
-/// L U z.
+/// Returns L U z.
 fn multiply_factors(f: &Dense, z: &[f64]) -> Vec<f64> {
     let y = times_part(f, |i, j| j >= i, z);
     let lower = times_part(f, |i, j| j < i, &y);
@@ -113,11 +113,11 @@ fn made(matrix: &dyn Matrix, wanted: Wanted, symmetric: bool, members: usize) ->
     }
 }
 
-/// M^-1 r and M^-T r.
+/// Returns M^-1 r and M^-T r.
 fn applied(made: &Made, r: &[f64], members: usize) -> [Vec<f64>; 2] {
     let n = r.len();
     let (from, to, other) = (Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap());
-    // SAFETY: this thread alone has it.
+    // SAFETY: only this thread uses the vector.
     unsafe { from.slice_mut(0, n) }.copy_from_slice(r);
     let m = made.precondition.as_ref().unwrap();
     let work = |me: Me| {
@@ -126,11 +126,11 @@ fn applied(made: &Made, r: &[f64], members: usize) -> [Vec<f64>; 2] {
         m.apply(&me, &from, &other, true);
     };
     Team::new(members).unwrap().run(work, work).unwrap();
-    // SAFETY: the members have ended.
+    // SAFETY: the run of the team has ended.
     [&to, &other].map(|v| unsafe { v.slice(0, n) }.to_vec())
 }
 
-/// The same for any number of members, to the last bit.
+/// Returns M^-1 r and M^-T r, which must be bitwise identical for all team sizes.
 fn applied_by_all(a: &dyn Matrix, wanted: Wanted, symmetric: bool, r: &[f64]) -> [Vec<f64>; 2] {
     let [first, others @ ..] =
         MEMBERS.map(|members| applied(&made(a, wanted, symmetric, members).unwrap(), r, members));
@@ -138,7 +138,7 @@ fn applied_by_all(a: &dyn Matrix, wanted: Wanted, symmetric: bool, r: &[f64]) ->
     first
 }
 
-/// Sums of a few products of numbers around 1: a hundred roundings.
+/// Tolerance: sums of a few products of numbers around 1 have less than a hundred rounding errors.
 fn assert_near(found: &[f64], wanted: &[f64], what: &str) {
     let size = wanted.iter().fold(1.0_f64, |most, w| most.max(w.abs()));
     for (i, (f, w)) in found.iter().zip(wanted).enumerate() {
@@ -146,7 +146,7 @@ fn assert_near(found: &[f64], wanted: &[f64], what: &str) {
     }
 }
 
-/// Rounded twice, 1 / d and the product.
+/// Two roundings: of 1 / d, and of the product.
 #[test]
 fn jacobi_divides_by_the_diagonal() {
     for n in [1, 2, 3, 5, 17, 64, 65, 5000] {
@@ -169,7 +169,7 @@ fn a_row_without_diagonal_is_named() {
     assert!(error.to_string().starts_with("row 7 has a missing or zero diagonal"), "{error}");
 }
 
-/// M z = r with the factors of the definition; those of ic0 are the same where A is symmetric.
+/// Checks M z = r with the factors from the definition. For a symmetric A, ic0 and ilu0 have equal factors.
 #[test]
 fn incomplete_factors_are_those_of_the_definition() {
     for n in SIZES {
@@ -187,7 +187,7 @@ fn incomplete_factors_are_those_of_the_definition() {
     }
 }
 
-/// With the shift before that a pivot is not positive, and the one told is that without a shift.
+/// With the previous shift, a pivot is not positive; the reported pivot is the one without a shift.
 #[test]
 fn the_first_shift_that_works_is_found() {
     let n = 40;
@@ -211,7 +211,7 @@ fn the_first_shift_that_works_is_found() {
     assert_near(&multiply_factors(&shifted(made.shift).unwrap(), &applied(&made, &r, 2)[0]), &r, "ic0");
 }
 
-/// [sum (-D^-1 U)^k] D^-1 [sum (-L D^-1)^k] r, power by power.
+/// Compares with [sum (-D^-1 U)^k] D^-1 [sum (-L D^-1)^k] r, summed power by power.
 #[test]
 fn a_truncated_series_is_a_sum_of_powers() {
     for n in SIZES {
@@ -235,8 +235,8 @@ fn a_truncated_series_is_a_sum_of_powers() {
     }
 }
 
-/// B z = (1 - T(B)) D^-1 r with B = D^-1 A and T the Chebyshev polynomial of [hi / 30, hi] that is 1 at 0, by its
-/// recursion; hi is the largest row sum of |B|.
+/// Checks B z = (1 - T(B)) D^-1 r with B = D^-1 A. T is the Chebyshev polynomial of [hi / 30, hi] with T(0) = 1,
+/// computed by its recurrence; hi is the largest row sum of |B|.
 #[test]
 fn a_polynomial_is_that_of_chebyshev() {
     for n in SIZES {
@@ -268,7 +268,7 @@ fn a_polynomial_is_that_of_chebyshev() {
     }
 }
 
-/// <M^-1 r, s> = <r, M^-T s>. A zero that is given where its mirror is not: ilu0 fills it.
+/// Checks <M^-1 r, s> = <r, M^-T s>, also for an explicit zero without a mirrored entry, which ilu0 fills.
 #[test]
 fn the_transposed_one_is_the_transposed_one() {
     let all = [
@@ -288,7 +288,7 @@ fn the_transposed_one_is_the_transposed_one() {
             let made = made(&*a, wanted, symmetric, 2).unwrap();
             let (of_r, of_s) = (applied(&made, &r, 2), applied(&made, &s, 2));
             let (first, second) = (dot(&of_r[0], &s), dot(&r, &of_s[1]));
-            // Of sums of n products of numbers around 1.
+            // Tolerance for sums of n products of numbers around 1.
             assert!((first - second).abs() <= 1e-14 * n as f64, "{n} {wanted:?}: {first} and {second}");
         }
     }

@@ -1,4 +1,4 @@
-//! Triangular systems with unit diagonals by a team, level by level.
+//! Solution of unit triangular systems by a thread team, level by level.
 
 use super::apply::{Apply, WHAT};
 use super::split::{Part, Split, kept};
@@ -11,12 +11,12 @@ use crate::runtime::shared::Shared;
 use crate::runtime::team::{Me, Team};
 use crate::sparse::Index;
 
-/// M^-1 of a `Split`, to rounding.
+/// M^-1 in the form of [`Split`], applied by triangular solves.
 pub struct Solved<I, V> {
     /// Shared with M^-T.
     order: Counted<Order<I>>,
     stages: Stages,
-    /// Rows and entries of `lower` before each unit, and all of them.
+    /// Number of rows and entries of `lower` before each unit, and in total.
     work: Vec<usize>,
     lower: Triangle<I, V>,
     upper: Triangle<I, V>,
@@ -24,7 +24,8 @@ pub struct Solved<I, V> {
 }
 
 impl<I: Index, V: Real + Send> Solved<I, V> {
-    /// `split` has no entries but where A or A' has, and `order` is `by_levels` of A.
+    /// Creates the solver. The pattern of `split` must be contained in the pattern of A + A^T, and `order` must be
+    /// `by_levels` of A.
     pub fn new(order: &Counted<Order<I>>, split: Split<I>, team: &mut Team) -> Result<Self> {
         let Split { lower, upper, scale } = split;
         let (lower, upper) = team.both(|| Triangle::new(&lower, order), || Triangle::new(&upper, order))?;
@@ -35,42 +36,42 @@ impl<I: Index, V: Real + Send> Solved<I, V> {
         Ok(Self { order: order.clone(), stages, work, lower, upper, scale })
     }
 
-    /// How many there are.
+    /// Returns the number of levels.
     pub fn levels(&self) -> usize {
         self.order.levels.len() - 1
     }
 
-    /// x_i = first(i) - sum over j of t_ij x_j for all rows, from the first to the last, or back. The sum goes by
-    /// ascending columns. Starts and ends as `Stages::run` does.
+    /// Solves x_i = first(i) - sum over j of t_ij x_j for all rows, in ascending order or, if `BACK`, in descending
+    /// order. The sum is in the order of ascending columns. Barriers are as in `Stages::run`.
     fn solve<const BACK: bool>(&self, me: &Me, t: &Triangle<I, V>, x: Values, first: impl Fn(usize) -> f64) {
         self.stages.run(
             me,
             BACK,
             |unit| self.work[unit],
-            // SAFETY: members write only rows of this stage meanwhile, each those of its own units, and a row reads no
-            // others of the stage: its columns are in its unit or in other levels, since levels are those of A + A'
-            // (`by_levels`). Joined levels are one member's.
+            // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. A row
+            // reads no rows of other units of the stage: its columns are in its own unit or on other levels, since the
+            // levels are those of A + A^T (`by_levels`). One thread processes joined levels.
             |unit| unsafe { t.solve_unit::<BACK>(&self.order.rows, unit, x, &first) },
         );
     }
 }
 
-/// Rows of a triangle in the order of work.
+/// The rows of a triangular matrix in the order of processing.
 struct Triangle<I, V> {
-    /// Of each unit in turn, and one that begins where all have ended.
+    /// The spans of each unit in turn, and a sentinel at the end.
     spans: Vec<Span>,
-    /// The spans where units begin, and the end.
+    /// First span of each unit, and the end of the last one.
     units: Vec<usize>,
     col: Vec<I>,
     val: Vec<V>,
 }
 
-/// Consecutive places of a unit whose rows have as many entries: a loop without a branch for each row.
+/// Consecutive positions of a unit whose rows have equal numbers of entries, so that the loop needs no branch per row.
 #[derive(Clone, Copy)]
 struct Span {
-    /// Entries of a row.
+    /// Entries per row.
     width: usize,
-    /// Where places and entries begin.
+    /// First position and first entry.
     place: usize,
     entry: usize,
 }
@@ -104,10 +105,7 @@ impl<I: Index, V: Real> Triangle<I, V> {
         self.spans[self.units[unit]].entry
     }
 
-    /// The rows of a unit.
-    ///
-    /// # Safety
-    /// Nobody may write x at their columns, or use x at these rows, meanwhile.
+    /// Solves the rows of a unit.
     unsafe fn solve_unit<const BACK: bool>(&self, rows: &[I], unit: usize, x: Values, first: &impl Fn(usize) -> f64) {
         let spans = self.units[unit]..self.units[unit + 1];
         for k in spans.clone() {
@@ -115,7 +113,7 @@ impl<I: Index, V: Real> Triangle<I, V> {
             let (span, next) = (self.spans[k], self.spans[k + 1]);
             let (rows, entries) = (&rows[span.place..next.place], span.entry..next.entry);
             let (col, val) = (&self.col[entries.clone()], &self.val[entries]);
-            // SAFETY: as our caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 match span.width {
                     1 => solve_rows::<I, V, 1, BACK>(rows, col, val, x, first),
@@ -133,10 +131,7 @@ impl<I: Index, V: Real> Triangle<I, V> {
     }
 }
 
-/// Rows of N entries.
-///
-/// # Safety
-/// Nobody may write x at their columns, or use x at these rows, meanwhile.
+/// Solves consecutive rows of N entries each.
 #[inline(always)]
 unsafe fn solve_rows<I: Index, V: Real, const N: usize, const BACK: bool>(
     rows: &[I],
@@ -148,15 +143,12 @@ unsafe fn solve_rows<I: Index, V: Real, const N: usize, const BACK: bool>(
     let (col, val) = (&col.as_chunks::<N>().0[..rows.len()], &val.as_chunks::<N>().0[..rows.len()]);
     for k in 0..rows.len() {
         let k = if BACK { rows.len() - 1 - k } else { k };
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { solve_row(rows[k].at(), &col[k], &val[k], x, first) };
     }
 }
 
-/// The same with any number of entries.
-///
-/// # Safety
-/// As for `solve_rows`.
+/// Solves consecutive rows of `width` entries each.
 #[inline(always)]
 unsafe fn solve_wide_rows<I: Index, V: Real, const BACK: bool>(
     rows: &[I],
@@ -169,33 +161,30 @@ unsafe fn solve_wide_rows<I: Index, V: Real, const BACK: bool>(
     for k in 0..rows.len() {
         let k = if BACK { rows.len() - 1 - k } else { k };
         let entries = k * width..(k + 1) * width;
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { solve_row(rows[k].at(), &col[entries.clone()], &val[entries], x, first) };
     }
 }
 
-/// x_i = first(i) - sum over j of t_ij x_j.
-///
-/// # Safety
-/// Nobody may write x at these columns, or use x at row i, meanwhile.
+/// Computes x_i = first(i) - sum over j of t_ij x_j.
 #[inline(always)]
 unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values, first: &impl Fn(usize) -> f64) {
-    // SAFETY: columns of a square matrix, seen to be inside when it was made, are rows, of which x has as many
-    // (`apply`); not written, as our caller promised.
+    // SAFETY: the columns were checked when the matrix was built; the matrix is square, and x has one value per row
+    // (checked in `apply`). The caller excludes concurrent writes.
     let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t.wide() * unsafe { x.get(j.at()) });
-    // SAFETY: a row, and used by nobody else, as our caller promised; `first` reads no other value of x than this.
+    // SAFETY: i is a row, and the caller excludes concurrent accesses; `first` reads no value of x except x_i.
     unsafe { x.set(i, first(i) - sum) };
 }
 
 impl<I: Index, V: Real + Send + Sync> Apply for Solved<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let x = Values::of(to);
-        // What is written to, and read from, by row and column.
+        // Rows and columns index this vector.
         assert_eq!(x.count(), self.scale.len());
-        // SAFETY: nobody writes `from` meanwhile (`Apply::apply`).
+        // SAFETY: no thread writes `from` (`Apply::apply`).
         let from = unsafe { from.slice(0, self.scale.len()) };
         self.solve::<false>(me, &self.lower, x, |i| from[i]);
-        // SAFETY: x_i is this member's to read and write in its stage.
+        // SAFETY: in its stage, this thread alone accesses x_i.
         self.solve::<true>(me, &self.upper, x, |i| self.scale[i] * unsafe { x.get(i) });
     }
 

@@ -1,4 +1,4 @@
-//! The truncated Neumann series: what `steps::series` is made of.
+//! The truncated Neumann series: the kernels of `steps::series`.
 
 use super::apply::Apply;
 use super::split::{Part, Split};
@@ -12,13 +12,13 @@ use crate::sparse::Index;
 use std::convert::Infallible;
 use std::ops::Range;
 
-/// The triangles of A and 1 / D ([`Split::plain`]).
+/// The triangles of A, and 1 / D ([`Split::plain`]).
 pub struct Truncated<I, V> {
     lower: Part<I, V>,
     upper: Part<I, V>,
     scale: Vec<f64>,
     order: usize,
-    /// Room for the series.
+    /// Workspaces of the series.
     room: [Shared; 2],
 }
 
@@ -43,7 +43,8 @@ impl<I: Index, V: Real + Send + Sync> Apply for Truncated<I, V> {
     }
 }
 
-/// The steps of a member. Each writes rows of its own alone, of a vector that no other step in between barriers reads.
+/// The steps of a thread. Each step writes only rows of this thread, in a vector that no step reads before the next
+/// barrier.
 struct Steps<'a, I, V> {
     m: &'a Truncated<I, V>,
     me: &'a Me<'a>,
@@ -52,16 +53,17 @@ struct Steps<'a, I, V> {
 }
 
 impl<'a, I: Index, V: Real> Steps<'a, I, V> {
-    /// This member's rows of a vector that nobody writes.
+    /// Returns this thread's rows of a vector that no thread writes.
     fn rows_of(&self, v: &'a Shared) -> &'a [f64] {
-        // SAFETY: r is not written (`Apply::apply`), other vectors by this member alone in these rows.
+        // SAFETY: r is not written (`Apply::apply`); in other vectors, only this thread writes these rows.
         unsafe { v.slice(self.own.start, self.own.len()) }
     }
 
-    /// For each row i of this member, to_i = value(i, row i of T from).
+    /// Computes to_i = value(i, sum_j t_ij from_j) for each row i of this thread; `value` gets i relative to the first
+    /// row.
     fn each(&self, t: &Part<I, V>, from: &Shared, to: &Shared, value: impl Fn(usize, f64) -> f64) {
         self.me.barrier();
-        // SAFETY: nobody writes `from` until the next barrier; rows of this member.
+        // SAFETY: no thread writes `from` until the next barrier; the rows of `to` belong to this thread.
         let (from, to) = unsafe { (from.slice(0, self.m.scale.len()), to.slice_mut(self.own.start, self.own.len())) };
         for (k, (to, i)) in to.iter_mut().zip(self.own.clone()).enumerate() {
             let entries = t.ptr[i]..t.ptr[i + 1];
@@ -76,7 +78,7 @@ impl<'a, I: Index, V: Real> SeriesSteps for Steps<'a, I, V> {
     type Fault = Infallible;
 
     fn begin(&mut self, v: &'a Shared, _: bool) -> std::result::Result<(), Infallible> {
-        // SAFETY: rows of this member.
+        // SAFETY: rows of this thread.
         let v = unsafe { v.slice_mut(self.own.start, self.own.len()) };
         for ((v, r), g) in v.iter_mut().zip(self.rows_of(self.r)).zip(&self.m.scale[self.own.clone()]) {
             *v = g * r;

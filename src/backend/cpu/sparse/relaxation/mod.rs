@@ -1,10 +1,12 @@
-//! Relaxation of general sparse matrices by a team: Jacobi, Gauss-Seidel and SOR in several orders of the rows.
+//! Relaxation of general sparse matrices by a thread team: Jacobi, Gauss-Seidel and SOR in several orders of the rows.
 //!
-//! A sweep takes row after row x_i = omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega) x_i (the 2008
-//! thesis, algorithms 1 and 2, (3.11)). Methods and orders differ in which x_j are new ones. The bits are those of one
-//! thread that does the rows in order, for any number of members.
+//! A sweep computes, for each row i in turn, x_i = omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega) x_i
+//! (Saad 2003, section 4.1; the thesis of 2008, algorithms 1 and 2, equation (3.11)). Methods and orders differ in
+//! which x_j are new values. The result is bitwise identical to a sequential sweep in the same order, for any number of
+//! threads.
 //!
-//! Each may use those before it: `rows` (the formula), `sweep` (what an order offers), `blocks`, `ordered`.
+//! Modules, each of which may use the previous ones: `rows` (the formula), `sweep` (the interface of an order),
+//! `blocks`, `ordered`.
 
 mod blocks;
 mod ordered;
@@ -24,7 +26,7 @@ use ordered::{Ordered, by_colours};
 use rows::WHAT;
 use sweep::Sweep;
 
-/// Sweeps of a matrix.
+/// The sweeps of a matrix.
 pub struct Relaxation {
     method: Box<dyn Sweep>,
     colours: usize,
@@ -32,7 +34,7 @@ pub struct Relaxation {
 }
 
 impl Relaxation {
-    /// Of a square matrix with a diagonal, for a team.
+    /// Creates the sweeps of a square matrix with a nonzero diagonal, for a team of `members` threads.
     pub fn new<I: Index>(a: &Csr<I>, wanted: &Wanted, members: usize) -> Result<Self> {
         check(a)?;
         let Wanted { simultaneous, omega, ordering, blocks } = *wanted;
@@ -54,29 +56,29 @@ impl Relaxation {
         Ok(Self { method, colours, levels })
     }
 
-    /// One sweep on x; `old` is room for a copy of it. All members of a team call it together. A barrier stands before
-    /// it, and a barrier ends it; between them nobody uses x or `old` otherwise, or writes b.
+    /// Does one sweep on x; `old` is a workspace for a copy of x. All threads of the team call this function together,
+    /// with a barrier before it; it ends with a barrier. In between, no other code may use x or `old`, or write b.
     pub fn sweep(&self, me: &Me, x: &Shared, b: &Shared, old: &Shared) {
         self.method.sweep(me, x, b, old);
     }
 
-    /// Colours of `Ordering::Multicolour`, else 0.
+    /// Returns the number of colours of `Ordering::Multicolour`, otherwise 0.
     pub fn colours(&self) -> usize {
         self.colours
     }
 
-    /// Levels of pieces of `Ordering::Natural` and `Ordering::Symmetric`, else 0.
+    /// Returns the number of levels of `Ordering::Natural` and `Ordering::Symmetric`, otherwise 0.
     pub fn levels(&self) -> usize {
         self.levels
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.method.bytes()
     }
 }
 
-/// A sweep divides by the diagonal.
+/// Checks that the matrix is square and has a nonzero diagonal, by which a sweep divides.
 fn check<I: Index>(a: &Csr<I>) -> Result<()> {
     if a.rows() != a.cols {
         let extents = format!("sweeps need a square matrix, got {} rows and", a.rows());

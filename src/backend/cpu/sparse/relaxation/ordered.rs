@@ -1,4 +1,4 @@
-//! Rows one after another, by levels or by colours: each takes new values of the rows before it.
+//! Relaxation of rows one after another, by levels or by colours: each row uses new values of the rows before it.
 
 use super::rows::{Rows, WHAT};
 use super::sweep::Sweep;
@@ -9,17 +9,17 @@ use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::sparse::{Csr, Index, accumulate, restart};
 
-/// Rows in the order of work.
+/// Rows in the order of processing.
 pub struct Ordered<I> {
     rows: Rows<I>,
     order: Order<I>,
     stages: Stages,
-    /// A sweep goes back, too.
+    /// Whether a backward sweep follows the forward sweep.
     symmetric: bool,
 }
 
 impl<I: Index> Ordered<I> {
-    /// No entry of A or A' may join two units of a level of `order`.
+    /// Creates the sweep. Units of a level of `order` must not be connected in the graph of A + A^T.
     pub fn new(a: &Csr<I>, order: Order<I>, omega: f64, symmetric: bool) -> Result<Self> {
         let rows = Rows::new(a, Some(&order.rows), omega)?;
         let stages = Stages::new(&order.levels, |unit| rows.work(order.units[unit]))?;
@@ -29,9 +29,9 @@ impl<I: Index> Ordered<I> {
     fn pass(&self, me: &Me, backward: bool, x: Values, b: &[f64]) {
         let relax = |place: usize| {
             let i = self.order.rows[place].at();
-            // SAFETY: members write only rows of this stage meanwhile, each those of its own units, and row i reads no
-            // others of the stage: its columns are in this unit or in other levels (`Ordered::new`). Joined levels are
-            // one member's.
+            // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. Row i
+            // reads no rows of other units of the stage: its columns are in its own unit or on other levels
+            // (`Ordered::new`). One thread processes joined levels.
             unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
         };
         let units = &self.order.units;
@@ -54,9 +54,9 @@ impl<I: Index> Ordered<I> {
 impl<I: Index> Sweep for Ordered<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
         let x = Values::of(x);
-        // What is written to, and read from, by row and column: those of a square matrix.
+        // Rows and columns index this vector; the matrix is square.
         assert_eq!(x.count(), self.rows.count());
-        // SAFETY: nobody writes b in a sweep (`Sweep::sweep`).
+        // SAFETY: no thread writes b during a sweep (`Sweep::sweep`).
         let b = unsafe { b.slice(0, self.rows.count()) };
         self.pass(me, false, x, b);
         if self.symmetric {
@@ -69,12 +69,12 @@ impl<I: Index> Sweep for Ordered<I> {
     }
 }
 
-/// Colours in the order of rows: a row takes the first one that no row before it has which an entry of A or A' joins
-/// with it. Two are the red-black order.
+/// Colours the rows in ascending order. A row gets the first colour that no earlier neighbour in the graph of A + A^T
+/// has (greedy multicoloring; Saad 2003, section 3.3.3). Two colours are the red-black ordering.
 pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
     let readers = readers_before(a)?;
     let mut colour = zeroed::<I>(a.rows(), WHAT)?;
-    // The last row, counted from 1, that has found a colour taken.
+    // For each colour, the last row that has a neighbour of this colour; rows count from 1.
     let mut taken: Vec<usize> = Vec::new();
     for i in 0..a.rows() {
         let before = a.row(i).map(|(j, _)| j).filter(|&j| j < i);
@@ -90,7 +90,7 @@ pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
     Order::new(&colour, taken.len())
 }
 
-/// For each row the rows before it that read it.
+/// For each row j, the earlier rows i < j with an entry a_ij.
 struct Readers<I> {
     ptr: Vec<usize>,
     row: Vec<I>,

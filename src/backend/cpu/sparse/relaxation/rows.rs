@@ -1,11 +1,11 @@
-//! The rows of a sweep, and what a sweep makes of one.
+//! The rows of a sweep, and the relaxation of one row.
 
 use crate::error::{Result, reserve, zeroed};
 use crate::sparse::{Csr, Index, accumulate};
 
 pub const WHAT: &str = "a relaxation";
 
-/// Rows in the order of work: entries off the diagonal, by ascending columns, and the diagonal.
+/// Rows in the order of processing: off-diagonal entries with ascending columns, and the diagonal.
 pub struct Rows<I> {
     ptr: Vec<usize>,
     col: Vec<I>,
@@ -15,7 +15,7 @@ pub struct Rows<I> {
 }
 
 impl<I: Index> Rows<I> {
-    /// The rows of a matrix that has a diagonal, as `order` lists them; none: from the first to the last.
+    /// Copies the rows of a matrix with a nonzero diagonal in the order `order`; `None` means ascending order.
     pub fn new(a: &Csr<I>, order: Option<&[I]>, omega: f64) -> Result<Self> {
         let n = a.rows();
         let row_at = |place: usize| order.map_or(place, |rows| rows[place].at());
@@ -41,18 +41,18 @@ impl<I: Index> Rows<I> {
         Ok(Self { ptr, col, val, diagonal, omega })
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     pub fn count(&self) -> usize {
         self.diagonal.len()
     }
 
-    /// Rows and entries before a place.
+    /// Returns the number of rows and entries before a position.
     pub fn work(&self, place: usize) -> usize {
         place + self.ptr[place]
     }
 
-    /// What becomes of x_i in the row at this place, with b_i and the other values of x as they are:
-    /// omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega) x_i. The sum goes by ascending columns.
+    /// Returns the new x_i for the row at this position: omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega)
+    /// x_i, where x(j) returns the current x_j. The sum is in the order of ascending columns.
     pub fn relaxed(&self, place: usize, b_i: f64, x_i: f64, x: impl Fn(usize) -> f64) -> f64 {
         let entries = self.ptr[place]..self.ptr[place + 1];
         let (col, val) = (&self.col[entries.clone()], &self.val[entries]);
@@ -60,7 +60,7 @@ impl<I: Index> Rows<I> {
         self.omega * (b_i - sum) / self.diagonal[place] + (1.0 - self.omega) * x_i
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.ptr) + size_of_val(&*self.col) + size_of_val(&*self.val) + size_of_val(&*self.diagonal)
     }

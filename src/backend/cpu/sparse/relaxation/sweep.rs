@@ -1,14 +1,14 @@
-//! What every order of the rows offers.
+//! Interface of the orders of rows.
 
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 
-/// Sweeps in some order.
+/// Sweeps in a given order of the rows.
 pub trait Sweep: Send + Sync {
-    /// One sweep on x; all three vectors have the matrix's rows, and `old` is room for a copy of x. All members of a
-    /// team call it together. A barrier stands before it, and a barrier ends it; between them nobody uses x or `old`
-    /// otherwise, or writes b.
+    /// Does one sweep on x. All three vectors have one value per row; `old` is a workspace for a copy of x. All threads
+    /// of the team call this function together, with a barrier before it; it ends with a barrier. In between, no other
+    /// code may use x or `old`, or write b.
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, old: &Shared);
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     fn bytes(&self) -> usize;
 }

@@ -1,12 +1,12 @@
-//! Sweeps by teams against sweeps row by row, to the last bit.
+//! Tests of sweeps by teams: results must be bitwise identical to sequential sweeps.
 
 use super::*;
 use crate::runtime::team::Team;
 
-/// Rows of a matrix: columns, ascending, and values.
+/// Rows of a matrix: (column, value) with ascending columns.
 type Entries = Vec<Vec<(usize, f64)>>;
 
-/// Values in [-1, 1) that do not repeat (a linear congruence modulo 2^64, its upper bits).
+/// Pseudorandom values in [-1, 1): the upper bits of a linear congruential generator modulo 2^64.
 struct Draw(u64);
 
 impl Draw {
@@ -20,7 +20,8 @@ impl Draw {
     }
 }
 
-/// A dominant diagonal and about so many entries beside it in a row, without symmetry; each ninth is zero.
+/// An unsymmetric, diagonally dominant matrix with about `beside` off-diagonal entries per row; every ninth is an
+/// explicit zero.
 fn random(n: usize, beside: usize) -> Entries {
     let mut draw = Draw(n as u64);
     let row = |i: usize| {
@@ -34,7 +35,7 @@ fn random(n: usize, beside: usize) -> Entries {
     (0..n).map(row).collect()
 }
 
-/// Five points on n x n, x fastest, of a convection that no colour or level may take for a symmetric one.
+/// An unsymmetric 5-point stencil on an n x n grid, x fastest.
 fn grid(n: usize) -> Entries {
     let row = |p: usize| {
         let (i, j) = (p % n, p / n);
@@ -46,13 +47,13 @@ fn grid(n: usize) -> Entries {
     (0..n * n).map(row).collect()
 }
 
-/// Row 0 reads all others and is read by all.
+/// Row 0 has entries in all columns, and column 0 has entries in all rows.
 fn arrow(n: usize) -> Entries {
     let first = (0..n).map(|j| (j, if j == 0 { n as f64 } else { -0.5 })).collect();
     std::iter::once(first).chain((1..n).map(|i| vec![(0, 0.25), (i, 2.0)])).collect()
 }
 
-/// Row i reads row i + 1 and nobody reads back: levels come from A' alone.
+/// An upper bidiagonal matrix: the levels follow from A^T only.
 fn upper(n: usize) -> Entries {
     (0..n).map(|i| [(i, 3.0), (i + 1, -1.0)].into_iter().filter(|&(j, _)| j < n).collect()).collect()
 }
@@ -76,7 +77,7 @@ fn relax(row: &[(usize, f64)], i: usize, b: f64, omega: f64, own: f64, x: impl F
     omega * (b - sum) / diagonal + (1.0 - omega) * own
 }
 
-/// The colour of each row, from a list of neighbours in both directions.
+/// Returns the colour of each row, from lists of neighbours in the graph of A + A^T.
 fn colours(rows: &Entries) -> Vec<usize> {
     let mut joined = vec![Vec::new(); rows.len()];
     for (i, row) in rows.iter().enumerate() {
@@ -93,7 +94,7 @@ fn colours(rows: &Entries) -> Vec<usize> {
     colour
 }
 
-/// A sweep as the thesis writes it, by one thread.
+/// A sequential sweep, as in the algorithms of the thesis.
 fn sweep(rows: &Entries, wanted: &Wanted, b: &[f64], x: &mut [f64]) {
     let (n, omega) = (rows.len(), wanted.omega);
     let old = x.to_vec();
@@ -133,22 +134,22 @@ fn sweep(rows: &Entries, wanted: &Wanted, b: &[f64], x: &mut [f64]) {
 
 const SWEEPS: usize = 3;
 
-/// x after some sweeps of a team.
+/// Returns x after some sweeps of a team.
 fn swept(relaxation: &Relaxation, members: usize, b: &[f64], guess: &[f64]) -> Vec<f64> {
     let n = b.len();
     let [x, rhs, old] = [0; 3].map(|_| Shared::zeroed(n).unwrap());
-    // SAFETY: this thread alone has them.
+    // SAFETY: only this thread uses the vectors.
     unsafe {
         x.slice_mut(0, n).copy_from_slice(guess);
         rhs.slice_mut(0, n).copy_from_slice(b);
     }
     let work = |me: Me| (0..SWEEPS).for_each(|_| relaxation.sweep(&me, &x, &rhs, &old));
     Team::new(members).unwrap().run(work, work).unwrap();
-    // SAFETY: the members have ended.
+    // SAFETY: the run of the team has ended.
     unsafe { x.slice(0, n) }.to_vec()
 }
 
-/// All methods and orders that there are, with blocks fewer and more than rows.
+/// Returns all methods and orders, with fewer and with more blocks than rows.
 fn all_wanted() -> Vec<Wanted> {
     let mut all = Vec::new();
     for omega in [1.0, 1.25, 0.7] {
@@ -193,7 +194,8 @@ fn bits_are_those_of_a_sequential_sweep() {
     }
 }
 
-/// Levels and colours that members share, more chunks than members, and an order that is none of the storage.
+/// Levels and colours that are large enough to be shared, more chunks than threads, and orders that differ from the
+/// storage order.
 #[test]
 fn bits_where_members_share_the_rows() {
     let rows = random(30_000, 2);
@@ -201,7 +203,7 @@ fn bits_where_members_share_the_rows() {
         let wanted = Wanted { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
         Relaxation::new(&csr::<u32>(&rows, rows.len()), &wanted, 3).unwrap()
     };
-    // Such a level has more rows and entries than member 0 does alone.
+    // The average level then has more rows and entries than thread 0 processes alone.
     assert!((1..=30).contains(&relaxation(Ordering::Natural).levels()));
     assert!((1..=30).contains(&relaxation(Ordering::Multicolour).colours()));
     check_bits("random", &rows);
@@ -217,9 +219,9 @@ fn levels_and_colours_are_counted() {
     };
     let counts = |rows: &Entries, ordering, simultaneous| of_team(rows, ordering, simultaneous, 3);
     for ordering in [Ordering::Natural, Ordering::Symmetric] {
-        // A third of a line is a piece, which waits for the one before and for that of the line below.
+        // A piece is a third of a grid line. It depends on the previous piece, and on the piece of the line below.
         assert_eq!(counts(&grid(9), ordering, false), (11, 0));
-        // Single rows, which wait for one another, or all for the first.
+        // The pieces are single rows, which depend on each other, or all on the first one.
         assert_eq!(counts(&upper(33), ordering, false), (33, 0));
         assert_eq!(counts(&arrow(9), ordering, false), (2, 0));
         assert_eq!(of_team(&grid(9), ordering, false, 1), (1, 0));
@@ -230,8 +232,8 @@ fn levels_and_colours_are_counted() {
     assert_eq!(counts(&grid(9), Ordering::Multicolour, true), (0, 0));
 }
 
-/// Pointers of 8 bytes, columns of 4, values and diagonals of 8. An order of three members adds rows of 4, 19
-/// levels of single rows, a unit each, with an end each, and a stage.
+/// Pointers of 8 bytes, columns of 4, values and diagonals of 8. The order for three threads adds: 4 bytes per row, 19
+/// levels of one unit each, with start and end, and one stage.
 #[test]
 fn bytes_are_those_of_the_arrays() {
     let rows = grid(10);
