@@ -20,8 +20,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the solve may have left infinities or NaN in the vectors. The next solve must not read such
-    /// values, not even in padding.
+    /// Returns whether the solve may have left infinities or NaN in the vectors, including their padding. The next
+    /// solve must not read these values.
     pub fn went_astray(result: &crate::error::Result<Self>) -> bool {
         use crate::error::Error;
         match result {
@@ -82,8 +82,8 @@ pub enum Event {
     Iteration(usize, f64),
     /// Iteration number and relative residual, reported too late for a stop request: a later iteration is already done.
     Passed(usize, f64),
-    /// Switch to another preconditioner: iterations with the previous one, norm relative to the first one, and the
-    /// number of further iterations that were predicted.
+    /// Switch to another preconditioner: iterations with the previous one, residual norm relative to its first value,
+    /// and number of further iterations that were predicted.
     Changed(usize, f64, f64),
     /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
     Widened(usize),

@@ -3,9 +3,9 @@
 /// Returns the smallest and largest eigenvalue of the Lanczos matrix T of a CG run with coefficients (alpha_k, beta_k).
 /// beta_0 is ignored. Returns `None` with fewer than two steps, or if an entry of T overflows.
 ///
-/// T = L D L^T with D_k = 1 / alpha_k and the subdiagonal sqrt(beta_k) of L (Saad, Iterative methods, section 6.7.3),
-/// so T is positive definite if all alpha_k and beta_k are positive. Callers end the sequence before the first
-/// nonpositive coefficient. The eigenvalues of T lie inside the spectrum of M^-1 A and converge to its ends.
+/// T = L D L^T with D_k = 1 / alpha_k and the subdiagonal sqrt(beta_k) of L (Saad, Iterative methods, section 6.7.3).
+/// Therefore, T is positive definite if all alpha_k and beta_k are positive. Callers end the sequence before the first
+/// nonpositive coefficient. The eigenvalues of T are inside the spectrum of M^-1 A and converge to its ends.
 pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = coefficients.len();
     if n < 2 {

@@ -1,5 +1,5 @@
-//! A rank of a domain that shares a grid by strips of rows: the rows of the rank, and collective exchange of errors and
-//! of the properties of a matrix.
+//! One rank of a grid that is distributed by strips of rows: its rows, and the collective exchange of errors and of
+//! matrix properties.
 
 use super::{Comm, Gather};
 use crate::error::{Error, Result, collected, push};
@@ -23,7 +23,7 @@ pub const STORED: usize = REACH + 1;
 pub const BELOW: usize = 2 * REACH + 1;
 pub const ABOVE: usize = 2 * REACH;
 
-/// A rank of those that share a grid.
+/// One rank of a distributed grid.
 #[derive(Clone)]
 pub struct Domain {
     pub comm: Counted<Comm>,

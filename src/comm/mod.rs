@@ -2,8 +2,8 @@
 //! buffers belong to the plan and never move.
 //!
 //! The table is defined in `vtable`; `threads` implements it for ranks that are threads of one process. `domain`
-//! describes a rank of those that share a grid, and `rows` the row arrays of the whole grid. If a rank waits longer
-//! than `comm_timeout`, or a function of the table fails, the communicator has failed. Every later call then returns
+//! describes one rank of a distributed grid, and `rows` the row arrays of the whole grid. If a rank waits longer than
+//! `comm_timeout`, or a function of the table fails, the communicator has failed. Every later call then returns
 //! [`Error::Communication`] without waiting.
 
 pub mod domain;
@@ -39,8 +39,8 @@ pub struct Comm {
     bytes: AtomicU64,
 }
 
-// SAFETY: only the thread that called the library calls the table's functions, one at a time: plans need `&mut`, and
-// are created while the handle is borrowed mutably.
+// SAFETY: only the thread that called the library calls the table's functions, one at a time. This holds since plans
+// need `&mut`, and are created while the handle is borrowed mutably.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}

@@ -1,6 +1,6 @@
-//! Row arrays of a distributed grid. Normally, each rank stores its own rows, and messages transfer them. If all ranks
-//! are processes of one host and the solve is gathered on rank 0, the arrays are in shared memory, where each rank
-//! reads and writes its own boxes.
+//! Row arrays of a distributed grid. Normally, each rank stores its own rows, and messages transfer them. A solve that
+//! is gathered on rank 0 uses arrays in shared memory if all ranks are processes of one host. In these arrays, each
+//! rank reads and writes its own boxes.
 
 use super::{Comm, Gather, Largest};
 use crate::error::{Result, collected};

@@ -144,7 +144,7 @@ mod x86 {
     }
 
     // SAFETY (all blocks below): kernels are instantiated with this type only in functions with the target feature, and
-    // `isa` selects those only on machines that support it; callers of the trait guarantee valid pointers.
+    // `isa` selects these functions only on machines that support it. Callers of the trait guarantee valid pointers.
     impl Lanes for Avx512 {
         #[inline(always)]
         fn splat(x: f64) -> Self {

@@ -50,7 +50,7 @@ impl Workers {
         Self { worth: 0, ..Self::new(threads) }
     }
 
-    /// Returns the number of threads for work on so many bytes.
+    /// Returns the number of threads for work on `bytes` bytes.
     pub fn threads(&self, bytes: usize) -> usize {
         if bytes < self.worth { 1 } else { self.most() }
     }
@@ -62,7 +62,7 @@ impl Workers {
         }
     }
 
-    /// Returns the number of pieces into which work on so many bytes is divided.
+    /// Returns the number of pieces into which work on `bytes` bytes is divided.
     pub fn pieces(&self, bytes: usize) -> usize {
         match self.threads(bytes) {
             1 => 1,

@@ -1,4 +1,5 @@
-//! Compressed sparse rows (csr), the format in which a handle stores its matrix, and its products.
+//! Compressed sparse rows (csr), the format in which a handle stores its matrix, and its products. y_i = sum_j a_ij x_j
+//! is summed in the order of ascending columns (Saad 2003, section 3.4).
 
 use super::index::Index;
 use super::stored::{Arrays, By, ByParts, ByRows, Stored, span};

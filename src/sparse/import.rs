@@ -215,7 +215,7 @@ impl Arrays<'_> {
         }
         let symmetric = upper.is_empty();
         self.check_lengths([n + 1, if symmetric { 0 } else { n + 1 }, 0])?;
-        // The values of the strict upper triangle follow those of the lower triangle.
+        // The values of the strict upper triangle follow the values of the lower triangle.
         let below = lower[n].clamp(0, values.len() as i64) as usize;
         check_pointers("i0", Indices::Wide(lower), 0, if symmetric { values.len() } else { below })?;
         if symmetric {

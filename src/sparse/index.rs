@@ -55,8 +55,9 @@ impl Indices<'_> {
         }
     }
 
-    /// The end of an error message about index `k` if the integers seem to have the other width than `index_bytes`
-    /// says: in each pair of 4-byte integers one is zero, or an 8-byte integer does not fit 4 bytes.
+    /// Returns a hint for an error message about index `k`, if the integers seem to have another width than
+    /// `index_bytes` says. This is so if one integer of each pair of 4-byte integers is zero, or if an 8-byte integer
+    /// does not fit 4 bytes.
     pub fn width_hint(&self, k: usize) -> &'static str {
         match self {
             Self::Narrow(indices) => {

@@ -55,8 +55,8 @@ impl Inspection {
         !self.below && !self.above
     }
 
-    /// Returns whether more than half of the nonzero off-diagonal entries are negative, as in discretizations of -div(k
-    /// grad u): all of them on a grid, two of three on tetrahedra.
+    /// Returns whether more than half of the nonzero off-diagonal entries are negative. In discretizations of -div(k
+    /// grad u), all of them are negative on a grid, and two of three on tetrahedra.
     pub fn is_mostly_negative(&self) -> bool {
         2 * self.negative > self.beside
     }

@@ -72,8 +72,8 @@ pub trait ByParts: Sync {
     }
     /// Returns a range that contains all columns with entries in these rows.
     fn columns(&self, rows: Range<usize>) -> Range<usize>;
-    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows`]. x has the values of these rows, and y the
-    /// columns of [`Self::columns`], from column `first` on.
+    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows`]. The slice x has the values of these rows. The
+    /// slice y has the columns of [`Self::columns`], from column `first` on.
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]);
 }
 

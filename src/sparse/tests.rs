@@ -1,4 +1,4 @@
-//! Tests of all formats with 64-bit indices, on small matrices: results must equal those with 32-bit indices.
+//! Tests of all formats with 64-bit indices, on small matrices: results must equal the results with 32-bit indices.
 
 use super::assemble::Triplets;
 use super::formats::{Kind, Shape};

@@ -18,7 +18,7 @@ pub struct Field {
 const MOST_FIELDS: usize = 1000;
 const MOST_COLUMNS: usize = 10_000;
 const DEEPEST: usize = 8;
-/// Maximum length of a format in characters; its place on card 4 or 3 has 20 columns.
+/// Maximum length of a format in characters; a format has at most 20 columns on its card.
 const LONGEST: usize = 80;
 
 impl Field {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         (self.column <= MOST_COLUMNS).then_some(())
     }
 
-    /// Parses width and decimals of a field, and appends `count` such fields.
+    /// Parses width and decimals of a field, and appends `count` equal fields.
     fn fields(&mut self, kind: u8, count: usize) -> Option<()> {
         let width = self.number()?.filter(|&w| w > 0)?;
         let mut decimals = 0;

@@ -1,5 +1,4 @@
-//! Tests of parsing with several threads: the result must equal that of one thread, either the same matrix or the same
-//! error message.
+//! Tests of parsing with several threads. The matrix or the error message must equal the result of one thread.
 
 use super::parse;
 use crate::error::Error;

@@ -1,5 +1,6 @@
 //! Block sparse rows (bsr): b x b values in row-major order for each block with an entry. Blocks are stored by block
-//! rows, with ascending block columns. Blocks that extend beyond the matrix are filled with zeros.
+//! rows, with ascending block columns. Blocks that extend beyond the matrix are filled with zeros. y_i is the sum over
+//! the blocks of sum_j a_ij x_j, where j runs over the columns of the block.
 
 use crate::error::{Result, extend, push, zeroed};
 use crate::runtime::workers::{Parts, Workers, cut_lanes};

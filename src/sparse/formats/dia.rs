@@ -1,4 +1,5 @@
-//! Diagonals (dia): val[d][i] = a(i, i + offset[d]), with ascending offsets. Positions outside the matrix are zero.
+//! Diagonals (dia; Saad 2003, section 3.4): val[d][i] = a(i, i + offset[d]), with ascending offsets. Positions outside
+//! the matrix are zero. Then y_i = sum_d val[d][i] x[i + offset[d]].
 
 use crate::error::{Result, collected, insert, push, zeroed};
 use crate::isa::for_each_isa;

@@ -1,8 +1,9 @@
 //! Sliced ELLPACK, SELL-C-sigma (Kreutzer, Hager, Wellein, Fehske, Bishop, SIAM J. Sci. Comput. 36 (2014) C401-C423).
 //! Rows are sorted by length, longest first, in windows of sigma rows. Each slice has C rows, padded to the length of
-//! its longest row and stored by columns. Padding has the value 0 and the column min(i, cols - 1).
+//! its longest row and stored by columns. In column s of a slice, position l contributes val[s][l] x[col[s][l]] to its
+//! row. Padding has the value 0 and the column min(i, cols - 1).
 //!
-//! For products, much longer rows are stored separately in csr: one such row would pad its whole slice.
+//! For products, much longer rows are stored separately in csr, since one long row would pad its whole slice.
 
 use super::order::by_length;
 use crate::error::{Result, collected, push, reserve, zeroed};

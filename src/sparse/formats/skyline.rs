@@ -1,6 +1,9 @@
 //! Envelope (skyline). Each row of the lower triangle is stored from its first entry to the diagonal. Each column of
 //! the strict upper triangle is stored from its first entry to the diagonal, without the diagonal. Zeros fill the gaps.
 //! For a symmetric matrix, only the rows are stored.
+//!
+//! A product first computes dot products with the rows of the lower triangle, y_i = sum over j <= i of a_ij x_j. Then
+//! each column of the strict upper triangle is added: y_i += a_ij x_j for i < j.
 
 use crate::error::{Error, Result, zeroed};
 use crate::sparse::csr::Csr;

@@ -25,7 +25,8 @@ impl SolveSteps for Member<'_> {
         Some(self)
     }
 
-    /// Checks the input for nonfinite values. Such a value is reported with its row and the chunk of this row.
+    /// Checks the input for nonfinite values. An error names the row of the value; the chunk of the row determines
+    /// which error is reported first.
     fn inspect(&mut self, guess: bool) -> Inputs {
         let mut seen = Inputs::none();
         let chunks = self.k.chunks;

@@ -8,7 +8,7 @@ use std::ops::Range;
 const WHAT: &str = "levels of rows";
 
 /// Number of runs of consecutive, connected rows that are interleaved. A row waits about 20 cycles for the previous row
-/// of its run; meanwhile, rows of the other runs are processed.
+/// of its run. During this time, rows of the other runs are processed.
 const OPEN: usize = 4;
 
 /// Minimum number of rows per piece. With fewer rows, a barrier takes longer than the rows between two barriers. If

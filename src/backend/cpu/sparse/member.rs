@@ -1,5 +1,5 @@
 //! Steps of one thread in a run on a general matrix: the steps of PCG and of the other methods, each on the chunks of
-//! rows of this thread.
+//! this thread.
 //!
 //! Safety of the unsafe blocks: a step writes only rows of its thread, and reads only vectors that no thread writes in
 //! this step. A barrier separates a step from the next step that reads rows of other threads.

@@ -1,8 +1,15 @@
 //! Backend for general sparse matrices on a thread team.
 //!
-//! Modules, each of which may use the previous ones: `chunks` (rows of a thread), `parts` (products with A^T), `stages`
-//! and `levels` (level scheduling), `values`, `loops`, `precondition` (M^-1), `relaxation` (sweeps), `state` (shared
-//! data), `member` (the steps of a thread), `ends` (input and output).
+//! Modules, each of which may use the previous ones:
+//! - `chunks`: rows of a thread;
+//! - `parts`: products with A^T;
+//! - `stages`, `levels`: level scheduling;
+//! - `values`, `loops`: access to vectors;
+//! - `precondition`: M^-1;
+//! - `relaxation`: sweeps;
+//! - `state`: shared data;
+//! - `member`: the steps of a thread;
+//! - `ends`: input and output.
 
 mod chunks;
 mod ends;

@@ -113,7 +113,7 @@ impl Stages {
 /// Returns the units of a thread within a stage.
 fn share(all: &Range<usize>, me: &Me, work: impl Fn(usize) -> usize) -> Range<usize> {
     let (first, total) = (work(all.start), work(all.end) - work(all.start));
-    // Returns the first unit with at least the work share of the threads before `member` in front of it.
+    // Returns the first unit before which at least the shares of the threads 0..`member` are done.
     let cut = |member: usize| {
         let wanted = first + (total as u128 * member as u128 / me.members as u128) as usize;
         let (mut low, mut high) = (all.start, all.end);

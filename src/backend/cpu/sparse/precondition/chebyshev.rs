@@ -21,8 +21,12 @@ const MARGIN: f64 = 1.1;
 /// M^-1 = p(D^-1 A) D^-1. The residual polynomial 1 - t p(t) is the Chebyshev polynomial of the interval [hi / 30, hi],
 /// scaled to 1 at t = 0 (Saad 2003, algorithm 12.1).
 ///
-/// With theta = (hi + lo) / 2, delta = (hi - lo) / 2 and lo = hi / 30, the recurrence for z = M^-1 r starts with rho_0
-/// = delta / theta, s_0 = D^-1 r, d_0 = s_0 / theta, z_0 = d_0. For k = 1, ..., `degree`:
+/// Let lo = hi / 30, theta = (hi + lo) / 2 and delta = (hi - lo) / 2. The recurrence for z = M^-1 r starts with k = 0:
+/// - rho_0 = delta / theta,
+/// - s_0 = D^-1 r,
+/// - z_0 = d_0 = s_0 / theta.
+///
+/// It continues for k = 1, ..., `degree`:
 /// - rho_k = 1 / (2 theta / delta - rho_{k-1}),
 /// - s_k = s_{k-1} - D^-1 A d_{k-1},
 /// - d_k = rho_k rho_{k-1} d_{k-1} + (2 rho_k / delta) s_k,

@@ -141,9 +141,13 @@ fn below<I: Index>(col: &[I], row: usize) -> usize {
 /// L and 1 / D, or a row and its nonpositive pivot.
 type Factored<I> = std::result::Result<(Part<I>, Vec<f64>), (usize, f64)>;
 
-/// Factorizes A + s diag(A) = (I + L) D (I + L^T) up to dropped entries, row by row, where k runs over the entries of
-/// rows i and j: l_ij d_j = a_ij - sum over k < j of (l_ik d_k) l_jk, d_i = (1 + s) a_ii - sum over k < i of l_ik (l_ik
-/// d_k). L has `entries` entries, and each row of A must have a diagonal entry.
+/// Factorizes A + s diag(A) = (I + L) D (I + L^T) up to dropped entries, row by row. L has `entries` entries, and each
+/// row of A must have a diagonal entry. With k over the columns in which both rows i and j have entries:
+///
+/// ```text
+/// l_ij d_j = a_ij - sum over k < j of (l_ik d_k) l_jk
+/// d_i = (1 + s) a_ii - sum over k < i of l_ik (l_ik d_k)
+/// ```
 fn factorize<I: Index>(a: &Csr<I>, entries: usize, shift: f64) -> Result<Factored<I>> {
     let rows = a.rows();
     let mut l = Part::with_room(rows, entries)?;

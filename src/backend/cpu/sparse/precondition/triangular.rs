@@ -49,8 +49,8 @@ impl<I: Index, V: Real + Send> Solved<I, V> {
             BACK,
             |unit| self.work[unit],
             // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. A row
-            // reads no rows of other units of the stage: its columns are in its own unit or on other levels, since the
-            // levels are those of A + A^T (`by_levels`). One thread processes joined levels.
+            // reads no rows of other units of the stage: its columns are in its own unit or on other levels. This holds
+            // since `by_levels` computes the levels of A + A^T. One thread processes joined levels.
             |unit| unsafe { t.solve_unit::<BACK>(&self.order.rows, unit, x, &first) },
         );
     }

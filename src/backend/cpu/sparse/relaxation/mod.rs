@@ -1,9 +1,13 @@
-//! Relaxation of general sparse matrices by a thread team: Jacobi, Gauss-Seidel and SOR in several orders of the rows.
+//! Relaxation of general sparse matrices by a thread team: Jacobi, Gauss-Seidel and SOR in several orders of the rows
+//! (Saad 2003, section 4.1; the thesis of 2008, algorithms 1 and 2, equation (3.11)). For each row i in turn, a sweep
+//! computes
 //!
-//! A sweep computes, for each row i in turn, x_i = omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega) x_i
-//! (Saad 2003, section 4.1; the thesis of 2008, algorithms 1 and 2, equation (3.11)). Methods and orders differ in
-//! which x_j are new values. The result is bitwise identical to a sequential sweep in the same order, for any number of
-//! threads.
+//! ```text
+//! x_i = omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega) x_i
+//! ```
+//!
+//! Methods and orders differ in which x_j are new values. The result is bitwise identical to a sequential sweep in this
+//! order, for any number of threads.
 //!
 //! Modules, each of which may use the previous ones: `rows` (the formula), `sweep` (the interface of an order),
 //! `blocks`, `ordered`.
