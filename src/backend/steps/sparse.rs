@@ -4,7 +4,7 @@
 use super::engine::Engine;
 use super::solve::{Arrays, Program};
 use crate::error::Result;
-use crate::options::Ordering;
+use crate::options::{Ordering, Preconditioner};
 use crate::report::{Observer, Outcome};
 use crate::sparse::{AnyCsr, Stored};
 
@@ -17,27 +17,27 @@ pub struct Operator<'a> {
     pub transposed: Option<&'a dyn Stored>,
 }
 
-/// Which M is to be made.
+/// A preconditioner M with its parameters; each kind uses its own ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Preconditioning {
-    /// The identity.
-    None,
-    /// M = D.
-    Jacobi,
-    /// M = |D|, which is positive definite where A is not: for minres.
-    AbsoluteJacobi,
-    /// M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1, A = L + D + U.
-    Ssor { omega: f64 },
-    /// L D L' of A + s diag(A) without fill; below 0: the first s without a pivot that is not positive.
-    Ic0 { shift: f64 },
-    /// L U without fill.
-    Ilu0,
-    /// Powers of D^-1 U and L D^-1 up to this.
-    Neumann { order: usize },
-    /// A polynomial in D^-1 A of this degree.
-    Chebyshev { degree: usize },
-    /// A cycle over aggregates, which is not linear: for cg.
-    Aggregation,
+pub struct Preconditioning {
+    pub kind: Preconditioner,
+    /// Jacobi divides by |a_ii|: M = |D| is positive definite for every A, as minres requires.
+    pub absolute: bool,
+    /// Relaxation factor of ssor, M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1 with A = L + D + U.
+    pub omega: f64,
+    /// ic0 factorizes A + shift diag(A). A negative value selects the first shift without a nonpositive pivot.
+    pub shift: f64,
+    /// Highest power of D^-1 U and L D^-1 in the Neumann series.
+    pub order: usize,
+    /// Degree of the Chebyshev polynomial in D^-1 A.
+    pub degree: usize,
+}
+
+impl Preconditioning {
+    /// A preconditioner without parameters.
+    pub fn of(kind: Preconditioner) -> Self {
+        Self { kind, absolute: false, omega: 1.0, shift: 0.0, order: 0, degree: 0 }
+    }
 }
 
 /// Which sweeps are to be made.

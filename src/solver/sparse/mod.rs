@@ -200,7 +200,7 @@ impl Sparse {
             transposes: plan.solver == Solver::Bicg,
             own: own_vectors(plan, options),
             preconditioning: plan.preconditioning,
-            second: plan.second.unwrap_or(Preconditioning::None),
+            second: plan.second.unwrap_or(Preconditioning::of(Preconditioner::None)),
             relaxing: plan.relaxing,
             threads: self.machine.threads,
         })

@@ -60,7 +60,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
             Some(_) => Preconditioner::None,
             None => Preconditioner::Jacobi,
         }),
-        second: falls_back.then_some(Preconditioning::AbsoluteJacobi),
+        second: falls_back.then_some(Preconditioning { absolute: true, ..Preconditioning::of(Preconditioner::Jacobi) }),
         symmetric: seen.asymmetry.is_none(),
         precision: precision(preconditioner, options),
         relaxing: relaxing(solver, options)?,
@@ -203,19 +203,15 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
     Ok(())
 }
 
-/// Returns the parameters of a preconditioner.
-pub fn preconditioning(preconditioner: Preconditioner, solver: Solver, options: &Options) -> Result<Preconditioning> {
+/// Returns the preconditioner `kind` of `solver` with its parameters from the options.
+pub fn preconditioning(kind: Preconditioner, solver: Solver, options: &Options) -> Result<Preconditioning> {
     let count = |key| options.int(key) as usize;
-    Ok(match preconditioner {
-        Preconditioner::Jacobi if solver == Solver::Minres => Preconditioning::AbsoluteJacobi,
-        Preconditioner::Jacobi => Preconditioning::Jacobi,
-        Preconditioner::Ssor => Preconditioning::Ssor { omega: omega(options, 1.0)? },
-        Preconditioner::Ic0 => Preconditioning::Ic0 { shift: options.real(opt::SHIFT) },
-        Preconditioner::Ilu0 => Preconditioning::Ilu0,
-        Preconditioner::Neumann => Preconditioning::Neumann { order: count(opt::ORDER) },
-        Preconditioner::Chebyshev => Preconditioning::Chebyshev { degree: count(opt::DEGREE) },
-        Preconditioner::Amg => Preconditioning::Aggregation,
-        // The preconditioners of the grid families are not available here.
-        _ => Preconditioning::None,
+    Ok(Preconditioning {
+        kind,
+        absolute: solver == Solver::Minres,
+        omega: if kind == Preconditioner::Ssor { omega(options, 1.0)? } else { 1.0 },
+        shift: options.real(opt::SHIFT),
+        order: count(opt::ORDER),
+        degree: count(opt::DEGREE),
     })
 }

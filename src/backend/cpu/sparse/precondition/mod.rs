@@ -15,12 +15,13 @@ mod tests;
 mod triangular;
 mod truncated;
 
-pub use crate::backend::steps::sparse::Preconditioning as Wanted;
 pub use apply::Purpose;
 
 use crate::backend::aggregation::Kept;
 use crate::backend::cpu::sparse::levels::by_levels;
+use crate::backend::steps::sparse::Preconditioning;
 use crate::error::{Error, Result};
+use crate::options::Preconditioner as Kind;
 use crate::runtime::heap::{Counted, boxed};
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
@@ -85,7 +86,13 @@ impl Made {
 }
 
 /// Sets up M for a square matrix; reuses the previous aggregates `kept` if they pass the quality test.
-pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, kept: Kept, team: &mut Team) -> Result<Made> {
+pub fn make<I: Index>(
+    a: &Csr<I>,
+    wanted: &Preconditioning,
+    purpose: &Purpose,
+    kept: Kept,
+    team: &mut Team,
+) -> Result<Made> {
     if a.rows() != a.cols {
         let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
@@ -100,39 +107,38 @@ pub fn make<I: Index>(a: &Csr<I>, wanted: &Wanted, purpose: &Purpose, kept: Kept
 /// Sets up M with entries of type V.
 fn make_of<I: Index, V: Real + Number>(
     a: &Csr<I>,
-    wanted: &Wanted,
+    wanted: &Preconditioning,
     purpose: &Purpose,
     kept: Kept,
     team: &mut Team,
 ) -> Result<Made> {
-    match *wanted {
-        Wanted::None => Ok(Made::default()),
-        Wanted::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
-        Wanted::AbsoluteJacobi => Made::of(Jacobi::new(a, f64::abs)?, None),
-        Wanted::Ssor { omega } => {
-            solved::<I, V>(a, purpose, purpose.symmetric, team, || Ok(Split::ssor(a, omega)?.into()))
-        }
+    match wanted.kind {
+        Kind::Jacobi if wanted.absolute => Made::of(Jacobi::new(a, f64::abs)?, None),
+        Kind::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
+        Kind::Ssor => solved::<I, V>(a, purpose, purpose.symmetric, team, || Ok(Split::ssor(a, wanted.omega)?.into())),
         // Even if the values of A are symmetric, its pattern may be unsymmetric: fill can enter at an explicit zero.
-        Wanted::Ilu0 => solved::<I, V>(a, purpose, false, team, || Ok(ilu0(a)?.into())),
-        Wanted::Ic0 { shift } => solved::<I, V>(a, purpose, true, team, || ic0(a, shift)),
-        Wanted::Neumann { order } => {
+        Kind::Ilu0 => solved::<I, V>(a, purpose, false, team, || Ok(ilu0(a)?.into())),
+        Kind::Ic0 => solved::<I, V>(a, purpose, true, team, || ic0(a, wanted.shift)),
+        Kind::Neumann => {
             let split = Split::plain(a)?;
-            let make = |split| Truncated::<I, V>::new(split, order);
+            let make = |split| Truncated::<I, V>::new(split, wanted.order);
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
             Made::of(make(split)?, transposed)
         }
-        Wanted::Aggregation => {
+        Kind::Amg => {
             let own = Aggregated::<V>::new(a, kept, team.members())?;
             Ok(Made { aggregates_kept: own.aggregates_kept(), ..Made::of(own, None)? })
         }
-        Wanted::Chebyshev { degree } => {
-            let own = Chebyshev::<I, V>::new(a, degree, purpose.symmetric)?;
+        Kind::Chebyshev => {
+            let own = Chebyshev::<I, V>::new(a, wanted.degree, purpose.symmetric)?;
             let transposed: Option<Box<dyn Apply>> = match purpose.transposes && !purpose.symmetric {
                 true => Some(boxed(own.transposed(a)?, WHAT)?),
                 false => None,
             };
             Made::of(own, transposed)
         }
+        // The plan replaces `auto`, and the last two are not choices of this family.
+        Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(Made::default()),
     }
 }
 

@@ -105,7 +105,7 @@ fn purpose(symmetric: bool) -> Purpose {
     Purpose { transposes: true, symmetric, single: false }
 }
 
-fn made(matrix: &dyn Matrix, wanted: Wanted, symmetric: bool, members: usize) -> Result<Made> {
+fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, members: usize) -> Result<Made> {
     let mut team = Team::new(members)?;
     match matrix.any() {
         AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), Kept::default(), &mut team),
@@ -131,7 +131,7 @@ fn applied(made: &Made, r: &[f64], members: usize) -> [Vec<f64>; 2] {
 }
 
 /// Returns M^-1 r and M^-T r, which must be bitwise identical for all team sizes.
-fn applied_by_all(a: &dyn Matrix, wanted: Wanted, symmetric: bool, r: &[f64]) -> [Vec<f64>; 2] {
+fn applied_by_all(a: &dyn Matrix, wanted: Preconditioning, symmetric: bool, r: &[f64]) -> [Vec<f64>; 2] {
     let [first, others @ ..] =
         MEMBERS.map(|members| applied(&made(a, wanted, symmetric, members).unwrap(), r, members));
     others.iter().for_each(|other| assert_eq!(*other, first));
@@ -153,18 +153,23 @@ fn jacobi_divides_by_the_diagonal() {
         let d = |i: usize| if i.is_multiple_of(3) { -3.0 } else { 7.0 + i as f64 };
         let a: Vec<_> = (0..n).map(|i| (i, i, d(i))).chain((1..n).map(|i| (i, i - 1, 1.0))).collect();
         let (a, r) = (matrix(n, &a), vector(n, 0));
-        for (wanted, of) in [(Wanted::Jacobi, (|d| d) as fn(f64) -> f64), (Wanted::AbsoluteJacobi, f64::abs)] {
+        for (wanted, of) in [
+            (Preconditioning::of(Kind::Jacobi), (|d| d) as fn(f64) -> f64),
+            (Preconditioning { absolute: true, ..Preconditioning::of(Kind::Jacobi) }, f64::abs),
+        ] {
             let expected: Vec<f64> = r.iter().enumerate().map(|(i, r)| 1.0 / of(d(i)) * r).collect();
             assert_eq!(applied_by_all(&*a, wanted, false, &r), [expected.clone(), expected]);
         }
     }
-    assert!(made(&*matrix(1, &[(0, 0, 0.0)]), Wanted::None, true, 1).unwrap().precondition.is_none());
+    assert!(
+        made(&*matrix(1, &[(0, 0, 0.0)]), Preconditioning::of(Kind::None), true, 1).unwrap().precondition.is_none()
+    );
 }
 
 #[test]
 fn a_row_without_diagonal_is_named() {
     let a: Vec<_> = (0..9).map(|i| (i, i, if i == 7 { 0.0 } else { 1.0 })).collect();
-    let error = made(&*matrix(9, &a), Wanted::Jacobi, true, 1).err().unwrap();
+    let error = made(&*matrix(9, &a), Preconditioning::of(Kind::Jacobi), true, 1).err().unwrap();
     assert_eq!(error.status(), RRB_ERR_MATRIX);
     assert!(error.to_string().starts_with("row 7 has a missing or zero diagonal"), "{error}");
 }
@@ -177,10 +182,15 @@ fn incomplete_factors_are_those_of_the_definition() {
             let (all, r) = (entries(n, symmetric), vector(n, 3));
             let a = dense(n, &all);
             let f = factors(&a, &all).unwrap();
-            let ilu0 = applied_by_all(&*matrix(n, &all), Wanted::Ilu0, symmetric, &r);
+            let ilu0 = applied_by_all(&*matrix(n, &all), Preconditioning::of(Kind::Ilu0), symmetric, &r);
             assert_near(&multiply_factors(&f, &ilu0[0]), &r, "ilu0");
             if symmetric {
-                let ic0 = applied_by_all(&*matrix(n, &all), Wanted::Ic0 { shift: 0.0 }, true, &r);
+                let ic0 = applied_by_all(
+                    &*matrix(n, &all),
+                    Preconditioning { shift: 0.0, ..Preconditioning::of(Kind::Ic0) },
+                    true,
+                    &r,
+                );
                 assert_near(&multiply_factors(&f, &ic0[0]), &r, "ic0");
             }
         }
@@ -199,7 +209,7 @@ fn the_first_shift_that_works_is_found() {
         factors(&a, &all)
     };
     let matrix = matrix(n, &all);
-    let made = made(&*matrix, Wanted::Ic0 { shift: -1.0 }, true, 1).unwrap();
+    let made = made(&*matrix, Preconditioning { shift: -1.0, ..Preconditioning::of(Kind::Ic0) }, true, 1).unwrap();
     assert!(shifted(0.0).is_none() && shifted(made.shift / 2.0).is_none() && made.shift >= 2e-3);
     let steps = (made.shift / 1e-3).log2();
     assert!((steps - steps.round()).abs() < 1e-12, "1e-3, 2e-3, 4e-3, ..");
@@ -229,7 +239,12 @@ fn a_truncated_series_is_a_sum_of_powers() {
             };
             let y = summed(r.clone(), &|v| times_part(&a, |i, j| j < i, &scaled(v)));
             let z = summed(scaled(&y), &|v| scaled(&times_part(&a, |i, j| j > i, v)));
-            let found = applied_by_all(&*matrix(n, &all), Wanted::Neumann { order }, false, &r);
+            let found = applied_by_all(
+                &*matrix(n, &all),
+                Preconditioning { order, ..Preconditioning::of(Kind::Neumann) },
+                false,
+                &r,
+            );
             assert_near(&found[0], &z, &format!("{n} {order}"));
         }
     }
@@ -262,7 +277,12 @@ fn a_polynomial_is_that_of_chebyshev() {
                 (one_before, one) = (one, 2.0 * middle / half * one - one_before);
             }
             let wanted: Vec<f64> = v.iter().zip(&last).map(|(v, t)| v - t / one).collect();
-            let found = applied_by_all(&*matrix(n, &all), Wanted::Chebyshev { degree }, false, &r);
+            let found = applied_by_all(
+                &*matrix(n, &all),
+                Preconditioning { degree, ..Preconditioning::of(Kind::Chebyshev) },
+                false,
+                &r,
+            );
             assert_near(&times(&b, &found[0]), &wanted, &format!("{n} {degree}"));
         }
     }
@@ -272,11 +292,11 @@ fn a_polynomial_is_that_of_chebyshev() {
 #[test]
 fn the_transposed_one_is_the_transposed_one() {
     let all = [
-        Wanted::Jacobi,
-        Wanted::Ssor { omega: 1.3 },
-        Wanted::Ilu0,
-        Wanted::Neumann { order: 2 },
-        Wanted::Chebyshev { degree: 3 },
+        Preconditioning::of(Kind::Jacobi),
+        Preconditioning { omega: 1.3, ..Preconditioning::of(Kind::Ssor) },
+        Preconditioning::of(Kind::Ilu0),
+        Preconditioning { order: 2, ..Preconditioning::of(Kind::Neumann) },
+        Preconditioning { degree: 3, ..Preconditioning::of(Kind::Chebyshev) },
     ];
     let filled =
         vec![(0, 0, 4.0), (1, 1, 4.0), (2, 2, 4.0), (0, 1, 1.0), (1, 0, 1.0), (0, 2, 1.0), (2, 0, 1.0), (1, 2, 0.0)];
