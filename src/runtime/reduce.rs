@@ -75,7 +75,7 @@ fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
 }
 
 /// Returns sum_i a_i by recursive halving (pairwise summation; Higham, Accuracy and Stability of Numerical Algorithms,
-/// section 4.2). The rounding error grows as log n; the shape depends on the length only.
+/// chapter 4). The rounding error grows as log n; the shape depends on the length only.
 pub fn pairwise(a: &[f64]) -> f64 {
     match a.len() {
         0..=64 => sum(a),
