@@ -1,35 +1,37 @@
-//! How much better one direction conducts than the other, from windows of the matrix.
+//! Anisotropy of a matrix, estimated in windows (docs/theory/aggregation.md, "Cost model of `cycle=auto`").
 //!
-//! In a window of w x w nodes the couplings to the east of a row are resistances in series, and its rows lie side by
-//! side; the same with columns and the couplings to the north. With the mean row sum e, which weak couplings drown in:
+//! In a window of w x w nodes, the east couplings of a row act as conductances in series, and the rows act in parallel.
+//! In the same way, the north couplings of a column act in series, and the columns act in parallel. With the mean row
+//! sum e:
 //!
 //! ```text
 //!     E = (1/w) sum_j w / sum_i 1 / |east_ij|,    N = (1/w) sum_i w / sum_j 1 / |north_ij|
 //!     anisotropy = max(E, N) / (min(E, N) + e)
 //! ```
 //!
-//! So layers count by what they conduct along and across, and jumps that go both ways (checkerboards, noise) not at
-//! all. Nor does a jump between two halves of a window: a quarter of its parts of 4 x 4 nodes are to conduct better the
-//! same way, by the root of E over N at least. With nine points the diagonals of a cell join either of its couplings:
-//! both are of one step in x and of one in y.
+//! Layers therefore count by their conductances along and across. Jumps in both directions (checkerboards, noise) do
+//! not count. A jump between two halves of a window does not count, either: in at least a quarter of the parts of 4 x 4
+//! nodes, the same direction must conduct better, by at least the square root of the ratio of E and N. With nine
+//! points, the diagonals of a cell are added to its couplings in both directions, because they lead one step in x and
+//! one in y.
 
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 
-/// Nodes of a window in either direction.
+/// Nodes of a window in each direction.
 pub const WINDOW: usize = 32;
-/// Windows in either direction, from border to border.
+/// Number of windows in each direction, distributed from border to border.
 pub const WINDOWS: usize = 8;
-/// Windows that may be worse than what the matrix is taken for: a tenth.
+/// Number of windows with a larger anisotropy than the result, 10 % of all windows.
 const OUTLIERS: usize = WINDOWS * WINDOWS / 10;
-/// Nodes of a part of a window in either direction, and such parts.
+/// Nodes of a part of a window in each direction, and number of parts in each direction.
 const PART: usize = 4;
 const PARTS: usize = WINDOW / PART;
-/// A root, but for rounding.
+/// Factor of the square root that allows for rounding errors.
 const BELOW: f64 = 0.999;
 
-/// Of a matrix on the host, whose row sums within `zero_row_sum` of the center are zero; 1, isotropic, on fewer than 34
-/// nodes in a direction.
+/// Computes the anisotropy of a matrix in host memory. Row sums of at most `zero_row_sum` times the center count as
+/// zero. Returns 1 (isotropic) if a direction has fewer than 34 nodes.
 pub fn anisotropy(a: &StencilView, zero_row_sum: f64) -> f64 {
     if !has_windows(a.grid) {
         return 1.0;
@@ -39,24 +41,25 @@ pub fn anisotropy(a: &StencilView, zero_row_sum: f64) -> f64 {
     of_most(std::array::from_fn(|y| std::array::from_fn(|x| of(x, y))))
 }
 
-/// Nodes of windows have neighbours on all sides.
+/// Returns whether the grid is large enough: the nodes of windows must have neighbours on all sides.
 pub fn has_windows(grid: Grid) -> bool {
     grid.nx >= WINDOW + 2 && grid.ny >= WINDOW + 2
 }
 
-/// First node of the k-th window in a direction of n nodes.
+/// Returns the first node of the k-th window in a direction of n nodes.
 fn start(n: usize, k: usize) -> usize {
     1 + (n - 2 - WINDOW) * k / (WINDOWS - 1)
 }
 
-/// What all windows but the outliers stay within.
+/// Returns the 90th percentile of the values of the windows.
 pub fn of_most(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
     let windows = windows.as_flattened_mut();
     windows.sort_unstable_by(|a, b| b.total_cmp(a));
     windows[OUTLIERS]
 }
 
-/// Of the window that begins at (i, j); none where a coupling is missing or positive: flow finds its way around.
+/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if a coupling is zero or positive,
+/// because the flow can then bypass this coupling.
 fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
     let (mut east, mut north) = ([[0.0; WINDOW]; WINDOW], [[0.0; WINDOW]; WINDOW]);
     let mut excess = 0.0;
@@ -87,17 +90,17 @@ fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Opti
         let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);
         of[better] >= enough * of[1 - better]
     };
-    // Not a number where entries are infinite.
+    // The ratio is NaN if entries are infinite.
     (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| is_so(part)).count() >= PARTS * PARTS).then_some(ratio)
 }
 
-/// Entries of a row of a window. Couplings to the east begin one node before it.
+/// Entries of a row of a window. The east couplings begin one node before the window.
 struct Row<'a> {
     center: &'a [f64],
     east: &'a [f64],
     north: &'a [f64],
     south: &'a [f64],
-    /// Of cells above and below, which begin one node before, northeast and northwest.
+    /// Northeast and northwest couplings of the cells above and below, which begin one node before the window.
     corners: Option<[[&'a [f64]; 2]; 2]>,
 }
 
@@ -115,13 +118,13 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Both diagonals of the cell northeast of node k.
+    /// Returns the sum of both diagonals of the cell northeast of node k.
     #[inline(always)]
     fn corner(&self, k: usize) -> f64 {
         self.corners.as_ref().map_or(0.0, |[above, _]| above[0][k + 1] + above[1][k + 1])
     }
 
-    /// Row sum of node k.
+    /// Returns the row sum of node k.
     #[inline(always)]
     fn sum(&self, k: usize) -> f64 {
         let corners = self
@@ -137,7 +140,7 @@ mod tests {
     use super::*;
     use crate::grid::stencil::View;
 
-    /// Couplings to the east and the north by node, with nine points the same on diagonals, and a row sum.
+    /// East and north couplings as functions of the node, and a row sum.
     fn of(n: usize, east: impl Fn(usize, usize) -> f64, north: impl Fn(usize, usize) -> f64, e: f64) -> f64 {
         let grid = Grid { nx: n, ny: n };
         let at = |f: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|k| f(k % n, k / n)).collect::<Vec<_>>();
@@ -163,9 +166,9 @@ mod tests {
             close(of(n, |_, _| 1000.0, |_, _| 1.0, 0.0), 1000.0);
             close(of(n, |_, _| 1.0, |_, _| 100.0, 0.0), 100.0);
         }
-        // Row sums take part in what is weak.
+        // Row sums are added to the weaker direction.
         close(of(64, |_, _| 1000.0, |_, _| 1.0, 9.0), 100.0);
-        // Fewer nodes are not looked at.
+        // Smaller grids count as isotropic.
         close(of(33, |_, _| 1000.0, |_, _| 1.0, 0.0), 1.0);
     }
 
@@ -174,12 +177,12 @@ mod tests {
         let conducts = |j: usize| if j.is_multiple_of(4) { 1000.0 } else { 1.0 };
         let found = of(34, |_, j| conducts(j), |_, _| 1.0, 0.0);
         close(found, (1000.0 + 3.0) / 4.0);
-        // Jumps both ways do not.
+        // Jumps in both directions do not count.
         let checker = |i: usize, j: usize| if (i / 4 + j / 4).is_multiple_of(2) { 1000.0 } else { 1.0 };
         close(of(66, checker, |i, j| checker(j, i), 0.0), 1.0);
     }
 
-    /// Inside a disc, on a grid whose windows lie close.
+    /// A jump at a disc, on a grid where windows are close together.
     #[test]
     fn jumps_between_regions_do_not_count() {
         let n = 140;
@@ -200,7 +203,7 @@ mod tests {
     fn few_windows_do_not_count() {
         let inside = |i: usize, j: usize| i < 60 && j < 60;
         close(of(400, |i, j| if inside(i, j) { 1e6 } else { 1.0 }, |_, _| 1.0, 0.0), 1.0);
-        // Nor those with coasts.
+        // Windows with coasts do not count, either.
         close(of(100, |i, _| if i % 8 == 0 { 0.0 } else { 1000.0 }, |_, _| 1.0, 0.0), 1.0);
     }
 
@@ -214,7 +217,7 @@ mod tests {
         let corners = Some((v("northeast", &corner), v("northwest", &corner)));
         let (east, north) = (v("east", &east), v("north", &north));
         let a = StencilView { grid, center: v("center", &center), east, north, corners };
-        // Row sums are 24 - 20 - 2.
+        // The row sums are 24 - 20 - 2.
         close(anisotropy(&a, 1e-12), 10.0 / (2.0 + 2.0));
         close(anisotropy(&a, 0.1), 10.0 / 2.0);
         let nan = of(f64::NAN);

@@ -1,10 +1,10 @@
-//! Boxes of nodes, which ranks have of one grid.
+//! Boxes of nodes of a 2D grid; each box belongs to one rank.
 
 use crate::error::{Error, Result, collected};
 use crate::grid::levels::Grid;
 use std::ops::Range;
 
-/// Nodes [lower, upper) in x and y.
+/// Nodes with lower <= index < upper in x and y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridBox {
     pub lower: [usize; 2],
@@ -12,7 +12,7 @@ pub struct GridBox {
 }
 
 impl GridBox {
-    /// The part of a grid from `lower`, of `size` nodes; `name` for errors.
+    /// Returns the box of `size` nodes from `lower` on. Error messages name the box by `number`.
     pub fn new(grid: Grid, lower: [i64; 2], size: [i64; 2], number: usize) -> Result<Self> {
         let extents = [("x", grid.nx), ("y", grid.ny)];
         for (d, (direction, nodes)) in extents.into_iter().enumerate() {
@@ -36,12 +36,12 @@ impl GridBox {
         self.lower[1]..self.upper[1]
     }
 
-    /// Nodes in x and y.
+    /// Returns the number of nodes in x and y.
     pub fn extents(&self) -> Grid {
         Grid { nx: self.columns().len(), ny: self.rows().len() }
     }
 
-    /// Its rows that lie in these.
+    /// Returns the rows of this box that are in `rows`.
     pub fn rows_in(&self, rows: &Range<usize>) -> Range<usize> {
         let start = self.lower[1].max(rows.start);
         start..self.upper[1].min(rows.end).max(start)
@@ -52,7 +52,7 @@ impl GridBox {
     }
 }
 
-/// Two boxes that have nodes in common, by their numbers.
+/// Returns the numbers of two boxes that have common nodes, if there are any.
 pub fn first_overlap(boxes: &[GridBox]) -> Result<Option<(usize, usize)>> {
     let mut order = collected(0..boxes.len(), "boxes")?;
     order.sort_unstable_by_key(|&k| boxes[k].lower[1]);
@@ -65,7 +65,7 @@ pub fn first_overlap(boxes: &[GridBox]) -> Result<Option<(usize, usize)>> {
     Ok(None)
 }
 
-/// The columns of row j that are in no box, from west to east.
+/// Returns the columns of row j that are in no box, from west to east.
 pub fn gaps(boxes: &[GridBox], grid: Grid, j: usize) -> Result<Vec<Range<usize>>> {
     let mut covered = collected(boxes.iter().filter(|b| b.rows().contains(&j)).map(GridBox::columns), "boxes")?;
     covered.sort_unstable_by_key(|columns| columns.start);

@@ -1,7 +1,7 @@
-//! Connected components of the matrix graph, and which of them are singular with the constant vector as
-//! null space: a component is singular iff |row sum| <= tolerance * center in all its rows.
+//! Connected components of the matrix graph. A component is singular, with the constant vector as null space, if and
+//! only if |row sum| <= tolerance * center in all its rows.
 //!
-//! They are unions of runs. [`crate::grid::inspection`] finds them.
+//! Components are unions of runs; [`crate::grid::inspection`] computes them.
 
 use crate::error::{Result, push, zeroed};
 use crate::grid::levels::Grid;
@@ -12,56 +12,56 @@ use std::ops::Range;
 
 pub use crate::options::limits::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
-/// Components of at least two nodes. A lone node (land) has no couplings and belongs to none.
+/// Components of at least two nodes. A single node without couplings (land) belongs to no component.
 #[derive(Clone, Debug, Default)]
 pub struct Components {
     /// First node (i, j) of each singular component.
     pub first_node: Vec<(usize, usize)>,
-    /// Nodes of each singular component.
+    /// Number of nodes of each singular component.
     pub size: Vec<usize>,
-    /// Components, singular or not.
+    /// Number of all components, singular or not.
     pub count: usize,
     projected: bool,
-    /// Labels: 0 for regular runs, q for runs of singular component q = 1, 2, ...
+    /// Labels: 0 for regular runs, q for the runs of singular component q = 1, 2, ...
     runs: Runs,
 }
 
 impl Components {
-    /// Singular components whose constants are projected out.
+    /// Returns the number of singular components whose constants are projected out.
     pub fn singular(&self) -> usize {
         if self.projected { self.size.len() } else { 0 }
     }
 
-    /// The first node of a singular component that nobody projects.
+    /// Returns the first node of a singular component if the constants are not projected out.
     pub fn refused(&self) -> Option<&(usize, usize)> {
         self.first_node.first().filter(|_| !self.projected)
     }
 
-    /// Bytes of all arrays.
+    /// Returns the memory use of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
     }
 
-    /// Whether a vanishing last pivot at node (i, j) is no defect: not on a singular component that nobody
-    /// projects.
+    /// Returns whether a zero last pivot at node (i, j) is allowed: the node is not on a singular component, or the
+    /// constants are projected out.
     pub fn may_float(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
 
-    /// Singular component of node (i, j), counted from 0. Cost: a search among the runs of the row.
+    /// Returns the singular component of node (i, j), counted from 0. Cost: a binary search among the runs of the row.
     pub fn singular_of(&self, nx: usize, i: usize, j: usize) -> Option<usize> {
         assert!(i < nx, "a node of the grid");
         if self.size.is_empty() { None } else { self.runs.label(j, i).checked_sub(1) }
     }
 
-    /// Columns and component of the runs of row j that lie in singular components, from west to east.
+    /// Returns columns and component of the runs of row j in singular components, from west to east.
     pub fn singular_runs(&self, j: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
         let labels = (!self.size.is_empty()).then(|| self.runs.labels(j));
         labels.into_iter().flatten().filter_map(|(columns, label)| Some((columns, label.checked_sub(1)?)))
     }
 
-    /// Labels of the nodes whose last pivot must not vanish: those of singular components that nobody projects. None
-    /// where there are none.
+    /// Returns labels of the nodes whose last pivot must not vanish: the nodes of singular components, if the constants
+    /// are not projected out. Returns `None` if there are none.
     pub fn labels_to_refuse(&self, grid: Grid) -> Result<Option<Vec<u32>>> {
         if self.projected || self.size.is_empty() {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Components {
         Ok(Some(labels))
     }
 
-    /// The runs, for the next matrix; until it is set there are no components.
+    /// Takes the memory of the runs for the next matrix. Until `set` is called, there are no components.
     pub(super) fn take_runs(&mut self) -> Runs {
         self.first_node.clear();
         self.size.clear();
@@ -83,7 +83,7 @@ impl Components {
         std::mem::take(&mut self.runs)
     }
 
-    /// So many components, none of them singular: nobody asks for their runs.
+    /// Sets the number of components if none is singular. Their runs are not needed.
     pub(super) fn set_regular(&mut self, count: usize, project: bool) {
         self.first_node.clear();
         self.size.clear();
@@ -91,8 +91,8 @@ impl Components {
         self.projected = project;
     }
 
-    /// Numbers the components of a whole grid in order of their first node; `project`: constants on the
-    /// singular ones are to be projected out.
+    /// Numbers the components of a whole grid in the order of their first nodes. `project`: the constants on singular
+    /// components will be projected out.
     pub(super) fn set(&mut self, runs: Runs, project: bool) -> Result<()> {
         self.take_runs();
         self.projected = project;
@@ -115,7 +115,7 @@ impl Components {
 }
 
 for_each_isa! {
-    /// Which of the values `first`, `first` + 1, ... are zero, or not there.
+    /// Returns the bits of the values `first`, `first` + 1, ... that are zero or beyond the end.
     fn zeros(values: &[f64], first: usize) -> u64 {
         let near = &values[first.min(values.len())..values.len().min(first + WORD)];
         let mut found = 0;
@@ -127,12 +127,12 @@ for_each_isa! {
 }
 
 impl Runs {
-    /// Adds the runs of row j of `a`; `whole`: none of its couplings to the east is zero.
+    /// Adds the runs of row j of `a`; `whole`: no coupling of this row to the east is zero.
     pub(super) fn push_plane_row(&mut self, a: &StencilView, j: usize, whole: bool) -> Result<()> {
         let (east, north) = (a.east_row(j), a.north_row(j));
         let south = if j > 0 { a.north_row(j - 1) } else { &[] };
         let unreached = |word: usize| match a.corners {
-            // A corner may reach a node that nothing else does.
+            // A diagonal coupling may reach a node without other couplings.
             Some(_) => 0,
             None => zeros(north, word * WORD) & zeros(south, word * WORD),
         };
@@ -140,7 +140,7 @@ impl Runs {
         self.push_row(words, |word| zeros(east, word * WORD), unreached)
     }
 
-    /// The runs that couplings of row j - 1 to row j of `a` join, by their numbers in these rows.
+    /// Returns the pairs of runs that couplings between the rows j - 1 and j of `a` join, numbered within their rows.
     pub(super) fn joins(a: &StencilView, j: usize) -> Result<Vec<(u32, u32)>> {
         let mut rows = Self::default();
         rows.clear(a.grid.nx)?;
@@ -158,9 +158,10 @@ impl Runs {
         failed.map(|()| joined)
     }
 
-    /// Hands runs that couplings of row j - 1 to row j of `a` join to `join`; row j is the `upper`-th one here.
+    /// Calls `join` for the runs that couplings between the rows j - 1 and j of `a` join. Row j is row `upper` of these
+    /// runs.
     fn along_upward(&mut self, a: &StencilView, j: usize, upper: usize, mut join: impl FnMut(&mut Self, usize, usize)) {
-        // Couplings, and the columns that they begin with on either row.
+        // The couplings, and the columns of their first entries in the rows j - 1 and j.
         let upward = [(a.north_row(j - 1), 0, 0), (a.northeast_row(j - 1), 0, 1), (a.northwest_row(j - 1), 1, 0)];
         for (couplings, from, to) in upward {
             let any = |range: Range<usize>| couplings[range].iter().any(|&coupling| coupling != 0.0);
@@ -168,12 +169,12 @@ impl Runs {
         }
     }
 
-    /// Unites the runs of the last two rows, which are j - 1 and j of `a`, that its couplings join.
+    /// Unites the runs of the last two rows, j - 1 and j of `a`, that couplings join.
     pub(super) fn unite_last_rows(&mut self, a: &StencilView, j: usize) {
         self.along_upward(a, j, self.rows() - 1, Self::unite);
     }
 
-    /// Adds the rows of `next`, which start with row j of `a`, after those that are here.
+    /// Appends the rows of `next`, which begin with row j of `a`.
     pub(super) fn append_rows(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
         let rows = self.rows();
         self.append(next)?;
@@ -183,7 +184,8 @@ impl Runs {
         Ok(())
     }
 
-    /// The same where these runs of the last row here and the first one of `next` hang together.
+    /// Appends the rows of `next` and unites the pairs `joins`: runs of the last row here and of the first row of
+    /// `next`.
     pub(super) fn append_joined(&mut self, next: &Self, joins: &[(u32, u32)]) -> Result<()> {
         let rows = self.rows();
         let (below, above) = (if rows > 0 { self.row(rows - 1).start } else { 0 }, rows);
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn two_basins_and_land() {
-        // x-x . x-x : the left pair is singular, the right one has an excess, the middle is land.
+        // x-x . x-x : the left pair is singular, the right pair has a positive row sum, the middle is land.
         let c = components(5, 1, &[1., 1., 3., 1., 1.5], &[-1., 0., 0., -1., f64::NAN], &[f64::NAN; 5]);
         assert_eq!((c.count, c.singular()), (2, 1));
         let labels: Vec<Option<usize>> = (0..5).map(|i| c.singular_of(5, i, 0)).collect();
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_spiral_is_one_component() {
-        // Couplings run along a U: the two arms meet only in the last row.
+        // Couplings form a U: the two arms meet only in the last row.
         let (nx, ny) = (3, 3);
         let mut center = vec![2.0; 9];
         let north = [-1.0, 0.0, -1.0, -1.0, 0.0, -1.0, 0.0, 0.0, 0.0];

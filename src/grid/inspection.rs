@@ -1,5 +1,5 @@
-//! What must be known of the caller's matrix before it is factorized, from one reading of it: bad entries, signs,
-//! largest and smallest values, components. Rows may be shared among members; the answer does not depend on how.
+//! Inspection of the caller's matrix before the factorization, in one pass over its entries: invalid entries, signs,
+//! smallest and largest values, components. Threads may share the rows; the result does not depend on the division.
 
 use crate::error::{
     Error, Place, RRB_ERR_MATRIX, RRB_ERR_MEMORY, RRB_ERR_NOT_FINITE, Result, collected, extend, push, reserve, reset,
@@ -13,27 +13,27 @@ use crate::isa::for_each_isa;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is asked.
+/// Parameters of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Questions {
     /// Entries that are not finite are errors.
     pub finite: bool,
-    /// Row sums within this part of the center count as zero.
+    /// Row sums of at most this fraction of the center count as zero.
     pub zero_row_sum: f64,
 }
 
-/// A matrix is hoped to be like the one before: what rows must not have, so that they may be worked on before all are
-/// seen.
+/// Conditions on rows for speculative work: if the new matrix is assumed to be like the previous matrix, rows that
+/// satisfy these conditions may be processed before all rows have been inspected.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// As in [`Questions`].
     pub zero_row_sum: f64,
-    /// Centers are below this.
+    /// Upper limit of the centers, exclusive.
     pub center_below: f64,
 }
 
 impl Wanted {
-    /// Smallest and largest values of row j, array by array, if all are finite and centers in range.
+    /// Returns the extremes of row j, array by array, if all entries are finite and the centers are in range.
     fn sound(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
         let mut found = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
         for (found, (_, _, values)) in found.iter_mut().zip(a.entries(j)) {
@@ -43,22 +43,22 @@ impl Wanted {
         (center.min >= f64::MIN_POSITIVE && center.max < self.center_below).then_some(found)
     }
 
-    /// Whether row j is sound.
+    /// Returns whether row j satisfies the conditions.
     pub fn has(&self, a: &StencilView, j: usize) -> bool {
         self.sound(a, j).is_some()
     }
 }
 
-/// What was found, but for the components.
+/// Result of an inspection, except for the components.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Findings {
-    /// Couplings a_ij > 0, each pair once.
+    /// Number of couplings a_ij > 0; each pair counts once.
     pub positive_couplings: usize,
     /// Smallest center.
     pub center_min: f64,
     /// Largest center.
     pub center_max: f64,
-    /// Largest |a_ij| of the couplings; 0 without any.
+    /// Largest |a_ij| of the couplings; 0 if there are none.
     pub coupling_max: f64,
 }
 
@@ -77,35 +77,34 @@ impl Findings {
     }
 }
 
-/// Inspects one matrix after the other; memory is kept. Call `start`, then `look` for each member's rows, then
+/// Inspects one matrix after another and reuses its memory. Call `start`, then `look` for the rows of each thread, then
 /// `finish`.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// Of the last matrix.
+    /// Components of the last matrix.
     pub components: Components,
-    /// Of the last matrix.
+    /// Findings in the last matrix.
     pub findings: Findings,
     parts: Vec<Mutex<Part>>,
 }
 
-/// What a rank has found in its rows.
+/// Result of one rank for its rows.
 #[derive(Debug)]
 pub struct Found {
-    /// Of its first error: 1 not finite, 2 not positive, 3 memory; 0: none.
+    /// Kind of the first error: 1 not finite, 2 not positive, 3 out of memory; 0: no error.
     kind: u8,
-    /// All of its centers are negative.
+    /// All centers of the rank's rows are negative.
     all_negative: bool,
     findings: Findings,
     runs: Runs,
-    /// Runs of the last row of the rank before and of its first row that hang together.
+    /// Pairs of coupled runs: of the last row of the previous rank, and of the first row of this rank.
     joins: Vec<(u32, u32)>,
 }
 
-/// For errors.
 const FOUND: &str = "the inspection of a matrix by ranks";
 
 impl Found {
-    /// As numbers, for other ranks.
+    /// Converts the result to numbers that can be sent to other ranks.
     pub fn to_words(&self) -> Result<Vec<f64>> {
         let Findings { positive_couplings, center_min, center_max, coupling_max } = self.findings;
         let flags = [f64::from(self.kind), f64::from(u8::from(self.all_negative)), self.joins.len() as f64];
@@ -116,7 +115,7 @@ impl Found {
         Ok(words)
     }
 
-    /// The same back.
+    /// Converts the numbers of `to_words` back.
     pub fn from_words(words: &[f64]) -> Result<Self> {
         let findings = Findings {
             positive_couplings: words[3] as usize,
@@ -136,13 +135,13 @@ impl Found {
     }
 }
 
-/// What one member finds.
+/// Result of one thread for its rows.
 #[derive(Debug, Default)]
 struct Part {
     rows: Range<usize>,
     runs: Runs,
     findings: Findings,
-    /// Sums of one row.
+    /// Row sums of one row.
     sum: Vec<f64>,
     not_finite: Option<Error>,
     not_positive: Option<Error>,
@@ -158,7 +157,7 @@ fn unlocked(part: &mut Mutex<Part>) -> &mut Part {
 }
 
 impl Inspection {
-    /// Before a sweep by at most `members`.
+    /// Prepares an inspection by at most `members` threads.
     pub fn start(&mut self, members: usize) -> Result<()> {
         let missing = members.saturating_sub(self.parts.len());
         reserve(&mut self.parts, missing, "the matrix inspection by threads")?;
@@ -168,7 +167,7 @@ impl Inspection {
             part.findings = Findings::default();
             (part.not_finite, part.not_positive, part.no_memory) = (None, None, None);
         }
-        // The components are those of the last matrix: their memory serves the first part, unless it does so already.
+        // The memory of the previous components is reused for the first part, unless that has more memory already.
         let runs = self.components.take_runs();
         if let Some(first) = self.parts.first_mut().map(unlocked)
             && runs.bytes() > first.runs.bytes()
@@ -178,19 +177,19 @@ impl Inspection {
         Ok(())
     }
 
-    /// Looks at the rows of a member, once each: those of member m come before those of member m + 1.
+    /// Inspects the rows of one thread, each once. The rows of thread m must precede those of thread m + 1.
     pub fn look(&self, member: usize, a: &StencilView, rows: Range<usize>, questions: &Questions) {
         let mut part = lock(&self.parts[member]);
         part.no_memory = part.look(a, rows, questions).err();
     }
 
-    /// The same row by row: `look_at` each of these rows, in order, follows.
+    /// Begins an inspection row by row; `look_at` must follow for each of these rows, in order.
     pub fn begin(&self, member: usize, a: &StencilView, rows: Range<usize>) {
         let mut part = lock(&self.parts[member]);
         part.no_memory = part.begin(a, rows).err();
     }
 
-    /// Row j, the next one; whether it is sound, and there was memory for what is to be known of it.
+    /// Inspects row j, the next row. Returns whether it satisfies the conditions and its data could be stored.
     pub fn look_at(&self, member: usize, a: &StencilView, j: usize, wanted: &Wanted) -> bool {
         let mut part = lock(&self.parts[member]);
         let sound = wanted.sound(a, j).filter(|_| part.no_memory.is_none());
@@ -199,9 +198,9 @@ impl Inspection {
         part.no_memory.is_none()
     }
 
-    /// Puts together what the members found; `project`: constants on singular components are to be projected
-    /// out. The first entry that is not finite is an error, where asked for; else the first center that is not
-    /// positive, or that all are negative.
+    /// Combines the results of the threads. `project`: the constants on singular components will be projected out. If
+    /// the inspection checks for it, the first entry that is not finite is an error. Otherwise, the first nonpositive
+    /// center is an error, or the fact that all centers are negative.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
         let (_, result) = self.put_together(a);
         let runs =
@@ -209,8 +208,9 @@ impl Inspection {
         self.components.set(runs, project)
     }
 
-    /// The same where rank `this` has looked at its own rows, or has failed to, and others at the rest: `gather` gives
-    /// what all have found of theirs. All come to the same end; of an error the rank that found it tells.
+    /// Combines the results of all ranks. Rank `this` has inspected its rows `own`, with the status `looked`. `gather`
+    /// returns the results of all ranks. All ranks return the same status; only the rank that found an error has its
+    /// message.
     pub fn finish_shared(
         &mut self,
         a: &StencilView,
@@ -250,7 +250,7 @@ impl Inspection {
         self.components.set(runs.unwrap_or_default(), project)
     }
 
-    /// Findings and runs of all members, or the first error, and of which kind it is.
+    /// Combines the findings and runs of all threads. Returns the first error with its kind, or kind 0.
     fn put_together(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
         let parts = &mut self.parts;
         let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
@@ -276,7 +276,7 @@ impl Inspection {
         (0, Ok(runs.unwrap_or_default()))
     }
 
-    /// What somebody else has found: all nodes of `grid` are one component.
+    /// Stores the result of an inspection elsewhere: all nodes of `grid` are one component.
     pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
         self.findings = findings;
         let mut runs = self.components.take_runs();
@@ -284,13 +284,14 @@ impl Inspection {
         self.components.set(runs, project)
     }
 
-    /// The same: so many components of two nodes or more, none of them singular.
+    /// Stores the result of an inspection elsewhere: `components` components of two nodes or more, none of them
+    /// singular.
     pub fn set_regular(&mut self, findings: Findings, components: usize, project: bool) {
         self.findings = findings;
         self.components.set_regular(components, project);
     }
 
-    /// Bytes of all arrays.
+    /// Returns the memory use of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         let of = |part: &Mutex<Part>| {
             let part = lock(part);
@@ -337,7 +338,7 @@ impl Part {
         for (found, couplings) in found.iter().zip(entries).skip(1) {
             self.note_couplings(*found, couplings);
         }
-        // Nothing but negative numbers: no coupling is missing.
+        // If all couplings to the east are negative numbers, no coupling is zero.
         self.runs.push_plane_row(a, j, finite && found[1].max < 0.0)?;
         if j > self.rows.start {
             self.runs.unite_last_rows(a, j);
@@ -363,7 +364,7 @@ impl Part {
         }
     }
 
-    /// Notes which runs of row j have a sum that is not zero.
+    /// Marks the runs of row j with a nonzero row sum.
     fn note_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
         let center = a.center.row(j);
         let sum = &mut self.sum;
@@ -377,7 +378,7 @@ impl Part {
     }
 }
 
-/// The center of node (i, j) has no inverse.
+/// Returns the error for a center at node (i, j) that is not positive or too small to divide by.
 pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
     let reason = if is_positive(value) {
         format!("center@ = {value:e} is too small to divide by, less than {:e}", f64::MIN_POSITIVE)
@@ -391,7 +392,7 @@ fn of_matrix(error: &Error) -> bool {
     matches!(error, Error::Matrix { .. })
 }
 
-/// Where some center is refused: whether all of these rows are negative, and what to say then.
+/// Returns the error for a matrix with only negative centers in `rows`, if this is the case.
 pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
     let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
     rows.all(negative).then(|| Error::Matrix {
@@ -401,7 +402,7 @@ pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> 
     })
 }
 
-/// The first entry of row j that is not finite, array by array.
+/// Returns the error for the first entry of row j that is not finite, array by array.
 fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
     a.entries(j).into_iter().find_map(|(name, start, values)| {
         let i = values.iter().position(|v| !v.is_finite())?;
@@ -409,21 +410,21 @@ fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
     })
 }
 
-/// Smallest and largest value; infinite, the smallest above the largest, where there are none.
+/// Smallest and largest value. Without values, the smallest is infinity and the largest is minus infinity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extremes {
     min: f64,
     max: f64,
 }
 
-/// Values that are looked at twice while they are in the nearest cache.
+/// Values per block that is read twice, small enough for the first-level cache.
 const NEAR: usize = 512;
-/// Independent minima and maxima, enough for the latency of one in the widest vectors, and few enough for the registers
-/// of narrower ones.
+/// Independent minima and maxima. This number hides the latency of one operation with the widest vectors, and fits the
+/// registers of narrower ones.
 const LANES: usize = 16;
 
 for_each_isa! {
-    /// None where a value is not finite. That is asked first and by bit patterns: comparisons leave NaN out.
+    /// Returns `None` if a value is not finite. The test uses bit patterns, because comparisons ignore NaN.
     fn extremes(values: &[f64]) -> Option<Extremes> {
         let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
         for near in values.chunks(NEAR) {
@@ -450,19 +451,19 @@ for_each_isa! {
     }
 }
 
-/// One machine instruction, for numbers.
+/// Minimum in one machine instruction; the arguments must not be NaN.
 #[inline(always)]
 fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
-/// One machine instruction, for numbers.
+/// Maximum in one machine instruction; the arguments must not be NaN.
 #[inline(always)]
 fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
-/// The same where some values are infinite or NaN; those that are NaN are left out.
+/// Computes the extremes of values of which some may be infinite or NaN; NaN is ignored.
 fn extremes_of_numbers(values: &[f64]) -> Extremes {
     let numbers = || values.iter().copied().filter(|v| !v.is_nan());
     Extremes {
@@ -471,7 +472,7 @@ fn extremes_of_numbers(values: &[f64]) -> Extremes {
     }
 }
 
-/// Exponents of all ones plus one carry into the sign.
+/// Returns whether all values are finite: adding one to an exponent of all ones carries into the sign bit.
 #[inline(always)]
 fn all_finite(values: &[f64]) -> bool {
     const EXPONENT: u64 = f64::INFINITY.to_bits();
@@ -479,18 +480,19 @@ fn all_finite(values: &[f64]) -> bool {
     values.iter().fold(0, |carry, v| carry | ((v.to_bits() & EXPONENT) + ONE)) >> 63 == 0
 }
 
-/// v > 0, by bit patterns: 1 is the smallest number and infinity the largest.
+/// Returns whether v > 0, by bit patterns: the smallest positive number has the pattern 1, and infinity the largest.
 fn is_positive(v: f64) -> bool {
     v.to_bits().wrapping_sub(1) < f64::INFINITY.to_bits()
 }
 
-/// A positive normal number, or infinity: smaller ones have no finite inverse, or one of few digits.
+/// Returns whether v is a positive normal number or infinity. The inverse of a smaller number overflows or is
+/// inaccurate.
 fn has_inverse(v: f64) -> bool {
     is_positive(v) && v.to_bits() >= f64::MIN_POSITIVE.to_bits()
 }
 
-/// Whether |sum| > tolerance * center anywhere, or a sum is NaN. By bit patterns, whose order is that of magnitudes
-/// with NaN on top.
+/// Returns whether |sum| > tolerance * center for any node, or a sum is NaN. The order of the bit patterns is that of
+/// the magnitudes, with NaN largest.
 fn any_beyond(sum: &[f64], center: &[f64], tolerance: f64) -> bool {
     sum.iter().zip(center).any(|(s, c)| s.abs().to_bits() > (tolerance * c).to_bits())
 }

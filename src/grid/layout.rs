@@ -1,37 +1,38 @@
-//! The r1/r2/b1/b2 storage of one grid (report 16-06, section 3.2, figures 8 and 9).
+//! Storage of one grid by the colours r1, r2, b1 and b2 (report 16-06, section 3.2, figures 8 and 9).
 //!
-//! Columns and rows are counted so that the kept nodes have odd numbers: i' = i + shift_x, shift_x = 0 for
-//! nx >= 2 and 1 for nx = 1 (likewise y). Then, with I = i' / 2 and J = j' / 2,
+//! Columns and rows are counted such that the kept nodes have odd indices: i' = i + shift_x, where shift_x = 0 for nx
+//! >= 2 and 1 for nx = 1. The same holds for y. With I = i' / 2 and J = j' / 2:
 //!
 //! ```text
 //!     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...
 //!     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...
 //! ```
 //!
-//! Each colour is an array of (cy + 2) rows: all four have the same compute area cx x cy (cx a multiple of the block),
-//! surrounded by a border of zeros, so that no loop asks for an edge. The border is a row below and above, and `block`
-//! columns on either side, which two rows share on the host: a row takes cx + block values there, and cx + 2 block on a
-//! device.
-//! The report lets compute blocks be rectangular; here they are `block` wide and one row high, which pads
-//! rows only, where alignment asks for it.
+//! Each colour is an array of (cy + 2) rows. All four arrays have the same compute area cx x cy, where cx is a multiple
+//! of the block. A border of zeros surrounds the compute area, so that loops need no conditions at the edges. The
+//! border has one row below and above, and `block` columns on either side. On the host, consecutive rows share these
+//! columns: a row has cx + block values. On a device, a row has cx + 2 block values.
+//!
+//! The report allows rectangular compute blocks. Here the blocks are `block` wide and one row high, so that only rows
+//! are padded, as alignment requires.
 
 use crate::grid::levels::Grid;
 
-/// Colours of a grid's nodes.
+/// Colours of the nodes of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// Red between two kept nodes of a row.
+    /// Red, between two kept nodes of a row.
     R1,
-    /// Red between two kept nodes of a column.
+    /// Red, between two kept nodes of a column.
     R2,
     /// Black, eliminated by the even level.
     B1,
-    /// Black, kept: the next grid.
+    /// Black, kept: the nodes of the next grid.
     B2,
 }
 
 impl Colour {
-    /// In the order in which they are stored.
+    /// All colours in the order of storage.
     pub const ALL: [Self; 4] = [Self::R1, Self::R2, Self::B1, Self::B2];
 }
 
@@ -40,23 +41,23 @@ impl Colour {
 pub struct Layout {
     /// The grid.
     pub grid: Grid,
-    /// i' - i.
+    /// Shift of the columns, i' - i.
     pub shift_x: usize,
-    /// j' - j.
+    /// Shift of the rows, j' - j.
     pub shift_y: usize,
-    /// Width of the compute area.
+    /// Width of the compute area, in values.
     pub cx: usize,
-    /// Height of the compute area.
+    /// Height of the compute area, in rows.
     pub cy: usize,
-    /// Width of the left and right border.
+    /// Width of the left and right border, in values.
     pub block: usize,
-    /// First row that is stored, and the one behind the last: all, but where other ranks have rows.
+    /// First stored row, and the end; a part of the rows if other ranks have the rest.
     pub from: usize,
     pub to: usize,
 }
 
 impl Layout {
-    /// Layout of `grid` with rows padded to `block`.
+    /// Returns the layout of `grid` with rows padded to a multiple of `block`.
     pub fn new(grid: Grid, block: usize) -> Self {
         let (shift_x, shift_y) = (1 - grid.ox(), 1 - grid.oy());
         let cx = (grid.nx + shift_x).div_ceil(2).next_multiple_of(block);
@@ -64,32 +65,32 @@ impl Layout {
         Self { grid, shift_x, shift_y, cx, cy, block, from: 0, to: cy }
     }
 
-    /// The same where rows `from` .. `to` alone are stored.
+    /// Returns this layout with storage for the rows `from` .. `to` only.
     pub fn strip(self, from: usize, to: usize) -> Self {
         Self { from, to, ..self }
     }
 
-    /// Values from one row to the next.
+    /// Returns the distance between rows, in values.
     pub fn stride(&self) -> usize {
         self.cx + 2 * self.block
     }
 
-    /// Values of one array.
+    /// Returns the number of values of one array.
     pub fn len(&self) -> usize {
         (self.cy + 2) * self.stride()
     }
 
-    /// Columns I of a colour that are nodes: odd columns for b2 and r2, even ones for r1 and b1.
+    /// Returns the columns I of a colour that are nodes: odd columns i' for b2 and r2, even columns for r1 and b1.
     pub fn columns(&self, colour: Colour) -> std::ops::Range<usize> {
         half(self.shift_x, self.grid.nx, matches!(colour, Colour::B2 | Colour::R2))
     }
 
-    /// Rows J of a colour that are nodes: odd rows for b2 and r1, even ones for r2 and b1.
+    /// Returns the rows J of a colour that are nodes: odd rows j' for b2 and r1, even rows for r2 and b1.
     pub fn rows(&self, colour: Colour) -> std::ops::Range<usize> {
         half(self.shift_y, self.grid.ny, matches!(colour, Colour::B2 | Colour::R1))
     }
 
-    /// Node (i, j) of entry (I, J).
+    /// Returns the node (i, j) of entry (I, J).
     pub fn node(&self, colour: Colour, col: usize, row: usize) -> (usize, usize) {
         let odd_x = usize::from(matches!(colour, Colour::B2 | Colour::R2));
         let odd_y = usize::from(matches!(colour, Colour::B2 | Colour::R1));
@@ -97,7 +98,7 @@ impl Layout {
     }
 }
 
-/// I such that i' = 2 I + odd lies in [shift, shift + n).
+/// Returns the range of I for which i' = 2 I + odd is in [shift, shift + n).
 fn half(shift: usize, n: usize, odd: bool) -> std::ops::Range<usize> {
     if odd { shift / 2..(shift + n) / 2 } else { shift.div_ceil(2)..(shift + n).div_ceil(2) }
 }
@@ -106,9 +107,9 @@ fn half(shift: usize, n: usize, odd: bool) -> std::ops::Range<usize> {
 mod tests {
     use super::*;
 
-    /// Figure 9. Its caption says 40 x 75 and its text 20 x 33 against 20 x 32 red nodes, which are those of
-    /// 40 x 65; 75 rows give 38 and 37. Both are checked: one column of twenty, rows that differ by one, and
-    /// equal compute areas.
+    /// Figure 9 of the report. Its caption states 40 x 75 nodes; its text states 20 x 33 and 20 x 32 red nodes, which
+    /// correspond to 40 x 65. The 75 rows give 38 and 37. Both sizes are checked: columns of twenty, rows that differ
+    /// by one, and equal compute areas.
     #[test]
     fn figure_9() {
         for (ny, odd_rows, even_rows) in [(65, 32, 33), (75, 37, 38)] {

@@ -1,15 +1,17 @@
-//! The repeated red-black levels of a grid (report 16-06, section 2.1), even parity.
+//! Repeated red-black levels of a grid (report 16-06, section 2.1), even parity (docs/theory/rrb.md, "Order of
+//! elimination").
 //!
-//! The papers' formula for even k has a typo; the figures show that B[2] are the nodes with both 1-based
-//! indices even. From 0: a grid of nx x ny nodes keeps those with i = ox, j = oy (mod 2), ox = 1 for
-//! nx >= 2. A dimension of one node has no second one, so there ox = 0. The kept nodes form the next grid.
-//! Level 2q + 1 eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2), level 2q + 2 those black
-//! nodes that are not kept.
+//! The report's formula for even k has a typo; its figures show that B[2] contains the nodes with both 1-based indices
+//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2), where ox = 1 for nx >= 2.
+//! A dimension of one node has no second node, so ox = 0 there. The kept nodes form the next grid. Level 2q + 1
+//! eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not
+//! kept.
 
-/// Nodes of a remainder that is solved by an explicit inverse, at most: 31 x 32, so that half a band has 32 values.
+/// Largest number of nodes of a coarsest system that is solved with an explicit inverse: 31 x 32, so that half a band
+/// has 32 values.
 pub const MOST_INVERTED: usize = 992;
 
-/// One grid of the hierarchy.
+/// A grid of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Nodes in x.
@@ -19,38 +21,38 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Parity of the kept columns.
+    /// Returns the parity of the kept columns.
     pub fn ox(&self) -> usize {
         usize::from(self.nx >= 2)
     }
 
-    /// Parity of the kept rows.
+    /// Returns the parity of the kept rows.
     pub fn oy(&self) -> usize {
         usize::from(self.ny >= 2)
     }
 
-    /// Nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.nx * self.ny
     }
 
-    /// Black nodes: what the odd level leaves.
+    /// Returns the number of black nodes, which remain after the odd level.
     pub fn blacks(&self) -> usize {
         let kept = self.coarse();
         kept.nodes() + (self.nx - kept.nx) * (self.ny - kept.ny)
     }
 
-    /// The grid of the kept nodes.
+    /// Returns the grid of the kept nodes.
     pub fn coarse(&self) -> Self {
         Self { nx: (self.nx - self.ox()).div_ceil(2), ny: (self.ny - self.oy()).div_ceil(2) }
     }
 
-    /// Grids from this one down to a single node.
+    /// Returns the grids from this one down to a single node.
     pub fn chain(self) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self), |g| (g.nodes() > 1).then(|| g.coarse()))
     }
 
-    /// Red eliminations until one node is left.
+    /// Returns the number of levels until one node remains.
     pub fn max_levels(self) -> usize {
         let mut levels = 0;
         let mut grid = self;
@@ -61,15 +63,15 @@ impl Grid {
         levels
     }
 
-    /// What `levels` eliminations leave.
+    /// Returns the coarsest system after `levels` levels.
     pub fn remainder(self, levels: usize) -> Remainder {
         let grid = self.chain().nth(levels / 2).unwrap_or(Self { nx: 1, ny: 1 });
         Remainder { grid, skew: levels % 2 == 1 }
     }
 
-    /// Levels for `levels = 0`: the fewest, in pairs, whose exact remainder holds at most a quarter of the
-    /// entries of one array of the grid. The factor is read twice in an application, half a word for each
-    /// node beside the 18 of an iteration, and fewer levels mean fewer iterations (kappa ~ 1.23^levels).
+    /// Returns the number of levels for `levels=0`: the smallest even number for which the band factor of the coarsest
+    /// system has at most nx ny / 4 entries. The factor is read twice per application. This is half a word per node,
+    /// compared with 18 words per iteration. Fewer levels need fewer iterations (kappa ~ 1.23^levels).
     pub fn default_levels(self) -> usize {
         let all = self.max_levels();
         (0..=all)
@@ -79,7 +81,8 @@ impl Grid {
             .unwrap_or(all)
     }
 
-    /// The same for a recursive cycle, which solves the remainder some four times an iteration.
+    /// Returns the default number of levels for recursive cycles, which solve the coarsest system about four times per
+    /// iteration: the limit is nx ny / 64 entries.
     pub fn recursive_levels(self) -> usize {
         let all = self.max_levels();
         (0..=all)
@@ -89,13 +92,14 @@ impl Grid {
             .unwrap_or(all)
     }
 
-    /// The same on a device: the fewest, in pairs, whose remainder it can hand to an explicit inverse.
+    /// Returns the default number of levels on a device: the smallest even number for which the coarsest system can be
+    /// solved with an explicit inverse.
     pub fn default_device_levels(self) -> usize {
         let all = self.max_levels();
         (2..=all).step_by(2).find(|&levels| self.remainder(levels).nodes() <= MOST_INVERTED).unwrap_or(all)
     }
 
-    /// g_max of the report's (3.1).
+    /// Returns g_max of equation 3.1 of report 16-06.
     pub fn max_packed_grids(self, block: usize) -> usize {
         let mut g = 0;
         while block << g < self.nx.max(self.ny) {
@@ -105,67 +109,68 @@ impl Grid {
     }
 }
 
-/// The nodes that stay after the last elimination: all of `grid`, or (`skew`) its black ones.
+/// Nodes of the coarsest system: all nodes of `grid`, or with `skew` its black nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remainder {
-    /// The grid.
+    /// The grid of the nodes.
     pub grid: Grid,
-    /// Only the black nodes, which an odd number of levels leaves.
+    /// Only the black nodes remain, as after an odd number of levels.
     pub skew: bool,
 }
 
 impl Remainder {
-    /// Nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         if self.skew { self.grid.blacks() } else { self.grid.nodes() }
     }
 
-    /// Half bandwidth with lines along the shorter side: the neighbour on the next line but one node on
-    /// (9 points), or two lines on (black nodes only, half as many on a line).
+    /// Returns the half bandwidth with lines along the shorter side. With 9 points, the farthest neighbour is one line
+    /// and one node away. If only the black nodes remain, it is two lines away, and a line has half as many nodes.
     pub fn bandwidth(&self) -> usize {
         let line = self.grid.nx.min(self.grid.ny);
         let band = if self.skew { line.max(1) } else { line + 1 };
         band.min(self.nodes() - 1)
     }
 
-    /// Values in the band factor. Either end of one that is made from two has the band between them, too: up to an
-    /// eighth more.
+    /// Returns the number of entries of the band factor. A factor that is computed from both ends also has the coupling
+    /// to the separator at each end, up to one eighth more.
     pub fn band_entries(&self) -> u128 {
         self.nodes() as u128 * self.bandwidth().max(1) as u128
     }
 
-    /// Nodes between the two ends from which the band factor is made: a half bandwidth; 0: fewer than `worth` nodes, or
-    /// so few that next to nothing would be left for the ends.
+    /// Returns the number of nodes of the separator between the two ends from which the band is factorized: a half
+    /// bandwidth. Returns 0 if there are fewer than `worth` nodes, or if almost no nodes would remain for the ends.
     pub fn between_ends(&self, worth: usize) -> usize {
         let width = self.bandwidth();
         if self.nodes() >= worth && self.nodes() > 3 * width { width } else { 0 }
     }
 }
 
-/// From so many nodes on two ends of the band factor are worth the waits of those who take them out, some microseconds.
+/// Number of nodes from which a factorization from both ends saves more than the synchronization of the two threads
+/// costs, some microseconds.
 pub const WORTH_ENDS: usize = 512;
 
-/// Where the nodes of a coarse grid lie on the finest one: i_fine = x0 + step * i.
+/// Position of the nodes of a coarse grid on the finest grid: i_fine = x0 + step * i.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embedding {
-    /// Column of the first node.
+    /// Column of the first node on the finest grid.
     pub x0: usize,
-    /// Row of the first node.
+    /// Row of the first node on the finest grid.
     pub y0: usize,
-    /// Spacing.
+    /// Distance between nodes, in nodes of the finest grid.
     pub step: usize,
 }
 
 impl Embedding {
-    /// Of the finest grid itself.
+    /// Position of the finest grid itself.
     pub const FINEST: Self = Self { x0: 0, y0: 0, step: 1 };
 
-    /// Of the coarse grid of `grid`, which lies as `self` says.
+    /// Returns the position of the next coarser grid of `grid`, whose own position is `self`.
     pub fn coarse(&self, grid: Grid) -> Self {
         Self { x0: self.x0 + self.step * grid.ox(), y0: self.y0 + self.step * grid.oy(), step: 2 * self.step }
     }
 
-    /// Fine indices of node (i, j).
+    /// Returns the indices of node (i, j) on the finest grid.
     pub fn fine(&self, i: usize, j: usize) -> (usize, usize) {
         (self.x0 + self.step * i, self.y0 + self.step * j)
     }

@@ -1,4 +1,4 @@
-//! Geometry and storage of stencil systems on grids and patches. Pure and safe: no threads, no devices.
+//! Geometry and storage of stencil systems on grids and patches: safe code without threads and devices.
 
 pub mod anisotropy;
 pub mod block_inverse;

@@ -1,5 +1,5 @@
-//! Couplings that point out of the grid. They are no part of the matrix; a caller whose grid is periodic means
-//! something by them.
+//! Detection of couplings to nodes outside the grid. They are not part of the matrix. A caller with a periodic grid may
+//! expect them to have an effect.
 
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT};
 use crate::grid::cells::CellView;
@@ -7,39 +7,38 @@ use crate::grid::stencil::StencilView;
 use std::fmt;
 use std::ops::Range;
 
-/// The arrays of a 2D grid that have such entries, in order.
+/// Coupling arrays of a 2D grid, in order.
 const OF_GRID: &[&str] = &["east", "north", "northeast", "northwest"];
-/// Those of a box of cells.
+/// Coupling arrays of a box of cells, in order.
 const OF_CELLS: &[&str] = &["east", "north", "top"];
 
-/// Entries that point out of the grid and are not zero; NaN, with which a caller marks what is not set, is none of
-/// them.
+/// Nonzero couplings to nodes outside the grid. NaN is not counted, because callers use it to mark unset values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outward {
-    /// The arrays that have them.
+    /// Names of the coupling arrays.
     pub arrays: &'static [&'static str],
-    /// How many, of each array.
+    /// Number of such couplings per array.
     pub counts: [usize; 4],
-    /// The first one: row by row, in a row array by array.
+    /// The first such coupling: row by row, and array by array within a row.
     pub first: Option<Entry>,
 }
 
-/// One of them.
+/// A coupling to a node outside the grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
-    /// Number of its array.
+    /// Index of its array in `arrays`.
     pub array: usize,
-    /// The entry.
+    /// Value of the coupling.
     pub value: f64,
-    /// Column.
+    /// Column of the node.
     pub i: usize,
-    /// Row.
+    /// Row of the node.
     pub j: usize,
-    /// Plane of a box.
+    /// Plane of the cell in a box; `None` on a 2D grid.
     pub k: Option<usize>,
 }
 
-/// None of a 2D grid.
+/// No such couplings on a 2D grid.
 impl Default for Outward {
     fn default() -> Self {
         Self { arrays: OF_GRID, counts: [0; 4], first: None }
@@ -47,7 +46,7 @@ impl Default for Outward {
 }
 
 impl Outward {
-    /// Of a matrix on a box of cells, on the host.
+    /// Searches a matrix on a box of cells in host memory.
     pub fn of_cells(a: &CellView) -> Self {
         let mut found = Self { arrays: OF_CELLS, ..Self::default() };
         for row in 0..a.cells.rows() {
@@ -60,13 +59,13 @@ impl Outward {
         found
     }
 
-    /// Of a matrix on a box of cells, what was found elsewhere.
+    /// Stores the result of a search elsewhere, of a matrix on a box of cells.
     pub fn in_cells(counts: [usize; 3], first: Option<Entry>) -> Self {
         let [x, y, z] = counts;
         Self { arrays: OF_CELLS, counts: [x, y, z, 0], first }
     }
 
-    /// Notes those of `values`, which begin at (i, j).
+    /// Records the nonzero values of `values`, which begin at (i, j).
     fn look(&mut self, array: usize, values: &[f64], [i, j]: [usize; 2], k: Option<usize>) {
         for (i, &value) in (i..).zip(values) {
             if value != 0.0 && !value.is_nan() {
@@ -76,17 +75,17 @@ impl Outward {
         }
     }
 
-    /// Of a matrix on a 2D grid, on the host.
+    /// Searches a matrix on a 2D grid in host memory.
     pub fn of(a: &StencilView) -> Self {
         Self::of_rows(a, 0..a.grid.ny)
     }
 
-    /// Of some of its rows.
+    /// Searches some rows of a matrix on a 2D grid.
     pub fn of_rows(a: &StencilView, rows: Range<usize>) -> Self {
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let corners = a.corners.unzip();
-        // Array, and the column that points out of the grid in every row; in the last one all of `north` and the
-        // corners do.
+        // Each array with its column that points out of the grid in every row. In the last row, all values of `north`
+        // and of the corners point out of the grid.
         let arrays =
             [(Some(a.east), Some(nx - 1)), (Some(a.north), None), (corners.0, Some(nx - 1)), (corners.1, Some(0))];
         let mut found = Self::default();
@@ -101,12 +100,12 @@ impl Outward {
         found
     }
 
-    /// None is there.
+    /// Returns whether there are no such couplings.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Where they are refused.
+    /// Returns an error that names the first such coupling, for `check_input = 2`.
     pub fn refuse(&self) -> Result<(), Error> {
         match self.first {
             None => Ok(()),
@@ -141,7 +140,7 @@ mod tests {
     use crate::grid::levels::Grid;
     use crate::grid::stencil::View;
 
-    /// Every entry that `StencilView` does not read points outwards, and no other.
+    /// Exactly the entries that `StencilView` does not read point out of the grid.
     #[test]
     fn what_is_not_read() {
         for (nx, ny) in [(1, 1), (1, 4), (5, 1), (2, 2), (4, 3)] {
@@ -174,7 +173,7 @@ mod tests {
         );
     }
 
-    /// Of a box, what is not between two cells of it.
+    /// In a box, exactly the entries that do not couple two cells of the box point outwards.
     #[test]
     fn what_leaves_a_box() {
         for (nx, ny, nz) in [(1, 1, 1), (2, 2, 2), (4, 3, 2), (5, 1, 3)] {

@@ -1,30 +1,31 @@
-//! Strips of rows, one a rank: how the first grids of the levels are shared. A strip has all columns, so that a sum
-//! over a row is that of one rank, and begins at a multiple of 2^depth rows, so that its rows of the next grid are
-//! those that its own kept nodes make.
+//! Strips of rows, one per rank: the distribution of the first grids of the levels. A strip has all columns, so that
+//! one rank computes the sum over a row. A strip begins at a multiple of 2^depth rows. Its rows of the next grid are
+//! therefore those of its own kept nodes.
 
 use crate::error::{Result, collected};
 use crate::grid::levels::Grid;
 use std::ops::Range;
 
-/// Below this many nodes a grid is every rank's: messages cost more than the work.
+/// Number of nodes below which every rank stores a grid as a whole, because messages would cost more than the work.
 const WORTH_MESSAGES: usize = 4096;
-/// Rows J of a rank on the coarsest shared grid at least: what a neighbour needs is its neighbour's alone.
+/// Minimum number of rows J per rank on the coarsest shared grid. A rank then needs values of its direct neighbours
+/// only.
 const LEAST_ROWS: usize = 4;
 
-/// Which rank has which rows of the first grids.
+/// Distribution of the rows of the first grids among the ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strips {
     pub grid: Grid,
-    /// Grids that are shared; those after them every rank has whole.
+    /// Number of shared grids; every rank has a whole copy of each coarser grid.
     pub depth: usize,
-    /// Rows of the first grid of each rank; there may be none.
+    /// Rows of the first grid of each rank, possibly none.
     rows: Vec<Range<usize>>,
 }
 
 impl Strips {
-    /// Of at most `deepest` grids, over so many ranks. None: nothing is worth sharing.
+    /// Distributes at most `deepest` grids over `ranks` ranks. Returns `None` if no grid is large enough to be shared.
     pub fn new(grid: Grid, ranks: usize, deepest: usize) -> Result<Option<Self>> {
-        // A row of nodes, or a column, has no kept rows on either side.
+        // A grid of one row cannot be divided, and its layout shifts the rows (`Layout::shift_y`).
         let shared = grid.chain().take(deepest).take_while(|g| g.nodes() >= WORTH_MESSAGES && g.ny > 1);
         let most = shared.count();
         let strips_of = |depth: usize| (grid.ny >> depth) / LEAST_ROWS / 2;
@@ -43,12 +44,12 @@ impl Strips {
         self.rows.len()
     }
 
-    /// Rows of the first grid that are a rank's.
+    /// Returns the rows of the first grid that a rank has.
     pub fn natural(&self, rank: usize) -> Range<usize> {
         self.rows[rank].clone()
     }
 
-    /// Rows J of grid q that are a rank's.
+    /// Returns the rows J of grid q that a rank has.
     pub fn rows(&self, q: usize, rank: usize) -> Range<usize> {
         let Range { start, end } = self.natural(rank);
         let cy = self.grid.chain().nth(q).map_or(1, |grid| grid.ny.div_ceil(2));
@@ -56,7 +57,7 @@ impl Strips {
         of(start)..of(end)
     }
 
-    /// The ranks with rows before and after those of this one.
+    /// Returns the ranks with the rows before and after those of this rank.
     pub fn neighbours(&self, rank: usize) -> [Option<usize>; 2] {
         let Range { start, end } = self.natural(rank);
         if start == end {
@@ -93,7 +94,7 @@ mod tests {
                         );
                         assert_eq!(below.is_some(), !rows.is_empty() && rows.start > 0);
                         assert_eq!(above.is_some(), !rows.is_empty() && rows.end < layout.cy);
-                        // Kept rows J make rows J of the next grid.
+                        // The kept rows J of a grid become rows J of the next grid.
                         if q + 1 < strips.depth {
                             let next = strips.rows(q + 1, rank);
                             let kept = layout.rows(Colour::B2);
