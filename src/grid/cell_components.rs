@@ -1,5 +1,5 @@
-//! Connected components of a 7-point matrix, which of them are singular with the constant vector as null space, and
-//! the groups of cells that its strong couplings join.
+//! Connected components of a 7-point matrix, the singular components among them, and the groups of cells that strong
+//! couplings join. The null space of a singular component is the constant vector.
 
 use crate::error::{Result, collected, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
@@ -9,26 +9,26 @@ use crate::grid::joined::{Bits, Joined, Joins, any_of};
 use crate::isa::for_each_isa;
 use std::ops::Range;
 
-/// Components of at least two cells. A row without couplings (a cell within an obstacle) belongs to none.
+/// Components of at least two cells. A cell without couplings (in an obstacle) belongs to no component.
 #[derive(Clone, Debug, Default)]
 pub struct CellComponents {
-    /// Cells of each component, and where those lie.
+    /// Number of cells of each component, and their positions.
     pub joined: Joined,
     /// Whether |row sum| <= tolerance * center in all rows of a component.
     pub singular: Vec<bool>,
 }
 
-/// Components in the order of their first cells, without where the others lie.
+/// Components in the order of their first cells, without the positions of their cells.
 #[derive(Clone, Copy, Debug)]
 pub struct ComponentList<'a> {
-    /// How many cells each has.
+    /// Number of cells of each component.
     pub size: &'a [usize],
-    /// Whether it is singular.
+    /// Whether each component is singular.
     pub singular: &'a [bool],
 }
 
 impl ComponentList<'_> {
-    /// Numbers of the singular ones among all.
+    /// For each component, returns its number among the singular components, or `None`.
     pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
         let mut next = 0;
         let number = |&singular: &bool| {
@@ -38,26 +38,26 @@ impl ComponentList<'_> {
         collected(self.singular.iter().map(number), "components")
     }
 
-    /// How many there are.
+    /// Returns the number of components.
     pub fn count(&self) -> usize {
         self.size.len()
     }
 
-    /// How many of them are singular.
+    /// Returns the number of singular components.
     pub fn singular_count(&self) -> usize {
         self.singular.iter().filter(|&&singular| singular).count()
     }
 }
 
 for_each_isa! {
-    /// sum_i += couplings_i.
+    /// Computes sum_i += couplings_i.
     fn add(sum: &mut [f64], couplings: &[f64]) {
         for (sum, coupling) in sum.iter_mut().zip(couplings) {
             *sum += coupling;
         }
     }
 
-    /// The smallest magnitude that is not zero; infinity where there is none.
+    /// Returns the smallest nonzero magnitude, or infinity if there is none.
     fn smallest(couplings: &[f64]) -> f64 {
         let mut lanes = [f64::INFINITY; 16];
         for couplings in couplings.chunks(16) {
@@ -70,12 +70,12 @@ for_each_isa! {
     }
 }
 
-/// The part of a row of cells, j + ny k.
+/// Returns the values of the cells in row j + ny k.
 fn along(values: &[f64], nx: usize, row: usize) -> &[f64] {
     &values[row * nx..][..nx]
 }
 
-/// Sums of the matrix rows of the cells in row j + ny k.
+/// Computes the row sums of the matrix for the cells in row j + ny k.
 pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
     let (nx, ny) = (a.cells.nx, a.cells.ny);
     let [east, north, top] = a.forward;
@@ -92,11 +92,11 @@ pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
     }
 }
 
-/// A row sum below this part of the center is the rounding of the seven numbers that are added.
+/// A row sum below this fraction of the center is a rounding error of the sum of seven numbers.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// What the sums of matrix rows have beyond those of a singular matrix, of the cells in row j + ny k: zero in singular
-/// components, and where it is rounding. Returns whether any is not zero.
+/// Computes the row sums of the cells in row j + ny k. They are set to zero in singular components, and where they are
+/// rounding errors. Returns whether any row sum is nonzero.
 pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, excess: &mut [f64]) -> bool {
     let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
     if !components.runs(row).any(|(_, component)| is_regular(component)) {
@@ -116,16 +116,16 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
     excess.iter().any(|&e| e != 0.0)
 }
 
-/// What components are made of, of some rows.
+/// For some rows, the data that determine the components.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentRows {
     joins: Joins,
-    /// Rows of the matrix whose sums count.
+    /// Cells with a nonzero row sum.
     regular: Bits,
 }
 
 impl ComponentRows {
-    /// Of rows j + ny k.
+    /// Computes the data of the rows j + ny k.
     pub fn of_rows(a: &SevenPoints, zero_row_sum: f64, rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
         let joins = Joins::of_rows(a, [0.0; 3], rows.clone())?;
@@ -140,18 +140,18 @@ impl ComponentRows {
 }
 
 impl CellComponents {
-    /// Those of a matrix. Row sums below `ZERO_ROW_SUM` of the center count as zero.
+    /// Finds the components of a matrix. Row sums below `ZERO_ROW_SUM` times the center count as zero.
     #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
         Self::of_parts(a.cells, &[&ComponentRows::of_rows(a, ZERO_ROW_SUM, 0..a.cells.rows())?])
     }
 
-    /// All cells are one component.
+    /// Makes all cells one component.
     pub fn whole(cells: Cells, singular: bool) -> Result<Self> {
         Ok(Self { joined: Joined::whole(cells)?, singular: collected([singular], "components")? })
     }
 
-    /// Finds them, of parts that have all rows, in order.
+    /// Finds the components from the data of all rows, which `parts` contain in order.
     pub fn of_parts(cells: Cells, parts: &[&ComponentRows]) -> Result<Self> {
         let joins = collected(parts.iter().map(|part| &part.joins), "components")?;
         let joined = Joined::of_parts(cells, &joins)?;
@@ -173,17 +173,17 @@ impl CellComponents {
         Ok(Self { joined, singular })
     }
 
-    /// They without their cells.
+    /// Returns the components without the positions of their cells.
     pub fn list(&self) -> ComponentList<'_> {
         ComponentList { size: &self.joined.size, singular: &self.singular }
     }
 
-    /// How many there are.
+    /// Returns the number of components.
     pub fn count(&self) -> usize {
         self.joined.count()
     }
 
-    /// Columns and component of the runs of row j + ny k; `None`: rows without couplings.
+    /// Returns columns and component of the runs of row j + ny k; `None`: cells without couplings.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
         self.joined.runs(row)
     }
@@ -191,54 +191,53 @@ impl CellComponents {
 
 pub use crate::options::limits::STRONG;
 
-/// Groups of cells that strong couplings join: bubbles, or the air around drops. The couplings of the heavy phase are
-/// the smallest that there are in each direction, so that cells need not be cubes.
+/// Groups of cells that strong couplings join, such as bubbles, or the air around drops. A coupling is strong relative
+/// to the smallest coupling of its direction, that of the heavy phase. The cells therefore need not be cubes.
 #[derive(Clone, Debug, Default)]
 pub struct Strong {
     /// The groups.
     pub joined: Joined,
-    /// The fewest cells that one of them extends over in any direction of the grid with more than one cell; 0: there
-    /// is no group.
+    /// Smallest extent of a group, in cells, in any direction with more than one cell; 0: there is no group.
     pub thinnest: usize,
 }
 
 impl Strong {
-    /// Those of a matrix.
+    /// Finds the groups of a matrix.
     #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
         let limits = Self::limits(Self::heavy(a, 0..a.cells.rows()));
         Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
-    /// The smallest coupling of some rows in each direction.
+    /// Returns the smallest coupling of some rows in each direction.
     pub fn heavy(a: &SevenPoints, rows: Range<usize>) -> [f64; 3] {
         let nx = a.cells.nx;
         a.forward.map(|couplings| smallest(&couplings[rows.start * nx..rows.end * nx]))
     }
 
-    /// Couplings above these are strong.
+    /// Returns the limits in each direction above which couplings are strong.
     pub fn limits(heavy: [f64; 3]) -> [f64; 3] {
         heavy.map(|heavy| STRONG * heavy)
     }
 
-    /// Finds them, of parts that have the strong couplings of all rows, in order.
+    /// Finds the groups from the strong couplings of all rows, which `parts` contain in order.
     pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
         let joined = Joined::of_parts(cells, parts)?;
         let thinnest = thinnest(cells, &joined)?;
         Ok(Self { joined, thinnest })
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn count(&self) -> usize {
         self.joined.count()
     }
 
-    /// Groups that are hidden from coarse grids: one of these has several points in them, and the next one none, so
-    /// that it ties the cells around them together. Coarse grid l has the cells whose indices are all multiples of 2^l,
-    /// down to one of at most `coarsest`.
+    /// Returns the number of groups that are hidden from the coarse grids. A group is hidden if a coarse grid has
+    /// several points in it and the next coarser grid has none: the group then couples the cells around it strongly.
+    /// Coarse grid l has the cells whose indices are multiples of 2^l. The last grid has at most `coarsest` cells.
     pub fn hidden(&self, cells: Cells, coarsest: usize) -> Result<usize> {
         let last = coarse_grids(cells, coarsest);
-        // Of each group the coarsest grid that has points in it, and how many.
+        // For each group, the coarsest grid with points in the group, and the number of these points.
         let mut seen: Vec<(u32, usize)> = zeroed(self.count(), "coarse points of strong groups")?;
         for row in 0..cells.rows() {
             let most = ((row % cells.ny) | (row / cells.ny)).trailing_zeros().min(last);
@@ -257,7 +256,8 @@ impl Strong {
     }
 }
 
-/// Coarse grids, each with every second cell in each direction of the one before, down to one of at most `coarsest`.
+/// Returns the number of coarse grids. Each has every second cell of the previous grid in each direction, and the last
+/// has at most `coarsest` cells.
 pub fn coarse_grids(cells: Cells, coarsest: usize) -> u32 {
     let (mut size, mut grids) = (cells.size(), 0);
     while size.iter().product::<usize>() > coarsest {
@@ -267,7 +267,7 @@ pub fn coarse_grids(cells: Cells, coarsest: usize) -> u32 {
     grids
 }
 
-/// The shortest side of the boxes around the groups.
+/// Returns the shortest side of the bounding boxes of the groups.
 fn thinnest(cells: Cells, joined: &Joined) -> Result<usize> {
     let mut first = zeroed(joined.count(), "extents of strong groups")?;
     first.fill([usize::MAX; 3]);

@@ -1,25 +1,25 @@
-//! The first look at a matrix on a box of cells: entries that no such matrix has.
+//! Inspection of a matrix on a box of cells for invalid entries.
 
 use crate::error::{Error, Place, Result, written};
 use crate::grid::cells::{CellView, Cells};
 use crate::runtime::reduce::max_abs;
 use std::ops::Range;
 
-/// What was seen of some rows of a matrix.
+/// Result of an inspection of some rows.
 #[derive(Debug, Default)]
 pub struct InspectedRows {
-    /// Largest center.
+    /// Largest |center|.
     center_max: f64,
-    /// The first entry that is not finite, where asked for.
+    /// The first entry that is not finite, if the inspection checks for it.
     not_finite: Option<Error>,
-    /// The first center that no number divides by.
+    /// The first center that is not positive, not finite, or too small to divide by.
     refused: Option<Error>,
-    /// A center is not below zero.
+    /// At least one center is not negative.
     some_not_negative: bool,
 }
 
 impl InspectedRows {
-    /// Looks at rows up to the first entry that is not finite, where `finite` asks for it; calls `then` with each.
+    /// Inspects rows and calls `then` for each. With `finite`, it stops at the first entry that is not finite.
     pub fn of(a: &CellView, finite: bool, rows: Range<usize>, mut then: impl FnMut(usize)) -> Self {
         let mut seen = Self::default();
         for row in rows {
@@ -39,7 +39,7 @@ impl InspectedRows {
         seen
     }
 
-    /// The largest center, of parts that have all rows, in order; or what is wrong with the matrix.
+    /// Returns the largest center from the results of all rows, in order, or the error for the first invalid entry.
     pub fn center_max(a: &CellView, parts: impl IntoIterator<Item = Self>) -> Result<f64> {
         let join = |all: Self, part: Self| Self {
             center_max: all.center_max.max(part.center_max),
@@ -56,7 +56,7 @@ impl InspectedRows {
     }
 }
 
-/// Cell i of a row.
+/// Returns the place of cell i of a row, for error messages.
 pub fn place(cells: Cells, i: usize, row: usize) -> Place {
     Place::point(i, row % cells.ny, row / cells.ny)
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::grid::cells::Values;
 
-    /// The first entry in the order of rows, whoever looks at which rows.
+    /// The first invalid entry in the order of the rows is found for any division of the rows.
     #[test]
     fn shares_of_rows_find_the_same() {
         let cells = Cells { nx: 3, ny: 2, nz: 4 };

@@ -1,5 +1,5 @@
-//! What is found in a matrix before it is factorized: the numbers that choices depend on, components, groups of strong
-//! couplings, and deflation regions of these. Rows may be shared; the answers are the same for any shares.
+//! Survey of a matrix before the factorization: numbers for the choice of the method, components, groups of strong
+//! couplings, and deflation regions. Threads may share the rows; the result does not depend on the division.
 
 use crate::error::{Result, collected, zeroed};
 use crate::grid::cell_components::{CellComponents, ComponentRows, Strong};
@@ -10,99 +10,99 @@ use crate::isa::for_each_isa;
 use crate::runtime::reduce::{max_abs, pairwise, sum};
 use std::ops::Range;
 
-/// For errors.
 const ROWS: &str = "the inspection of a matrix by rows";
 
 pub use crate::options::limits::{MANY_COMPONENTS as MANY, SEMI};
 
-/// Numbers that choices depend on.
+/// Numbers for the choice of the method.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Largest sum of |L D^-1| over a row, L the entries to west, south and bottom: below 1 the Neumann series
-    /// converges.
+    /// Largest row sum of |L D^-1|, where L has the entries to the west, south and bottom. The Neumann series converges
+    /// if it is below 1.
     pub row_sum: f64,
-    /// Which directions multigrid coarsens on the finest grid.
+    /// Whether multigrid coarsens the finest grid in each direction.
     pub coarsened: [bool; 3],
-    /// The smallest coupling over the largest one of the same direction: how far the phases are apart.
+    /// Smallest ratio of the smallest to the largest coupling of a direction: the contrast of the phases.
     pub contrast: f64,
-    /// Connected components of two cells or more.
+    /// Number of connected components of two cells or more.
     pub components: usize,
-    /// The first cell of each singular one.
+    /// First cell of each singular component.
     pub singular: Vec<usize>,
-    /// Groups of cells that strong couplings join.
+    /// Number of groups of cells that strong couplings join.
     pub strong: usize,
-    /// The fewest cells that one of them extends over, as [`Strong::thinnest`]; of many groups a backend need not say.
+    /// Smallest extent of a group, as in [`Strong::thinnest`]. A backend may omit it if there are many groups.
     pub thinnest: usize,
-    /// Those that are [`Strong::hidden`], where [`asks_for_hidden`]; else 0.
+    /// Number of hidden groups ([`Strong::hidden`]) if [`asks_for_hidden`] is true; otherwise 0.
     pub hidden: usize,
 }
 
-/// Points of the coarsest grid of multigrid at most.
+/// Largest number of points of the coarsest grid of multigrid.
 pub const COARSEST: usize = 1000;
 
-/// Whether a choice depends on groups that coarse grids do not see: there are more than deflation takes, or a direction
-/// of the cells is not coarsened at first.
+/// Returns whether the choice of the method depends on groups that coarse grids do not represent. This is the case if
+/// there are more groups than deflation can use, or if a direction of the cells is not coarsened at first.
 pub fn asks_for_hidden(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
     strong > MANY || is_flat(cells, coarsened)
 }
 
-/// A direction of the cells is not coarsened at first.
+/// Returns whether a direction of the cells is not coarsened at first.
 pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
     (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
 }
 
-/// With e_d the sum over rows of the couplings in direction d over the center, directions of more than one cell with
-/// SEMI e_d >= max e.
+/// Returns the directions that are coarsened: those with more than one cell and SEMI e_d >= max e. Here e_d is the sum
+/// over all rows of the couplings in direction d divided by the center.
 pub fn coarsened(cells: Cells, strength: [f64; 3]) -> [bool; 3] {
     let most = strength.into_iter().fold(0.0, f64::max);
     [0, 1, 2].map(|d| cells.size()[d] > 1 && SEMI * strength[d] >= most)
 }
 
-/// Of the smallest and the largest coupling in each direction, infinite and zero where there are none.
+/// Returns the contrast from the smallest and the largest coupling of each direction. Without couplings, these are
+/// infinity and zero.
 pub fn contrast(smallest: [f64; 3], largest: [f64; 3]) -> f64 {
     let of = |d: usize| if largest[d] > 0.0 { smallest[d] / largest[d] } else { 1.0 };
     [0, 1, 2].map(of).into_iter().fold(1.0, f64::min)
 }
 
 for_each_isa! {
-    /// sums_i += |couplings_i| / center_i.
+    /// Computes sums_i += |couplings_i| / center_i.
     fn add_quotients(sums: &mut [f64], couplings: &[f64], center: &[f64]) {
         for ((sum, coupling), center) in sums.iter_mut().zip(couplings).zip(center) {
             *sum += coupling.abs() / center;
         }
     }
 
-    /// out_i -= couplings_i / center_i.
+    /// Computes out_i -= couplings_i / center_i.
     fn subtract_quotients(out: &mut [f64], couplings: &[f64], center: &[f64]) {
         for ((out, coupling), center) in out.iter_mut().zip(couplings).zip(center) {
             *out -= coupling / center;
         }
     }
 
-    /// max |a|.
+    /// Returns max |a_i|.
     fn largest(a: &[f64]) -> f64 {
         max_abs(a)
     }
 }
 
-/// What is found in some rows.
+/// Result of a survey of some rows.
 #[derive(Clone, Debug, Default)]
 pub struct SurveyedRows {
     components: ComponentRows,
     smallest: [f64; 3],
     largest: [f64; 3],
     row_sum: f64,
-    /// Of each row the sums of couplings over the center.
+    /// For each row of cells and each direction, the sum of the couplings divided by the center.
     strength: [Vec<f64>; 3],
 }
 
-/// The part of a row of cells, j + ny k.
+/// Returns the values of the cells in row j + ny k.
 fn along(values: &[f64], nx: usize, row: usize) -> &[f64] {
     &values[row * nx..][..nx]
 }
 
 impl SurveyedRows {
-    /// Of rows j + ny k.
+    /// Surveys the rows j + ny k.
     pub fn of(a: &SevenPoints, zero_row_sum: f64, rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
         let mut found = Self {
@@ -119,7 +119,7 @@ impl SurveyedRows {
         Ok(found)
     }
 
-    /// Looks at couplings over the center of row `row`, which is number `at` of these.
+    /// Adds the quotients of couplings and centers of row `row`, which has the position `at` among these rows.
     fn look(&mut self, a: &SevenPoints, row: usize, at: usize, of_row: &mut [f64]) {
         let (nx, ny) = (a.cells.nx, a.cells.ny);
         let of = |values, row| along(values, nx, row);
@@ -146,7 +146,7 @@ impl SurveyedRows {
         }
     }
 
-    /// Couplings above these are strong, of parts that have all rows.
+    /// Returns the limits above which couplings are strong, from the results of all rows.
     pub fn limits(parts: &[Self]) -> [f64; 3] {
         Strong::limits(smallest_of(parts))
     }
@@ -156,19 +156,19 @@ fn smallest_of(parts: &[SurveyedRows]) -> [f64; 3] {
     [0, 1, 2].map(|d| parts.iter().fold(f64::INFINITY, |least, part| least.min(part.smallest[d])))
 }
 
-/// What a factorization needs of a matrix beside the numbers.
+/// Data of a matrix that a factorization needs in addition to the survey.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Connected components.
     pub components: CellComponents,
-    /// Groups of strong couplings.
+    /// Groups of cells that strong couplings join.
     pub strong: Strong,
-    /// Deflation regions, where some are wanted and found.
+    /// Deflation regions, if they were requested and found.
     pub regions: Option<Regions>,
 }
 
 impl Found {
-    /// Looks at all rows.
+    /// Surveys all rows.
     pub fn of(a: &SevenPoints, zero_row_sum: f64) -> Result<(Self, Survey)> {
         let rows = 0..a.cells.rows();
         let parts = [SurveyedRows::of(a, zero_row_sum, rows.clone())?];
@@ -176,7 +176,7 @@ impl Found {
         Self::of_parts(a.cells, &parts, &joins)
     }
 
-    /// The same of parts that have all rows, in order, and their strong couplings.
+    /// Combines the results of all rows, which `parts` contain in order, and their strong couplings.
     pub fn of_parts(cells: Cells, parts: &[SurveyedRows], strong: &[Joins]) -> Result<(Self, Survey)> {
         let components = CellComponents::of_parts(cells, &collected(parts.iter().map(|part| &part.components), ROWS)?)?;
         let strong = Strong::of_parts(cells, &collected(strong.iter(), ROWS)?)?;
@@ -201,7 +201,7 @@ impl Found {
         Ok((Self { components, strong, regions: None }, survey))
     }
 
-    /// Finds deflation regions, and says how many.
+    /// Computes the deflation regions, and returns their number.
     pub fn find_regions(&mut self, a: &SevenPoints, choice: &Choice) -> Result<RegionCount> {
         let regions = Regions::find(a, &self.components, &self.strong, choice)?;
         let (count, regions) = regions.counted();
@@ -234,18 +234,19 @@ mod tests {
     use super::*;
     use crate::grid::components::ZERO_ROW_SUM;
 
-    /// Boxes of strong couplings on 16 x 16 x 16 cells, of which coarse grids have every second and every fourth.
+    /// Boxes of strong couplings on 16 x 16 x 16 cells; the second and third grid have every second and every fourth
+    /// cell.
     #[test]
     fn bubbles_hide_between_the_points_of_a_coarse_grid() {
         let cells = Cells { nx: 16, ny: 16, nz: 16 };
         let boxes: [[Range<usize>; 3]; 4] = [
-            // One point of the second grid, none of the third.
+            // One point of the second grid, none of the third grid.
             [1..4, 1..4, 1..4],
-            // Three: between those of the third this one is hidden.
+            // Three points of the second grid: hidden between the points of the third grid.
             [9..16, 1..4, 1..4],
-            // One of the third, the last one.
+            // One point of the third grid, the last grid.
             [3..6, 11..14, 11..14],
-            // None of any coarse grid.
+            // No point of a coarse grid.
             [13..15, 9..10, 13..14],
         ];
         let bubble =
@@ -267,9 +268,9 @@ mod tests {
         let (found, survey) = Found::of(&a, ZERO_ROW_SUM).unwrap();
         assert_eq!(survey.strong, 4);
         assert_eq!(found.strong.hidden(cells, 64).unwrap(), 1);
-        // With a coarser one below, the third box is seen by one point of a grid that is not the last.
+        // With an additional coarser grid, the third box has one point of a grid that is not the last.
         assert_eq!(found.strong.hidden(cells, 8).unwrap(), 1);
-        // The second grid is the last.
+        // The second grid is the last grid.
         assert_eq!(found.strong.hidden(cells, 512).unwrap(), 0);
     }
 }

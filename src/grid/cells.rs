@@ -1,4 +1,4 @@
-//! Boxes of cells in 3D, and symmetric 7-point matrices on them: as the caller gives them, and as they are kept.
+//! Boxes of cells in 3D, and symmetric 7-point matrices on them: the caller's arrays and the stored copy.
 
 use crate::error::{Result, reset};
 use std::ops::Range;
@@ -6,41 +6,41 @@ use std::ops::Range;
 /// Extents of a box of cells, x fastest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cells {
-    /// Cells in x.
+    /// Number of cells in x.
     pub nx: usize,
-    /// Cells in y.
+    /// Number of cells in y.
     pub ny: usize,
-    /// Cells in z.
+    /// Number of cells in z.
     pub nz: usize,
 }
 
 impl Cells {
-    /// All of them.
+    /// Returns the number of cells.
     pub fn count(&self) -> usize {
         self.nx * self.ny * self.nz
     }
 
-    /// Cells of a plane: from (i, j, k) to (i, j, k + 1).
+    /// Returns the number of cells of a plane, the distance from (i, j, k) to (i, j, k + 1).
     pub fn plane(&self) -> usize {
         self.nx * self.ny
     }
 
-    /// Rows of cells along x.
+    /// Returns the number of rows of cells along x.
     pub fn rows(&self) -> usize {
         self.ny * self.nz
     }
 
-    /// Extents by direction.
+    /// Returns the extents by direction.
     pub fn size(&self) -> [usize; 3] {
         [self.nx, self.ny, self.nz]
     }
 
-    /// From a cell to the next one in each direction.
+    /// Returns the distance from a cell to the next cell in each direction.
     pub fn steps(&self) -> [usize; 3] {
         [1, self.nx, self.plane()]
     }
 
-    /// (i, j, k) of a cell.
+    /// Returns the indices (i, j, k) of a cell.
     pub fn place(&self, cell: usize) -> [usize; 3] {
         [cell % self.nx, cell / self.nx % self.ny, cell / self.plane()]
     }
@@ -49,7 +49,7 @@ impl Cells {
 /// One array of the caller: `a[k * plane + j * ld + i]`.
 #[derive(Clone, Copy)]
 pub struct Values<'a> {
-    /// Name, for errors.
+    /// Name for error messages.
     pub name: &'static str,
     data: &'a [f64],
     cells: Cells,
@@ -59,33 +59,33 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// `data` must hold (nz - 1) * plane + (ny - 1) * ld + nx values.
+    /// Wraps an array in host memory; `data` must hold (nz - 1) * plane + (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], cells: Cells, ld: usize, plane: usize) -> Self {
         assert!(ld >= cells.nx && data.len() >= (cells.nz - 1) * plane + (cells.ny - 1) * ld + cells.nx);
         Self { name, data, cells, ld, plane, device: 0 }
     }
 
-    /// An array in the memory of a device, from `address` on: a backend there may read it, nobody else.
+    /// Wraps an array in device memory, from `address` on. Only a backend on that device may read it.
     pub fn on_device(name: &'static str, address: u64, cells: Cells, ld: usize, plane: usize) -> Self {
         Self { name, data: &[], cells, ld, plane, device: address }
     }
 
-    /// Values from one row and from one plane to the next.
+    /// Returns the distances between rows and between planes, in values.
     pub fn shape(&self) -> (usize, usize) {
         (self.ld, self.plane)
     }
 
-    /// All values, where they are in host memory.
+    /// Returns all values if the array is in host memory.
     pub fn all(&self) -> &'a [f64] {
         self.data
     }
 
-    /// Its address, where it lies on a device.
+    /// Returns the address if the array is in device memory.
     pub fn device(&self) -> Option<u64> {
         (self.device != 0).then_some(self.device)
     }
 
-    /// The nx values of a row, numbered k * ny + j.
+    /// Returns the nx values of a row; rows are numbered k * ny + j.
     pub fn row(&self, row: usize) -> &'a [f64] {
         let start = row / self.cells.ny * self.plane + row % self.cells.ny * self.ld;
         &self.data[start..][..self.cells.nx]
@@ -95,16 +95,16 @@ impl<'a> Values<'a> {
 /// The caller's matrix. Entries that leave the box are never read.
 #[derive(Clone, Copy)]
 pub struct CellView<'a> {
-    /// Extents.
+    /// Extents of the box.
     pub cells: Cells,
-    /// Diagonal.
+    /// Diagonal entries.
     pub center: Values<'a>,
     /// Entries between (i, j, k) and (i + 1, j, k), (i, j + 1, k), (i, j, k + 1).
     pub forward: [Values<'a>; 3],
 }
 
 impl<'a> CellView<'a> {
-    /// Entries of a row in direction `d`: those that stay in the box.
+    /// Returns the entries of a row in direction `d` that couple two cells of the box.
     pub fn entries(&self, d: usize, row: usize) -> &'a [f64] {
         let Cells { nx, ny, nz } = self.cells;
         let all = self.forward[d].row(row);
@@ -116,26 +116,28 @@ impl<'a> CellView<'a> {
         }
     }
 
-    /// The entries that leave the box: empty where none do.
+    /// Returns the entries of a row in direction `d` that leave the box; may be empty.
     pub fn outward(&self, d: usize, row: usize) -> &'a [f64] {
         let inner = self.entries(d, row).len();
         &self.forward[d].row(row)[inner..]
     }
 }
 
-/// A symmetric 7-point matrix on a box of cells: `count` values in each array, x fastest, no padding.
+/// A symmetric 7-point matrix on a box of cells: `count` values per array, x fastest, no padding.
 #[derive(Clone, Copy)]
 pub struct SevenPoints<'a> {
-    /// Extents.
+    /// Extents of the box.
     pub cells: Cells,
-    /// Diagonal, positive.
+    /// Diagonal entries, positive.
     pub center: &'a [f64],
-    /// Entries between (i, j, k) and (i + 1, j, k), (i, j + 1, k), (i, j, k + 1); zero where those leave the box.
+    /// Entries between (i, j, k) and (i + 1, j, k), (i, j + 1, k), (i, j, k + 1); zero if the second cell is outside
+    /// the box.
     pub forward: [&'a [f64]; 3],
 }
 
-/// A matrix that is kept. Before and after the values of each array are as many zeros as a plane has cells, so that
-/// loops over cells in a row, whatever rows they belong to, ask for no edge: entries that leave the box are zero.
+/// The stored copy of a matrix. Each array is surrounded by as many zeros as a plane has cells, before and after its
+/// values. Entries that leave the box are zero. Loops over consecutive cells of any rows therefore need no conditions
+/// at the edges.
 #[derive(Default)]
 pub struct Kept {
     cells: Cells,
@@ -143,17 +145,17 @@ pub struct Kept {
     forward: [Vec<f64>; 3],
 }
 
-/// Rows of a matrix that is kept, to be copied from the caller's.
+/// Rows of the stored copy, to be filled from the caller's arrays.
 pub struct KeptRows<'k> {
     cells: Cells,
-    /// Number of the first one, j + ny k.
+    /// Number of the first row, j + ny k.
     first: usize,
     center: &'k mut [f64],
     forward: [&'k mut [f64]; 3],
 }
 
 impl KeptRows<'_> {
-    /// Those before row `row`, and the others.
+    /// Splits the rows into those before row `row` and the others.
     pub fn split_at(self, row: usize) -> (Self, Self) {
         let Self { cells, first, center, forward } = self;
         let cut = (row - first) * cells.nx;
@@ -163,13 +165,13 @@ impl KeptRows<'_> {
         (before, Self { cells, first: row, center: after, forward: [x.1, y.1, z.1] })
     }
 
-    /// Center, and entries in x, y and z.
+    /// Returns the center, and the entries in x, y and z.
     pub fn arrays(&mut self) -> [&mut [f64]; 4] {
         let [x, y, z] = &mut self.forward;
         [self.center, x, y, z]
     }
 
-    /// Copies a row.
+    /// Copies a row of the caller's matrix.
     pub fn copy_row(&mut self, a: &CellView, row: usize) {
         let nx = self.cells.nx;
         let at = (row - self.first) * nx;
@@ -181,20 +183,19 @@ impl KeptRows<'_> {
     }
 }
 
-/// Couplings of consecutive cells: center, and entries to west, east, south, north, bottom, top.
+/// Center and couplings of consecutive cells.
 #[derive(Clone, Copy)]
 pub struct Couplings<'a> {
-    /// Diagonal.
+    /// Diagonal entries.
     pub center: &'a [f64],
-    /// West, east, south, north, bottom, top.
+    /// Entries to the west, east, south, north, bottom and top.
     pub near: [&'a [f64]; 6],
 }
 
-/// For errors.
 const MATRIX: &str = "the matrix";
 
 impl Kept {
-    /// All rows, of a matrix on so many cells; takes memory where those are others than before.
+    /// Returns all rows of a matrix on `cells`. Memory is allocated again only if the extents have changed.
     pub fn rows_mut(&mut self, cells: Cells) -> Result<KeptRows<'_>> {
         let (guard, count) = (cells.plane(), cells.count());
         if self.cells != cells {
@@ -209,19 +210,19 @@ impl Kept {
         Ok(KeptRows { cells, first: 0, center, forward })
     }
 
-    /// Extents.
+    /// Returns the extents of the box.
     pub fn cells(&self) -> Cells {
         self.cells
     }
 
-    /// Without the zeros around it.
+    /// Returns the matrix without the surrounding zeros.
     pub fn matrix(&self) -> SevenPoints<'_> {
         let (guard, count) = (self.cells.plane(), self.cells.count());
         let of = |all| -> &[f64] { &<Vec<f64> as AsRef<[f64]>>::as_ref(all)[guard..][..count] };
         SevenPoints { cells: self.cells, center: of(&self.center), forward: self.forward.each_ref().map(of) }
     }
 
-    /// Couplings of the cells of a range.
+    /// Returns the center and the couplings of the cells of a range.
     pub fn couplings(&self, range: &Range<usize>) -> Couplings<'_> {
         let (guard, n, steps) = (self.cells.plane(), range.len(), self.cells.steps());
         let at = guard + range.start;
@@ -233,7 +234,7 @@ impl Kept {
         }
     }
 
-    /// Bytes.
+    /// Returns the memory use in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<f64>() * (self.center.len() + self.forward.iter().map(Vec::len).sum::<usize>())
     }

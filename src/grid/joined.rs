@@ -1,7 +1,8 @@
-//! Groups of cells that couplings of some kind join: unions of runs. Cells that no such coupling reaches belong to no
-//! group; neighbours of this kind in a row make one run.
+//! Groups of cells that couplings above a limit join: unions of runs. Cells without such couplings belong to no group.
+//! A run consists of consecutive cells of a row that are joined.
 //!
-//! The matrix is read once, for a bit a coupling, by rows that may be shared; what follows is a word at a time.
+//! One pass reads the matrix and stores one bit per coupling; threads may share its rows. The following steps process
+//! one word of 64 bits at a time.
 
 use crate::error::{Result, push, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
@@ -12,7 +13,7 @@ use std::ops::Range;
 const GROUPS: &str = "groups of joined cells";
 
 for_each_isa! {
-    /// Bit i of the words: |values_i| > limit.
+    /// Sets bit i of the words to |values_i| > limit.
     fn above(bits: &mut [u64], values: &[f64], limit: f64) {
         for (bits, values) in bits.iter_mut().zip(values.chunks(64)) {
             let mut found = 0;
@@ -23,7 +24,7 @@ for_each_isa! {
         }
     }
 
-    /// Bit i of the words: |sums_i| > part * center_i.
+    /// Sets bit i of the words to |sums_i| > part * center_i.
     fn beyond(bits: &mut [u64], sums: &[f64], center: &[f64], part: f64) {
         for ((bits, sums), center) in bits.iter_mut().zip(sums.chunks(64)).zip(center.chunks(64)) {
             let mut found = 0;
@@ -35,7 +36,7 @@ for_each_isa! {
     }
 }
 
-/// A bit for each cell of some rows, whole words for each row.
+/// One bit per cell of some rows; each row begins with a new word.
 #[derive(Clone, Debug, Default)]
 pub struct Bits {
     rows: Range<usize>,
@@ -44,28 +45,28 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Zeros.
+    /// Creates bits that are zero.
     pub fn new(nx: usize, rows: Range<usize>) -> Result<Self> {
         let words = nx.div_ceil(WORD);
         Ok(Self { bits: zeroed(words * rows.len(), GROUPS)?, rows, words })
     }
 
-    /// Sets those of a row to |values_i| > limit.
+    /// Sets the bits of a row to |values_i| > limit.
     pub fn set_above(&mut self, row: usize, values: &[f64], limit: f64) {
         above(self.row_mut(row), values, limit);
     }
 
-    /// Sets those of a row to |sums_i| > part * center_i.
+    /// Sets the bits of a row to |sums_i| > part * center_i.
     pub fn set_beyond(&mut self, row: usize, sums: &[f64], center: &[f64], part: f64) {
         beyond(self.row_mut(row), sums, center, part);
     }
 
-    /// The rows.
+    /// Returns the range of rows.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
 
-    /// The words of a row.
+    /// Returns the words of a row.
     pub fn row(&self, row: usize) -> &[u64] {
         &self.bits[(row - self.rows.start) * self.words..][..self.words]
     }
@@ -75,7 +76,7 @@ impl Bits {
     }
 }
 
-/// Whether any bit of a range is set.
+/// Returns whether any bit of a range is set.
 pub fn any_of(words: &[u64], range: Range<usize>) -> bool {
     let (first, last) = (range.start / WORD, range.end.div_ceil(WORD));
     (first..last).any(|w| {
@@ -85,12 +86,12 @@ pub fn any_of(words: &[u64], range: Range<usize>) -> bool {
     })
 }
 
-/// Which couplings of some rows join their cells, in each direction.
+/// For some rows, the bits of the couplings that join cells, in each direction.
 #[derive(Clone, Debug, Default)]
 pub struct Joins([Bits; 3]);
 
 impl Joins {
-    /// Those of rows j + ny k that are larger than a limit in their direction.
+    /// Finds the couplings of the rows j + ny k that are larger than the limit of their direction.
     pub fn of_rows(a: &SevenPoints, limits: [f64; 3], rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
         let mut joins = Self::default();
@@ -107,27 +108,27 @@ impl Joins {
 /// Groups of at least two cells, numbered in the order of their first cells.
 #[derive(Clone, Debug, Default)]
 pub struct Joined {
-    /// Cells of each group.
+    /// Number of cells of each group.
     pub size: Vec<usize>,
-    /// Runs of rows j + ny k. Label 0: cells that nothing joins; q: group q - 1.
+    /// Runs of the rows j + ny k. Label 0: cells in no group; label q: group q - 1.
     runs: Runs,
 }
 
 impl Joined {
-    /// All cells in one group.
+    /// Puts all cells into one group.
     pub fn whole(cells: Cells) -> Result<Self> {
         let mut runs = Runs::default();
         runs.make_whole(cells.nx, cells.rows(), false)?;
         Self::number(runs)
     }
 
-    /// The groups that couplings larger than a limit in their direction hold together.
+    /// Finds the groups that couplings larger than the limit of their direction join.
     #[cfg(test)]
     pub fn find(a: &SevenPoints, limits: [f64; 3]) -> Result<Self> {
         Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
-    /// The same of parts that have all rows, in order.
+    /// Finds the groups from the couplings of all rows, which `parts` contain in order.
     pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
         let mut runs = Runs::default();
         runs.clear(cells.nx)?;
@@ -166,12 +167,12 @@ impl Joined {
         Ok(Self { size, runs })
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn count(&self) -> usize {
         self.size.len()
     }
 
-    /// Columns and group of the runs of row j + ny k, from west to east; `None`: cells that nothing joins.
+    /// Returns columns and group of the runs of row j + ny k, from west to east; `None`: cells in no group.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
         self.runs.labels(row).map(|(columns, label)| (columns, label.checked_sub(1)))
     }
@@ -182,14 +183,14 @@ mod tests {
     use super::*;
     use crate::grid::cells::Cells;
 
-    /// Group + 1 of each cell, 0: none.
+    /// Group + 1 of each cell; 0: no group.
     fn labels(joined: &Joined, cells: Cells) -> Vec<usize> {
         let rows = 0..cells.ny * cells.nz;
         rows.flat_map(|row| joined.runs(row).flat_map(|(run, group)| run.map(move |_| group.map_or(0, |g| g + 1))))
             .collect()
     }
 
-    /// The same by spreading from cell to cell.
+    /// Computes the groups by propagation from cell to cell.
     fn spread(a: &SevenPoints) -> Vec<usize> {
         let (n, steps) = (a.cells.count(), a.cells.steps());
         let mut label = vec![0; n];

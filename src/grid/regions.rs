@@ -1,101 +1,100 @@
-//! Deflation regions: the cells on which each column of Z is one (Nicolaides 1987 for boxes; Tang and Vuik 2007 for
-//! level sets).
+//! Deflation regions: the cells on which a column of Z is one (Nicolaides 1987 for boxes; Tang and Vuik 2007 for level
+//! sets).
 //!
-//! A vector is one on a region and zero elsewhere. On a component of the matrix that is singular the vectors must not
-//! add up to the constant, or E = Z^T A Z is singular: one vector of the heavy phase is dropped there, or all are kept
-//! and E is shifted by c 1 1^T, which makes the same projection.
+//! A deflation vector is one on its region and zero elsewhere. If vectors add up to the constant on a singular
+//! component of the matrix, E = Z^T A Z is singular. Either one vector of the heavy phase is dropped there, or all
+//! vectors are kept and E is shifted by c 1 1^T, which gives the same projection (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, ComponentList, Strong};
 use crate::grid::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
 
-/// In no region.
+/// Marks cells in no region.
 pub const NONE: u16 = u16::MAX;
 
-/// For errors.
 const REGIONS: &str = "deflation regions";
 
-/// What makes a region.
+/// Definition of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The cells of a box.
     Subdomain,
-    /// The cells of a label, or of a group that strong couplings join.
+    /// The cells with the same label, or in the same group of strong couplings.
     LevelSet,
-    /// The cells of a box that are of the same label or group, or of none.
+    /// The cells of a box with the same label or in the same group, or with none.
     LevelSetSubdomain,
 }
 
-/// Which regions are wanted.
+/// Parameters of the regions.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
-    /// What makes a region.
+    /// Definition of a region.
     pub kind: Kind,
-    /// Boxes in x, y and z: cell i of n in a direction with d boxes lies in box i d / n.
+    /// Number of boxes in x, y and z: cell i of n in a direction with d boxes belongs to box floor(i d / n).
     pub boxes: [usize; 3],
-    /// The caller's label of each cell, from 0 up, -1: none.
+    /// The caller's label of each cell, from 0 on; -1: none.
     pub labels: Option<&'a [i32]>,
-    /// Labels spread to the cells beside theirs: where the coupling of the cells at a surface is that of the light
+    /// Labels spread to the adjacent cells. Needed if the coupling of the cells at an interface is that of the light
     /// phase, as with arithmetic means of 1/rho.
     pub dilation: bool,
     /// No vector is dropped.
     pub keep_all: bool,
 }
 
-/// Regions, a vector each, numbered in the order of their first cells.
+/// Regions, one vector each, numbered in the order of their first cells.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     /// Region of each cell, or [`NONE`].
     pub of: Vec<u16>,
-    /// Vectors.
+    /// Number of vectors.
     pub count: usize,
-    /// Regions before any was dropped.
+    /// Number of regions before any was dropped.
     pub found: usize,
-    /// Of each vector: the null vector of A, counted from 1, that it is a part of; 0: none. Empty where no vectors add
-    /// up to a null vector.
+    /// For each vector, the number of the null vector of A to which it contributes, counted from 1; 0: none. Empty if
+    /// no vectors add up to a null vector.
     pub null_vector: Vec<u32>,
-    /// Of each null vector that the vectors add up to: the vector that would be dropped.
+    /// For each null vector that is a sum of vectors, the vector that would be dropped.
     pub surplus: Vec<u16>,
 }
 
-/// How many there are.
+/// Numbers of vectors and regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionCount {
-    /// Vectors.
+    /// Number of vectors.
     pub vectors: usize,
-    /// Regions before any was dropped.
+    /// Number of regions before any was dropped.
     pub found: usize,
 }
 
-/// A region before any is dropped.
+/// A region before regions are dropped.
 pub struct Class {
     /// Component of its cells.
     pub component: usize,
-    /// How many those are.
+    /// Number of its cells.
     pub cells: usize,
-    /// All of the heavy phase, where that has no vector.
+    /// The region contains only cells of the heavy phase, and the heavy phase has no vector.
     pub heavy: bool,
     /// Its first cell in no group of strong couplings.
     pub first_heavy: Option<usize>,
 }
 
-/// What the class of a cell is made of, beside its component.
+/// Properties of a cell that determine its class, apart from the component.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Kinds {
     /// Group of strong couplings, counted from 1; 0: none.
     group: u32,
-    /// Label + 1 or group; 0: none, or not asked for.
+    /// Label + 1 or group; 0: none, or not used.
     phase: u32,
-    /// Box.
+    /// Number of the box.
     domain: u32,
 }
 
-/// Component, box, and label + 1 or group + 1.
+/// Key of a class: component, box, and label + 1 or group + 1.
 type Key = (u32, u32, u32);
 
 impl Regions {
-    /// Finds the regions of a matrix.
+    /// Computes the regions of a matrix.
     pub fn find(a: &SevenPoints, components: &CellComponents, strong: &Strong, choice: &Choice) -> Result<Self> {
         check(a.cells, choice)?;
         let mut of = zeroed(a.cells.count(), REGIONS)?;
@@ -107,8 +106,8 @@ impl Regions {
         Ok(Self { of, ..regions })
     }
 
-    /// What becomes of classes, which are numbered in the order of their first cells; and the vector of each, or
-    /// [`NONE`]. The regions of cells are left out.
+    /// Decides which classes become vectors. Classes are numbered in the order of their first cells. Returns the
+    /// regions without `of`, and the vector of each class or [`NONE`].
     pub fn of_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<(Self, Vec<u16>)> {
         let surplus = surplus_classes(classes, components, keep_all)?;
         let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
@@ -124,13 +123,13 @@ impl Regions {
         Ok((regions, vector))
     }
 
-    /// How many there are, and they, where there is a vector.
+    /// Returns the numbers, and the regions if there is at least one vector.
     pub fn counted(self) -> (RegionCount, Option<Self>) {
         let count = RegionCount { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
     }
 
-    /// Sets the class of each cell.
+    /// Sets the class of each cell and returns the classes.
     fn classify(
         of: &mut [u16],
         a: &SevenPoints,
@@ -143,7 +142,7 @@ impl Regions {
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
         let mut kinds: Vec<Kinds> = zeroed(nx, REGIONS)?;
-        // What was found at a column last: mostly what comes again in the next row.
+        // The last key and class of each column, which are usually those of the next row.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
@@ -160,7 +159,7 @@ impl Regions {
                     continue;
                 };
                 let mut start = run.start;
-                // Cells of one class together.
+                // Consecutive cells with equal properties have the same class.
                 for cells in kinds[run].chunk_by(|a, b| a == b) {
                     let Kinds { group, phase, domain } = cells[0];
                     let key = (component as u32, domain, phase);
@@ -181,7 +180,7 @@ impl Regions {
         Ok(classes)
     }
 
-    /// Which vectors add up to null vectors of A, by the surplus one of each component.
+    /// Determines which vectors add up to null vectors of A, from the surplus vector of each component.
     fn note_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
         let mut number = Vec::new();
         for surplus in surplus {
@@ -197,8 +196,8 @@ impl Regions {
     }
 }
 
-/// Of each component that is singular and all in classes that stay, the class that is dropped, unless all are kept:
-/// that of its first cell of the heavy phase, or else of its first cell.
+/// For each singular component all of whose cells are in kept classes, returns the surplus class, which is dropped
+/// unless all are kept. This is the class of its first cell of the heavy phase, or otherwise of its first cell.
 fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
     let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
     let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;
@@ -217,7 +216,7 @@ fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool)
     collected((0..components.count()).map(surplus), REGIONS)
 }
 
-/// The number of a class, new or not; [`NONE`] for cells that have none.
+/// Returns the number of the class with this key, which may be a new class; [`NONE`] for cells without a class.
 fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes: &mut Vec<Class>) -> Result<u16> {
     let unlabelled = choice.kind == Kind::LevelSet && key.2 == 0;
     if unlabelled && choice.labels.is_some() {
@@ -253,11 +252,11 @@ fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [Kinds]) {
     }
 }
 
-/// The smallest label among the cells that a cell is coupled to, -1: none has one.
+/// Returns the smallest label of the cells to which a cell is coupled; -1: none has a label.
 fn beside(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     let mut smallest = u32::MAX;
     for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
-        // -1 is the largest as an unsigned number.
+        // As an unsigned number, -1 is the largest.
         if couplings[cell] != 0.0 {
             smallest = smallest.min(labels[cell + step] as u32);
         }
@@ -268,7 +267,7 @@ fn beside(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     smallest as i32
 }
 
-/// Boxes of the cells in each direction.
+/// Division of the cells into boxes: the box of each index in each direction.
 struct Boxes {
     ny: usize,
     count: [usize; 3],
@@ -299,7 +298,7 @@ impl Boxes {
     }
 }
 
-/// Refuses boxes out of range.
+/// Returns an error if a number of boxes is out of range.
 pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
     if choice.kind != Kind::LevelSet {
         let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
@@ -316,7 +315,7 @@ pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
     Ok(())
 }
 
-/// More regions than there are numbers.
+/// Returns the error for more regions than 16-bit numbers can represent.
 pub fn too_many(choice: &Choice) -> Error {
     let (what, advice) = match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => ("boxes", "use fewer subdomains, or deflation=none"),

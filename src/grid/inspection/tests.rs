@@ -1,4 +1,4 @@
-//! What is found does not depend on how rows are shared.
+//! The result of an inspection does not depend on the division of the rows.
 
 use super::*;
 use crate::grid::components::ZERO_ROW_SUM;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 pub const ASKED: Questions = Questions { finite: true, zero_row_sum: ZERO_ROW_SUM };
 
-/// As a team of that many would.
+/// Inspects the matrix like a team of `members` threads.
 pub fn inspect(inspection: &mut Inspection, a: &StencilView, members: usize, questions: &Questions) -> Result<()> {
     let ny = a.grid.ny;
     inspection.start(members)?;
@@ -26,15 +26,15 @@ struct Matrix {
     arrays: [Vec<f64>; 5],
 }
 
-/// Numbers in [0, 1).
+/// Returns pseudo-random numbers in [0, 1).
 fn random(seed: &mut u64) -> f64 {
     *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     (*seed >> 33) as f64 / f64::from(1u32 << 31)
 }
 
 impl Matrix {
-    /// `land`: part of the nodes without couplings; `missing`, `positive`: part of the other couplings;
-    /// `excess`: part of the rows that do not sum to zero.
+    /// `land`: fraction of the nodes without couplings; `missing`, `positive`: fractions of the other couplings;
+    /// `excess`: fraction of the rows with a nonzero row sum.
     fn new(grid: Grid, nine_points: bool, seed: u64, [land, missing, positive, excess]: [f64; 4]) -> Self {
         let (nx, ny) = (grid.nx, grid.ny);
         let ld = nx + seed as usize % 3;
@@ -49,7 +49,7 @@ impl Matrix {
             for (j, i) in (0..ny - dj).flat_map(|j| (0..nx).map(move |i| (j, i))) {
                 let Some(to) = i.checked_add_signed(di).filter(|&to| to < nx) else { continue };
                 let (k, l) = (j * nx + i, (j + dj) * nx + to);
-                // Sixteenths: sums are exact in any order.
+                // Multiples of 1/16, so that sums are exact in any order.
                 let mut coupling = -(1.0 + (16.0 * random(&mut seed)).floor()) / 16.0;
                 if random(&mut seed) < positive {
                     coupling = -coupling;
@@ -82,10 +82,10 @@ impl Matrix {
     }
 }
 
-/// The oracle: union-find over nodes, one question after the other.
+/// Reference implementation: union-find over nodes, one property after the other.
 struct Nodewise {
     parent: Vec<usize>,
-    /// Singular component of a node, counted from 0.
+    /// Singular component of each node, counted from 0.
     singular: Vec<Option<usize>>,
     first_node: Vec<(usize, usize)>,
     size: Vec<usize>,
@@ -186,7 +186,7 @@ fn extent() -> impl Strategy<Value = usize> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever looks at which rows, and whatever was inspected before.
+    /// For any division of the rows, and after any previous matrix.
     #[test]
     fn nodes_and_runs_agree(nx in extent(), ny in extent(), nine_points: bool, seed: u64, parts in parts()) {
         let mut inspection = Inspection::default();
@@ -199,7 +199,7 @@ proptest! {
         }
     }
 
-    /// Errors are those of the first node, whoever finds them.
+    /// The error is that of the first invalid node, for any division of the rows.
     #[test]
     fn bad_entries(nx in extent(), ny in 1..20_usize, nine_points: bool, seed: u64, bad in 1..4_usize) {
         let mut a = Matrix::new(Grid { nx, ny }, nine_points, seed, [0.1; 4]);
@@ -207,7 +207,7 @@ proptest! {
         for _ in 0..bad {
             let mut below = |n: usize| (random(&mut seed) * n as f64) as usize;
             let node = below(ny) * a.ld + below(nx);
-            // Half of them in what is no entry; that of a center counts.
+            // Half of the positions are in arrays or columns that are not read; a value in a center is always read.
             let value = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0][below(6)];
             let array = if value.is_finite() { 0 } else { below(5) };
             a.arrays[array][node] = value;
@@ -240,7 +240,7 @@ proptest! {
                         .flat_map(|j| a.entries(j).into_iter().skip(1))
                         .map(|(_, _, values)| values.iter().filter(|&&v| v > 0.0).count());
                     prop_assert_eq!(inspection.findings.positive_couplings, positive.sum::<usize>());
-                    // NaN couples, and makes no row sum zero.
+                    // NaN counts as a coupling and as a nonzero row sum.
                     prop_assert_eq!(inspection.components.count, Nodewise::of(&a, ZERO_ROW_SUM).count);
                 }
             }

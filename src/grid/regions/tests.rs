@@ -1,10 +1,10 @@
-//! Regions of the golden systems, of labels, and of tanks apart from each other.
+//! Regions of the golden systems, of labels, and of tanks that are separated by walls.
 
 use super::*;
 use crate::error::RRB_ERR_ARGUMENT;
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// The arrays of a system, zeros where they leave the grid.
+/// The arrays of a system; entries that leave the grid are zero.
 struct Arrays {
     cells: Cells,
     center: Vec<f64>,
@@ -18,7 +18,7 @@ impl Arrays {
         Self { cells: Cells { nx, ny, nz }, center: problem.center, forward }
     }
 
-    /// Cells of one liquid, and walls without flow before the cells at `walls` in x.
+    /// Cells of one liquid, with impermeable walls before the cells `walls` in x.
     fn of_tanks(size: [usize; 3], walls: &[usize]) -> Self {
         let mut a = Self::of(TwoPhase::new("8", size, 1.0));
         for c in 0..a.cells.count() {
@@ -52,7 +52,7 @@ fn levelset(labels: Option<&[i32]>) -> Choice<'_> {
 
 #[test]
 fn strong_groups_are_those_of_the_golden_rows() {
-    // Vectors of the rows `LS` of golden/gmg.csv, and cells across the thinnest one where that is plain.
+    // Expected numbers of vectors in the rows `LS` of golden/gmg.csv.
     let rows = [
         ("1", 64, 1),
         ("8", 64, 8),
@@ -96,7 +96,7 @@ fn strong_groups_are_those_of_the_golden_rows() {
 fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
     let a = Arrays::of_tanks([12, 5, 4], &[4, 9]);
     let all = a.regions(&subdomains([2, 1, 1])).unwrap();
-    // The tanks have 4, 5 and 3 columns; the boxes end at column 6, within the second one.
+    // The tanks have 4, 5 and 3 columns. The first box ends at column 6, within the second tank.
     assert_eq!((all.found, all.count), (4, 1));
     let vector = |i: usize| all.of[i];
     assert_eq!([0, 3, 4, 5, 6, 8, 9, 11].map(vector), [NONE, NONE, NONE, NONE, 0, 0, NONE, NONE]);
@@ -104,7 +104,7 @@ fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
     assert_eq!((kept.found, kept.count), (4, 4));
     assert_eq!(kept.null_vector, [1, 2, 2, 3]);
     assert_eq!(kept.surplus, [0, 1, 3]);
-    // Land is in no region; a regular matrix keeps all.
+    // Cells without couplings are in no region. A component with a nonzero row sum keeps all vectors.
     let mut a = Arrays::of_tanks([6, 5, 4], &[1]);
     a.center[0] = 1.0;
     for d in 1..3 {
@@ -114,7 +114,7 @@ fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
     a.center[7] += 1e-6;
     let regions = a.regions(&subdomains([2, 1, 1])).unwrap();
     assert_eq!(regions.of[0], NONE);
-    // The first column of cells, which has a row sum of 1e-6 nowhere, and two boxes of the others.
+    // The first column of cells is a singular component and is dropped. The other cells have two boxes.
     assert_eq!((regions.found, regions.count), (3, 2));
     assert_eq!([1, 3].map(|i| regions.of[i]), [0, 1]);
 }
@@ -122,7 +122,7 @@ fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
 #[test]
 fn labels_split_at_walls_and_spread() {
     let a = Arrays::of_tanks([8, 3, 2], &[4]);
-    // Label 7 stands on both sides of the wall; 2 alone; gaps are legal.
+    // Label 7 occurs on both sides of the wall and label 2 once; label numbers may have gaps.
     let mut labels = vec![-1; a.cells.count()];
     (labels[2], labels[3], labels[4], labels[7]) = (7, 7, 7, 2);
     let choice = levelset(Some(&labels));
@@ -130,7 +130,7 @@ fn labels_split_at_walls_and_spread() {
     assert_eq!((regions.found, regions.count), (3, 3));
     assert_eq!(regions.of[..8], [NONE, NONE, 0, 0, 1, NONE, NONE, 2]);
     assert!(regions.of[8..].iter().all(|&r| r == NONE));
-    // A layer more, not through the wall; a cell between two labels gets the smaller one.
+    // Labels spread by one layer, but not through the wall. A cell between two labels gets the smaller one.
     labels[5] = 2;
     labels[6] = -1;
     labels[7] = 1;
@@ -138,7 +138,7 @@ fn labels_split_at_walls_and_spread() {
     let regions = a.regions(&choice).unwrap();
     assert_eq!(regions.of[..8], [NONE, 0, 0, 0, 1, 2, 3, 3]);
     assert_eq!(regions.of[8..16], [NONE, NONE, 0, 0, 1, 2, NONE, 3]);
-    // All cells of both tanks labelled: one is dropped in each.
+    // All cells of both tanks have labels: one vector is dropped in each tank.
     let labels: Vec<i32> = (0..a.cells.count()).map(|c| i32::from(c % 8 > 1)).collect();
     let regions = a.regions(&levelset(Some(&labels))).unwrap();
     assert_eq!((regions.found, regions.count), (3, 1));
@@ -150,7 +150,7 @@ fn what_cannot_be_is_refused() {
     let sentence = |choice: &Choice| a.regions(choice).unwrap_err().to_string();
     assert_eq!(sentence(&subdomains([7, 1, 1])), "subdomains_x must be from 1 to nx = 6: each box needs a cell, got 7");
     let many = Arrays::of_tanks([64, 64, 17], &[]);
-    // 65,536 distinct labels, then one less.
+    // 65,536 distinct labels exceed the limit by one.
     let mut labels: Vec<i32> = (0..many.cells.count() as i32).map(|c| if c < 65_536 { 10 * c } else { -1 }).collect();
     let error = many.regions(&levelset(Some(&labels))).unwrap_err();
     assert_eq!(error.status(), RRB_ERR_ARGUMENT);
