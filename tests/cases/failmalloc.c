@@ -1,6 +1,7 @@
-/* An allocator that refuses memory on purpose, linked into the program before the C library: all of the program and
-   of the shared libraries that it loads call it. Mappings are counted too, since large arrays are mapped; those of the
-   C library itself (for stacks of threads) do not come here. For glibc, whose own allocator has names of its own. */
+/* An allocator that fails on purpose. It is linked into the program before the C library, so the program and all shared
+   libraries that it loads call it. Mappings are counted too, because large arrays are mapped. Mappings inside the C
+   library itself, for stacks of threads, are not intercepted. For glibc only, whose own allocator remains accessible
+   under other names. */
 
 #define _GNU_SOURCE
 #include "failmalloc.h"
@@ -52,7 +53,7 @@ void failmalloc_threads(long allowed)
     atomic_store(&threads_allowed, allowed);
 }
 
-/* Whether this request is refused. */
+/* Returns whether this request fails. */
 static int is_refused(size_t bytes, const void *caller)
 {
     if (!atomic_load(&counting) || bytes < smallest)

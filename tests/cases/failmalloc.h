@@ -1,22 +1,21 @@
-/* Memory and threads that are refused on purpose; see failmalloc.c. */
+/* Memory requests and thread starts that fail on purpose; see failmalloc.c. */
 
 #ifndef FAILMALLOC_H
 #define FAILMALLOC_H
 
 #include <stddef.h>
 
-/* What is refused: request number `at` of those for `at_least` bytes or more, counted from 0, or (`onwards`) that one
-   and all that follow. at < 0: none, they are counted alone. */
+/* Begins to count requests for `at_least` bytes or more, from 0. Request number `at` fails; with `onwards`, all later
+   requests fail too. With at < 0, requests are only counted. */
 void failmalloc_begin(size_t at_least, long at, int onwards);
 
-/* From now on requests count only where code of the library that contains `function` makes them: not those of a
-   device's driver, say. */
+/* From now on, only requests by code of the library that contains `function` count, not those of a device driver. */
 void failmalloc_only_of(const void *function);
 
-/* Nothing any more. Returns how many requests there were. */
+/* Ends the failures. Returns the number of requests. */
 long failmalloc_end(void);
 
-/* Threads that can still be started, from now on; below 0: any number. */
+/* Sets the number of threads that can still be started; below 0 means any number. */
 void failmalloc_threads(long allowed);
 
 #endif

@@ -1,34 +1,37 @@
-/* What each call does without memory: `inject AT_LEAST SITES [device]`. Each request of a call for AT_LEAST bytes or
-   more is refused once alone, and once with all that follow, each time in a process of its own; of calls with more than
-   SITES requests, about so many (0: all); `device`: of handles on the first CUDA device. Checked are that the process
-   lives, that the call answers RRB_ERR_MEMORY with a sentence or goes on without the memory, and that the handle can be
-   used on: after a refused factorization solve answers RRB_ERR_STATE, the next factorization works, and the solution
-   has the bits that it has without any refusal. The last line counts; the exit status is 1 where anything was wrong. */
+/* Checks each call when memory allocation fails: `inject AT_LEAST SITES [device]`.
+
+   Each request of a call for AT_LEAST bytes or more fails once alone, and once together with all later requests. Each
+   failure has a process of its own. For calls with more than SITES requests, only about SITES of them are tried (0:
+   all). With `device`, handles use the first CUDA device.
+
+   The process must survive. The call must return RRB_ERR_MEMORY with an error message, or continue without the memory.
+   The handle must remain usable: after a failed factorization, solve returns RRB_ERR_STATE and the next factorization
+   works. The solution must be bitwise identical to the solution without failures. The last line counts the failures;
+   the exit status is 1 if a check failed. */
 
 #include <stdint.h>
 
-/* Rows of more than 4 KB, grids of 24,000 points: as many as a team of threads and the choices of `auto` want. Few on
-   a device, since an emulated one is slow. */
+/* Rows of more than 4 KB, and a grid of 24,000 points: enough for several threads and for the choices of `auto`.
+   Smaller on a device, because an emulated device is slow. */
 enum { NX = 600, NY = 40, N = NX * NY };
 static int nx = NX, ny = NY;
-/* Patches of 8^3 cells in a slab of PX x PY x PZ, so that lists of patches take more than a kilobyte. */
+/* PX x PY x PZ patches of 8^3 cells in a slab, so that lists of patches need more than a kilobyte. */
 enum { PX = 6, PY = 5, PZ = 2, PATCHES = PX * PY * PZ, SIDE = 8, CELLS = SIDE * SIDE * SIDE };
 enum { GHOSTED = (SIDE + 2) * (SIDE + 2) * (SIDE + 2) };
 
-/* Cells of a box of two phases, as many as a team of threads wants. */
+/* Cells of a two-phase box, enough for several threads. */
 enum { BX = 30, BY = 20, BZ = 30, BOX = BX * BY * BZ };
 static int bx = BX, by = BY, bz = BZ;
 
-/* What there is without refusals. */
+/* Results without failures. */
 struct solutions {
-    /* Of the first matrix, of the second one after it, of the second one on a new handle, and of
-       rrb_solve_once. */
+    /* For the first matrix, the second matrix after it, the second matrix on a new handle, and rrb_solve_once. */
     double solutions[4][N];
-    /* The same of a smoother: u after all calls. */
+    /* u of a smoother after all calls. */
     double u[PATCHES][GHOSTED];
-    /* Of a box of cells: of the first matrix, of the second one after it, and on a new handle. */
+    /* For a box: the first matrix, the second matrix after it, and the second matrix on a new handle. */
     double pressures[3][BOX];
-    /* Factorizations that went on with another preconditioner than `auto` takes where there is memory. */
+    /* Number of factorizations that continued with another preconditioner than `auto` selects with enough memory. */
     long with_another[2];
 };
 
@@ -44,7 +47,7 @@ typedef struct {
 static matrix first_matrix, second_matrix;
 static double rhs[N];
 
-/* STRONG: so much stronger to the east that `auto` takes aggregation, and levels where there is no memory for it. */
+/* STRONG has strong couplings to the east, so that `auto` selects aggregation, or levels if memory is insufficient. */
 typedef enum { REGULAR, NINE_POINTS, SINGULAR, COASTS, STRONG } kind;
 
 static int is_land(kind k, int i, int j)
@@ -52,8 +55,8 @@ static int is_land(kind k, int i, int j)
     return k == COASTS && (i * 7 + j * 13) % 11 == 0;
 }
 
-/* Couplings of -1 between nodes of the grid that are not land; centers their sum, plus something where it is regular.
-   */
+/* Sets couplings of -1 between nodes that are not land. Each center is minus the sum of the couplings, plus a mass in
+   regular systems. */
 static void fill(matrix *a, kind k)
 {
     memset(a, 0, sizeof *a);
@@ -134,7 +137,7 @@ static void solve_to(rrb_handle *h, double *solution)
     must(rrb_solve(h, rhs, solution), RRB_OK, "solve");
 }
 
-/* From then on the handle keeps to it. */
+/* Whether a handle has switched to another preconditioner, which it keeps from then on. */
 static int with_another;
 
 static void same_bits(const double *solution, const char *what)
@@ -143,7 +146,7 @@ static void same_bits(const double *solution, const char *what)
         complain("%s has other bits", what);
 }
 
-/* After a factorization that may have been refused: the handle works, and has the solution. */
+/* Checks a handle after a factorization that may have failed: it works, and its solution is correct. */
 static void factorized(rrb_handle *h, const matrix *a, int refused, const double *here, const double *anew)
 {
     if (refused) {
@@ -160,7 +163,7 @@ static void factorized(rrb_handle *h, const matrix *a, int refused, const double
     same_bits(refused ? anew : here, "the solution");
 }
 
-/* The history is longer than it was before, and lines of verbose solves go nowhere. */
+/* Returns options with a history longer than the initial one. Log lines of verbose solves are discarded. */
 static void options_of_system(char *text, size_t room)
 {
     snprintf(text, room, "max_iter=9000 log=/dev/null %s", systems[chosen].options);
@@ -205,7 +208,7 @@ static void system_case(void)
     factorized(h, &second_matrix, refused, results->solutions.solutions[1], results->solutions.solutions[2]);
     refuse(FACTORIZE_AGAIN);
     refused = watched(factorize(h, &second_matrix));
-    /* After a new start `auto` need not come to what it had come to. */
+    /* On a new handle, `auto` need not make the choice of the first handle. */
     const double *here = phase_wanted == FACTORIZE_ANOTHER ? x : results->solutions.solutions[1];
     factorized(h, &second_matrix, refused, here, results->solutions.solutions[2]);
     refuse(SOLVE);
@@ -216,13 +219,14 @@ static void system_case(void)
     rrb_destroy(&h);
 
     refuse(SOLVE_ONCE);
-    /* Nobody tells what it went on with. */
+    /* rrb_solve_once does not report which preconditioner it used. */
     with_another |= phase_wanted == SOLVE_ONCE && systems[chosen].first == STRONG;
     if (!watched(solve_once(x)))
         same_bits(results->solutions.solutions[3], "the solution of rrb_solve_once");
 }
 
-/* The right-hand side has no part in any null space: what it has on two neighbours cancels, on every region alike. */
+/* Creates a right-hand side that is orthogonal to all null spaces: the values of two neighbours cancel on every region.
+ */
 static void prepare_system(void)
 {
     fill(&first_matrix, systems[chosen].first);
@@ -248,7 +252,7 @@ static rrb_handle *made(const char *options)
     return h;
 }
 
-/* What there is without refusals. */
+/* Computes the results without failures. */
 static void solve_all(void)
 {
     char text[200];
@@ -294,7 +298,7 @@ static void threads_case(void)
 typedef struct {
     const char *options;
     int points;
-    /* Set afterwards: needs more inverses, or another array. */
+    /* Options set later, which need more inverses or another array. */
     const char *later;
 } smoother_of_points;
 
@@ -354,7 +358,7 @@ static void smoother_case(void)
     snprintf(text, sizeof text, "log=%s %s", "/dev/null", smoothers[chosen].options);
     if (watched(smoother_set_options(h, text)))
         must(smoother_set_options(h, text), RRB_OK, "set_options");
-    /* First all but a few patches, then all. */
+    /* First all but seven patches, then all. */
     for (int phase = PATCHES_FIRST; phase <= PATCHES_LATER; phase++) {
         int64_t patches = phase == PATCHES_FIRST ? PATCHES - 7 : PATCHES;
         refuse(phase);
@@ -367,7 +371,7 @@ static void smoother_case(void)
     must(smoother_apply(h, u_of, f_of, 1), RRB_OK, "apply");
     refuse(CHANGE);
     if (watched(smoother_set_options(h, smoothers[chosen].later))) {
-        /* The options before are still those in use. */
+        /* The previous options must still be in use. */
         must(smoother_residual(h, u_of, f_of, NULL, NULL), RRB_OK, "residual");
         must(smoother_set_options(h, smoothers[chosen].later), RRB_OK, "set_options");
     }
@@ -390,7 +394,7 @@ static void smoother_case(void)
     smoother_destroy(&h);
 }
 
-/* What there is without refusals. */
+/* Computes the results without failures. */
 static void smooth_all(void)
 {
     smoother_case();
@@ -425,7 +429,7 @@ static box_matrix first_box, second_box;
 static double source[BOX], pressure[BOX];
 static int32_t labels[BOX];
 
-/* Conductances 1 and 1000: two bubbles, whose places differ by `moved`. */
+/* Conductances of 1 and 1000: two bubbles, whose positions are shifted by `moved`. */
 static void fill_box(box_matrix *a, int moved)
 {
     int size[3] = {bx, by, bz}, steps[3] = {1, bx, bx * by};
@@ -526,7 +530,7 @@ static void box_case(void)
     dpcg_destroy(&h);
 }
 
-/* A source without a part in the null space: what it has on two neighbours cancels. */
+/* Creates a source that is orthogonal to the null space: the values of two neighbours cancel. */
 static void prepare_box(void)
 {
     fill_box(&second_box, 1);
@@ -539,8 +543,8 @@ static void prepare_box(void)
     }
 }
 
-/* Rods of strong couplings in flat cells, which coarse grids do not see: `auto` takes amg, and multigrid where there is no
-   memory for it. */
+/* Creates rods of strong couplings in flat cells, which coarse grids do not resolve. `auto` selects amg, or multigrid
+   if memory is insufficient. */
 static void fill_crowd(box_matrix *a)
 {
     int size[3] = {bx, by, bz}, steps[3] = {1, bx, bx * by};
@@ -577,7 +581,7 @@ static void crowd_case(void)
     dpcg_destroy(&h);
 }
 
-/* What there is without refusals. */
+/* Computes the results without failures. */
 static void solve_boxes(void)
 {
     char text[200];

@@ -1,5 +1,5 @@
-/* What programs share that refuse memory to calls: counting of requests, and one process for each refusal. Who includes
-   this has defined `struct solutions` before, which children share. */
+/* Common parts of programs that let memory requests fail: counting of requests, and one process per failure. The
+   including file defines `struct solutions` first, which child processes share. */
 
 #include "failmalloc.h"
 #include <rrbsolver.h>
@@ -15,20 +15,20 @@
 static size_t at_least;
 static long most_sites;
 
-/* What children hand over, in memory that all processes share. */
+/* Results of child processes, in memory that all processes share. */
 static struct {
-    /* Requests for memory in the phase that is watched. */
+    /* Number of memory requests in the watched phase. */
     long requests;
     struct solutions solutions;
 } *results;
 
-/* Of the child: what is refused, and what was wrong. */
+/* In a child: which requests fail, and whether a check failed. */
 static long refuse_at = -1;
 static int refuse_onwards;
 static int wrong;
 static char place[256];
 
-/* No call of the library comes before those of a case. */
+/* Whether no call of the library precedes the calls of a case. */
 static int first_call_is_watched;
 
 enum { ALIVE = 0, WRONG = 1, REFUSED = 2 };
@@ -45,11 +45,11 @@ static void complain(const char *format, ...)
     wrong = 1;
 }
 
-/* The phase of a case in which memory is refused: its calls stand between `refuse` and `watched`. */
+/* Phase of a case in which memory requests fail. The calls of the phase are between `refuse` and `watched`. */
 static int phase_now;
 static int phase_wanted;
 
-/* Before a call of the next phase. */
+/* Begins the next phase; call it before the call under test. */
 static void refuse(int phase)
 {
     phase_now = phase;
@@ -59,14 +59,14 @@ static void refuse(int phase)
 
 static int last_status;
 
-/* Of the call that is watched, where memory suffices. */
+/* Expected status of the watched call if memory suffices. */
 static rrb_status expected_status = RRB_OK;
 
-/* After the call: its status, seen to be one of those that are allowed. True where the call was refused. */
+/* Checks the status of the call under test. Returns true if the call failed. */
 static int watched(rrb_status status)
 {
     if (phase_now == phase_wanted) {
-        /* The sentence is asked for while memory is still refused. */
+        /* The error message is requested while memory requests still fail. */
         char sentence[400] = "";
         if (status < 0)
             rrbsolver_last_error(sentence, sizeof sentence);
@@ -84,7 +84,7 @@ static int watched(rrb_status status)
     return status < 0;
 }
 
-/* After refusals, calls must work. */
+/* Checks that a call works after failures. */
 static void must(rrb_status status, rrb_status expected, const char *what)
 {
     if (status != expected) {
@@ -94,14 +94,14 @@ static void must(rrb_status status, rrb_status expected, const char *what)
     }
 }
 
-/* Runs `body` in a process of its own with the request `at` of phase `phase` refused: how it ended. This process
-   never calls the library, since one that has started threads should not be copied. */
+/* Runs `body` in a child process in which request `at` of phase `phase` fails. Returns how the child ended. The parent
+   never calls the library, because a process that has started threads must not be forked. */
 static int in_a_child(void (*body)(void), int phase, long at, int onwards)
 {
     pid_t child = fork();
     if (child == 0) {
         alarm(60);
-        /* Starts the driver where there is one, which takes memory of its own. */
+        /* Initializes the driver, if there is one, which allocates memory of its own. */
         int32_t devices;
         if (!first_call_is_watched)
             rrbsolver_cuda_device_count(&devices);
@@ -133,7 +133,7 @@ static void refuse_one(void (*body)(void), int phase, long at, int onwards)
     failures += end != ALIVE && end != REFUSED;
 }
 
-/* Nothing is refused. */
+/* Runs a case without failures. */
 static void run(void (*body)(void), int phase)
 {
     if (in_a_child(body, phase, -1, 0) != ALIVE) {
@@ -144,7 +144,8 @@ static void run(void (*body)(void), int phase)
 
 enum { NONE = -1 };
 
-/* All phases of a case, or about `most_sites` requests of each. `none`: a phase that must not ask for memory. */
+/* Runs all phases of a case with failures of all, or of about `most_sites`, requests. `none` is a phase that must not
+   allocate memory. */
 static void refuse_all(void (*body)(void), int phases, int none)
 {
     for (int phase = 0; phase < phases; phase++) {
@@ -161,7 +162,7 @@ static void refuse_all(void (*body)(void), int phases, int none)
     }
 }
 
-/* Arguments, and memory that children share: the exit status where they are wrong, else 0. */
+/* Parses the arguments and creates the shared memory. Returns the exit status if that fails, otherwise 0. */
 static int begin(int count_of_arguments, char **arguments)
 {
     if (count_of_arguments < 3)
@@ -171,14 +172,14 @@ static int begin(int count_of_arguments, char **arguments)
     results = mmap(NULL, sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (results == MAP_FAILED)
         return 2;
-    /* The standard library asks for memory to count cores, which nobody can refuse. */
+    /* The standard library allocates memory to count cores, which cannot fail. */
     setenv("RRBSOLVER_NUM_THREADS", "2", 1);
-    /* A child says what is wrong once. */
+    /* A child reports each error once. */
     setvbuf(stdout, NULL, _IOLBF, 0);
     return 0;
 }
 
-/* The last line, and the exit status. */
+/* Prints the last line and returns the exit status. */
 static int end(void)
 {
     printf("%ld refusals: %ld answered, %ld survived without the memory, %ld wrong\n", refusals,

@@ -1,8 +1,10 @@
-/* What sparse_read and sparse_write do without memory: `inject_files AT_LEAST SITES`, as inject.c does it for the
-   families on grids. Each request for memory of each call is refused, from the first byte on, and those for its error
-   message. Checked are the status, that the next call succeeds, that a matrix has the same bits afterwards, that no
-   incomplete file remains, and that a file which could not be replaced is unchanged. Of calls that fail anyway, the next
-   one has the same status and message. Reading is the first call of its process. */
+/* Checks sparse_read and sparse_write when memory allocation fails: `inject_files AT_LEAST SITES`, as inject.c does for
+   the families on grids. Each memory request of each call fails in turn, from the first byte on, and each request for
+   its error message too.
+
+   Checked are the status and that the next call succeeds. A matrix must be bitwise unchanged, no incomplete file may
+   remain, and a file that could not be replaced must be unchanged. If a call fails without memory failures, the next
+   call must return the same status and message. Reading is the first library call of its process. */
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -15,20 +17,20 @@
 
 enum { MOST_CASES = 64 };
 
-/* What there is without refusals, by case: a hash of the matrix that is read, of the file that is written, or of the
-   error message. */
+/* Results without failures, by case: a hash of the matrix that was read, of the file that was written, or of the error
+   message. */
 struct solutions {
     uint64_t hash[MOST_CASES];
-    /* Lines that the library has logged. */
+    /* Number of lines that the library has logged. */
     long lines;
 };
 
 #include "inject.h"
 
-/* Points of a grid. Its text is longer than the buffers of the library. */
+/* Points of a grid. Its file is longer than the buffers of the library. */
 enum { NX = 60, NY = 50, N = NX * NY, ENTRIES = 5 * N };
 
-/* Paths are longer than the buffers on the stack of the standard libraries: 384 bytes in Rust's, 1024 in C's. */
+/* Paths are longer than the stack buffers of the standard libraries: 384 bytes in Rust, 1024 in C. */
 enum { FOLDERS = 6, NAME = 200 };
 static char folder[PATH_MAX];
 
@@ -63,7 +65,7 @@ static void put(const char *name, const char *text)
     put_bytes(name, text, strlen(text));
 }
 
-/* A hash of a file; 0: there is none. */
+/* Returns a hash of a file; 0 if the file does not exist. */
 static uint64_t hash_of_file(const char *name)
 {
     FILE *file = fopen(path_of(name), "r");
@@ -77,7 +79,7 @@ static uint64_t hash_of_file(const char *name)
     return hash;
 }
 
-/* Complains where a file is left that is not complete. */
+/* Reports an incomplete file that was not removed. */
 static void check_folder(void)
 {
     DIR *names = opendir(folder);
@@ -100,15 +102,15 @@ static void check_folder(void)
 
 typedef struct {
     const char *name;
-    /* NULL: written by the library. */
+    /* NULL: the library writes the file. */
     const char *text;
-    /* Of RRBSOLVER_OPTIONS. */
+    /* Value of RRBSOLVER_OPTIONS. */
     const char *options;
-    /* Lines that are logged. */
+    /* Number of log lines. */
     int lines;
 } read_case;
 
-/* More than a megabyte, which two threads read. */
+/* More than a megabyte, so that two threads read it. */
 static char large[1 << 21];
 
 static void fill_large(void)
@@ -164,7 +166,7 @@ static const read_case READ[] = {
 enum { READS = sizeof READ / sizeof READ[0] };
 static int chosen;
 
-/* A hash of the matrix of a handle and of its right-hand sides. */
+/* Returns a hash of the matrix of a handle and of its right-hand sides. */
 static uint64_t hash_of_matrix(sparse_handle *h)
 {
     int64_t sizes[4], rows = 0, vectors = 0;
@@ -205,7 +207,7 @@ static void read_case_of(uint64_t expected)
     if (r->lines)
         rrbsolver_set_log(logged, NULL);
     if (r->text == large) {
-        /* Counting the cores, once per process, allocates memory that cannot be refused. */
+        /* Counting the cores, once per process, allocates memory that cannot fail. */
         must(sparse_read(path_of(r->name), &h), RRB_OK, "read");
         sparse_destroy(&h);
     }
@@ -214,7 +216,7 @@ static void read_case_of(uint64_t expected)
     if (watched(sparse_read(path_of(r->name), &h))) {
         if (h)
             complain("a handle in spite of the refusal");
-        /* The handle itself is allocated after the warning. */
+        /* The handle itself is allocated after the warning was logged. */
         results->solutions.lines = 0;
         must(sparse_read(path_of(r->name), &h), RRB_OK, "read");
     }
@@ -256,7 +258,7 @@ enum { WRITES = sizeof WRITE / sizeof WRITE[0] };
 static int32_t row_ptr[N + 1], col[ENTRIES];
 static double values[ENTRIES];
 
-/* A grid of 5 points, with values that need few and many digits. */
+/* A 5-point grid with values of few and of many digits. */
 static void fill(int symmetric)
 {
     int count = 0;
@@ -289,7 +291,7 @@ enum { NEW, REPLACE, THROUGH_A_LINK, WRITE_PHASES };
 
 static const char *const STEPS[] = {"a new file", "a file that is replaced", "a link"};
 
-/* Files that are read above. */
+/* Writes the files that the cases above read. */
 static void write_all(void)
 {
     for (int k = 0; k < WRITES; k++) {
@@ -304,7 +306,7 @@ static void write_refused(void)
 {
     const write_case *w = &WRITE[chosen];
     sparse_handle *h = matrix_of(w->symmetric);
-    /* The ending of the name says whether the file is compressed. */
+    /* The ending of the name determines the compression. */
     char name[64], link_name[64];
     snprintf(name, sizeof name, "written.%s", w->name);
     snprintf(link_name, sizeof link_name, "link.%s", w->name);
@@ -340,10 +342,10 @@ static void write_refused(void)
 
 typedef struct {
     rrb_status status;
-    /* Of the message. */
+    /* Words in the message. */
     const char *words;
     const char *name;
-    /* NULL: there is no such file, or it is not this program that writes it. */
+    /* NULL: the file does not exist, or another part writes it. */
     const char *text;
 } wrong_read;
 
@@ -399,13 +401,13 @@ static const wrong_read WRONG_READ[] = {
 };
 enum { WRONG_READS = sizeof WRONG_READ / sizeof WRONG_READ[0] };
 
-/* Checks the message of the call that failed last; without refusals it is the first one. */
+/* Checks the message of the last failed call. Without memory failures, it equals the first message. */
 static void check_message(rrb_status status, rrb_status expected, const char *words, uint64_t first)
 {
     static char message[2 * PATH_MAX];
     must(status, expected, "the same call");
     int64_t length = rrbsolver_last_error(message, sizeof message);
-    /* Without digits, since the name of an incomplete file has the number of the process. */
+    /* Digits are skipped, because the name of an incomplete file contains the process number. */
     uint64_t hash = 1469598103934665603u;
     for (const char *c = message; *c; c++)
         hash = *c >= '0' && *c <= '9' ? hash : hash_of(hash, c, 1);
@@ -450,9 +452,9 @@ typedef struct {
     /* NULL: no path. */
     const char *name;
     int32_t format;
-    /* Bytes that a file may have; 0: any number. */
+    /* Largest file size in bytes; 0 means no limit. */
     rlim_t most;
-    /* The handle is one of before a fork. */
+    /* The handle was created before a fork. */
     int forked;
 } wrong_write;
 
@@ -462,7 +464,7 @@ static const wrong_write WRONG_WRITE[] = {
     {RRB_ERR_UNSUPPORTED, "created before a fork", "a.mtx", RRB_FILE_MTX, 0, 1},
     {RRB_ERR_IO, "partial cannot: No such file or directory (os error 2)", "missing/a.mtx", RRB_FILE_MTX, 0, 0},
     {RRB_ERR_IO, "partial cannot: Not a directory", "grid.mtx/a.mtx", RRB_FILE_MTX, 0, 0},
-    /* A folder in which nobody can write. */
+    /* A folder in which no process can create files. */
     {RRB_ERR_IO, "partial cannot: ", "proc/a.mtx", RRB_FILE_MTX, 0, 0},
     {RRB_ERR_IO, "cannot be written: Is a directory", ".", RRB_FILE_MTX, 0, 0},
     {RRB_ERR_IO, "cannot be written: No space left on device", "full", RRB_FILE_MTX, 0, 0},
@@ -472,7 +474,7 @@ static const wrong_write WRONG_WRITE[] = {
 };
 enum { WRONG_WRITES = sizeof WRONG_WRITE / sizeof WRONG_WRITE[0] };
 
-/* The rest of the case happens in a child of this process. */
+/* Runs the rest of the case in a child of this process. */
 static void in_a_fork(void)
 {
     pid_t child = fork();
@@ -486,7 +488,7 @@ static void in_a_fork(void)
     _exit(WIFEXITED(end) ? WEXITSTATUS(end) : WRONG);
 }
 
-/* No file becomes larger than this. */
+/* Limits the size of files. */
 static void limit_files(rlim_t most)
 {
     struct rlimit limit;
@@ -532,8 +534,8 @@ static void wrong_write_refused(void)
     wrong_write_of(results->solutions.hash[chosen]);
 }
 
-/* What calls that fail find: compressed files that are damaged and cut, and names of a full disk and of a folder in
-   which nobody can write. */
+/* Creates the files of failing calls: damaged and truncated compressed files, and names on a full disk and in a folder
+   in which no process can create files. */
 static void put_wrong(void)
 {
     static unsigned char bytes[1 << 20];
@@ -556,7 +558,7 @@ static void put_wrong(void)
 
 /* ---- */
 
-/* Removes the folder and those above it that were made. */
+/* Removes the folder and the parent folders that this program created. */
 static void remove_folder(size_t root)
 {
     DIR *names = opendir(folder);

@@ -1,14 +1,15 @@
-/* What calls of the family sparse_ do without memory: `inject_sparse AT_LEAST SITES`, as inject.c does it for the
-   families on grids: after a refused factorization solve answers RRB_ERR_STATE, the next factorization works, and the
-   solution has the bits that it has without any refusal: of a handle that keeps what it may of the matrix before (amg:
-   its aggregates), or where that factorization was refused, of a new one. */
+/* Checks the calls of the family sparse_ when memory allocation fails: `inject_sparse AT_LEAST SITES`, as inject.c does
+   for the families on grids. After a failed factorization, solve returns RRB_ERR_STATE and the next factorization
+   works. The solution must be bitwise identical to the solution without failures. The reference handle keeps data of
+   the previous matrix (amg keeps its aggregates). If the previous factorization failed, the reference is a new handle.
+ */
 
 #include <stdint.h>
 
-/* Points of a grid, as many rows as a team of threads wants. */
+/* Points of a grid, with enough rows for several threads. */
 enum { NX = 150, NY = 120, N = NX * NY, ENTRIES = 5 * N };
 
-/* What there is without refusals: of the first values, of the second ones after them, and of these alone. */
+/* Results without failures: for the first values, the second values after them, and the second values alone. */
 struct solutions {
     double x[3][N];
 };
@@ -34,7 +35,7 @@ static int chosen;
 static int32_t row_ptr[N + 1], col[ENTRIES];
 static double values[2][ENTRIES], rhs[N], x[N];
 
-/* Dominant: 4.5 and -1 in the first matrix, 5 and -1 in the second one. Those that need symmetry have it. */
+/* Diagonally dominant matrices: 4.5 and -1, then 5 and -1; symmetric for the methods that need symmetry. */
 static void prepare(void)
 {
     int count = 0;
@@ -113,7 +114,7 @@ static void method_case(void)
     sparse_destroy(&h);
 }
 
-/* What there is without refusals. */
+/* Computes the results without failures. */
 static void solve_all(void)
 {
     sparse_handle *h = NULL;

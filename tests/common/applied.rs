@@ -1,18 +1,19 @@
-//! The preconditioned norm sqrt(v' M^-1 v) of a handle, measured by the `apply` of that handle.
+//! The preconditioned norm sqrt(r' M^-1 r), measured with the `apply` function of a handle.
 
 use super::problems::system::{Measured, System};
 use super::problems::twice::{Twice, exponent, scaled};
 
-/// Half a unit of single precision.
+/// Unit roundoff of single precision, 2^-24.
 pub const SINGLE: f64 = 6e-8;
 
-/// The part by which a reported ratio of norms may be off, beyond rounding of r and of M^-1, which is measured case by
-/// case in the precision in use (`Measured::error`). The sums of squares leave half a unit per number, 4e-12 of 40,000.
-/// A V-cycle in double precision counts as exact, which contrasts of 1e12 contradict by a few 1e-13. This is 200 times
-/// more, since errors are estimates.
+/// Largest relative error of a reported ratio of norms, in addition to the rounding of r and of M^-1.
+///
+/// That rounding is measured for each case in the precision in use (`Measured::error`). The sums of squares contribute
+/// half a unit per number, 4e-12 for 40,000 numbers. A V-cycle in double precision counts as exact, although its error
+/// reaches a few 1e-13 at contrasts of 1e12. The limit is 200 times larger, because all errors are estimates.
 pub const TOLD: f64 = 1e-9;
 
-/// A tested norm, and the same with the constants of r that P M^-1 P removes.
+/// A tested norm, without and with the constants of r that the projection P M^-1 P removes.
 #[derive(Clone, Copy, Debug)]
 pub struct Tested {
     pub without: Measured,
@@ -22,19 +23,19 @@ pub struct Tested {
 /// How to measure sqrt(r' M^-1 r).
 pub struct Applied<'a> {
     pub system: &'a System,
-    /// z = M^-1 r with the handle's own matrix; none: the call fails.
+    /// Computes z = M^-1 r with the handle's matrix; none if the call fails.
     pub apply: &'a dyn Fn(&[f64]) -> Option<Vec<f64>>,
-    /// r is rounded to single precision in M.
+    /// Whether M rounds r to single precision.
     pub short: bool,
-    /// Rounding inside of M^-1, as a part of z'|M|z.
+    /// Rounding inside M^-1, relative to z'|M|z.
     pub unit: f64,
 }
 
 impl Applied<'_> {
-    /// sqrt(r' M^-1 r) of an r whose entries may be off by `errors`.
+    /// Computes sqrt(r' M^-1 r) for an r whose entries have the errors `errors`.
     pub fn norm(&self, r: &[Twice], errors: &[f64]) -> Option<Measured> {
         let (value, sweeps) = self.root(r, 1.0)?;
-        // Rounding inside of M^-1 shows in another mantissa.
+        // Rounding inside M^-1 becomes visible with another mantissa.
         let noise = 4.0 * (value - self.root(r, 1.37)?.0).abs();
         let square = 4.0 * self.unit * sweeps * sweeps;
         let rounded = square.sqrt().min(if value > 0.0 { square / value } else { f64::INFINITY });
@@ -45,20 +46,20 @@ impl Applied<'_> {
             let signed: Vec<Twice> = (0..r.len()).map(|p| Twice::from(sign(p) * of_r(p))).collect();
             largest = largest.max(self.root(&signed, 1.0)?.0);
         }
-        // A constant that rounding leaves is no error of the norm without constants, but of that with them.
+        // A constant that rounding leaves in r affects only the norm with constants.
         let sizes: Vec<Twice> = errors.iter().map(|&e| Twice::from(e)).collect();
         let constants = self.system.norm_of_means(&self.system.means(&sizes));
         Some(Measured { value, error: noise + rounded + 2.0 * largest + constants })
     }
 
-    /// The same without and with the means of r over singular components.
+    /// Computes the norm without and with the means of r over singular components.
     pub fn tested(&self, r: &[Twice], errors: &[f64]) -> Option<Tested> {
         let without = self.norm(r, errors)?;
         let constants = self.system.norm_of_means(&self.system.means(r));
         Some(Tested { without, with: without.value.hypot(constants) })
     }
 
-    /// sqrt(r'z) and sqrt(z'Dz), z = M^-1 r, D the diagonal of A.
+    /// Computes sqrt(r'z) and sqrt(z'Dz) for z = M^-1 r, where D is the diagonal of A.
     fn root(&self, r: &[Twice], factor: f64) -> Option<(f64, f64)> {
         let largest = r.iter().fold(0.0, |m: f64, r| m.max(r.abs().value()));
         if largest == 0.0 {
@@ -69,7 +70,7 @@ impl Applied<'_> {
         }
         let e = exponent(largest);
         let unit: Vec<f64> = r.iter().map(|&r| scaled((r * factor).value(), -e)).collect();
-        // The handle has A times 2^exponent.
+        // The matrix of the handle is A times 2^exponent.
         let input: Vec<f64> = unit.iter().map(|&r| scaled(r, self.system.exponent)).collect();
         let z = (self.apply)(&input)?;
         let square: Twice = unit.iter().zip(&z).map(|(&r, &z)| Twice::from(r) * z).sum();
@@ -79,8 +80,8 @@ impl Applied<'_> {
     }
 }
 
-/// A reported relative residual is right where it is within `part`, or rounding, of the true one, of the norm with or
-/// without constants.
+/// Returns whether a reported relative residual equals the true one within the relative error `part` and rounding. The
+/// norm may be the one with or without constants.
 pub fn reported_right(reported: f64, norm: &Tested, reference: &Measured, part: f64) -> bool {
     let Measured { value, error } = norm.without;
     let low = (value * (1.0 - part) - error) / (reference.value * (1.0 + part) + reference.error);

@@ -1,8 +1,8 @@
-//! The RRB preconditioner by its definition, on dense matrices: the oracle of the exactness tests.
+//! The RRB preconditioner by its definition, on dense matrices: the reference of the exactness tests.
 //!
-//! A = L D L^T + R, and M = A - R. Each level changes the active matrix by its lumping (this is -R of that level;
-//! L is the identity on the active nodes, so the changes add up in the original numbering) and then eliminates its
-//! red nodes. What remains after the last level is factored exactly, so it changes nothing.
+//! A = L D L^T + R, and M = A - R. Each level first subtracts its part of R, the lumped entries, from the active
+//! matrix, and then eliminates its red nodes. L is the identity on the active nodes, so the parts of R add up in the
+//! original numbering. The matrix that remains after the last level is factored exactly and contributes nothing to R.
 
 use crate::common::problems::Stencil;
 
@@ -31,7 +31,7 @@ impl Dense {
         (0..self.n).map(|i| self.a[i * self.n + j]).collect()
     }
 
-    /// Positive definite: does Cholesky run through?
+    /// Returns whether the matrix is positive definite, by a Cholesky factorization.
     pub fn is_positive_definite(&self) -> bool {
         let n = self.n;
         let mut l = self.a.clone();
@@ -49,7 +49,7 @@ impl Dense {
         true
     }
 
-    /// Solution of a regular system, by Gauss elimination with partial pivoting.
+    /// Solves a regular system by Gaussian elimination with partial pivoting.
     pub fn solve(&self, b: &[f64]) -> Vec<f64> {
         let n = self.n;
         let (mut a, mut x) = (self.a.clone(), b.to_vec());
@@ -74,10 +74,11 @@ impl Dense {
     }
 }
 
-/// The red nodes of every level, in the numbering j * nx + i, until one node remains. Even parity: on each grid
-/// a node survives both of its levels when its coordinates equal the offset, which is 1 (the second node), or 0
-/// where the dimension has one node only. The odd level of a grid takes the nodes of the other colour, the even
-/// level what is left but for the survivors (nothing on a grid that is one node wide).
+/// Returns the red nodes of every level, in the numbering j * nx + i, until one node remains.
+///
+/// On each grid, a node survives both levels if both coordinates have the parity of the offset. The offset is 1 (the
+/// second node), or 0 in a dimension with one node. The odd level of a grid eliminates the nodes of the other colour.
+/// The even level eliminates the remaining nodes except the survivors; on a grid one node wide, there are none.
 pub fn red_nodes(nx: usize, ny: usize) -> Vec<Vec<usize>> {
     let (mut columns, mut rows): (Vec<usize>, Vec<usize>) = ((0..nx).collect(), (0..ny).collect());
     let mut levels = Vec::new();
@@ -101,11 +102,12 @@ pub fn red_nodes(nx: usize, ny: usize) -> Vec<Vec<usize>> {
     levels
 }
 
-/// A red node that loses all its couplings keeps its center if lumping would leave less than this part of it
-/// (a channel one cell wide would otherwise end with a pivot of nothing but its row sum).
+/// A red node that loses all its couplings keeps its center if lumping would leave less than this fraction of it.
+/// Otherwise the pivot in a channel one cell wide would consist only of its row sum.
 const ROW_SUM_WORTH: f64 = 0.1;
 
-/// M = A - R for `levels` eliminations, lumping red-red entries (and black-black ones if `both`) with weight omega.
+/// Returns M = A - R after `levels` eliminations. Red-red entries (and black-black entries if `both`) are lumped with
+/// the weight omega.
 pub fn preconditioner(stencil: &Stencil, levels: usize, both: bool, omega: f64) -> Dense {
     let mut m = Dense::from_stencil(stencil);
     let n = m.n;

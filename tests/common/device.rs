@@ -1,17 +1,18 @@
-//! Programs of tests that need a device, or run what they have on several backends. Where no device is found what needs
-//! one is reported as ignored; with `RRBSOLVER_REQUIRE_DEVICE=1` it fails.
+//! Test programs that need a device, or that run their tests on several backends.
+//!
+//! Without a device, the tests that need one are reported as ignored. With `RRBSOLVER_REQUIRE_DEVICE=1`, they fail.
 
-// Programs use parts of it.
+// Each program uses only a part of this module.
 #![allow(dead_code, unused_imports, unused_macros)]
 
 use libtest_mimic::{Arguments, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Arguments of `libtest_mimic` that take a value.
+/// Options of `libtest_mimic` that take a value.
 const VALUED: [&str; 5] = ["--color", "--format", "--logfile", "--skip", "--test-threads"];
 
-/// The arguments of the program, and the names among them: as many as the standard harness takes, where `libtest_mimic`
-/// takes one.
+/// Returns the arguments of the program, and all test names among them. The standard harness accepts several names, but
+/// `libtest_mimic` accepts one.
 fn arguments() -> (Arguments, Vec<String>) {
     let (mut options, mut names, mut valued) = (Vec::new(), Vec::new(), false);
     for argument in std::env::args() {
@@ -26,12 +27,12 @@ fn arguments() -> (Arguments, Vec<String>) {
 pub struct Case {
     pub name: String,
     pub needs_device: bool,
-    /// Would take an emulated device minutes.
+    /// Whether an emulated device would need minutes.
     pub is_long: bool,
     pub body: Box<dyn FnOnce() + Send>,
 }
 
-/// A backend, as its options name it.
+/// A backend and the options that select it.
 pub struct Backend {
     pub name: &'static str,
     pub options: &'static str,
@@ -43,10 +44,10 @@ impl Backend {
     }
 }
 
-/// A check of a suite, with its name.
+/// A check with its name.
 pub type Check = (&'static str, fn(&Backend));
 
-/// Each check on each backend.
+/// Creates one test for each check on each backend.
 pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case> {
     let case = |backend: &'static Backend, (name, check): Check| Case {
         name: format!("{name} on {}", backend.name),
@@ -57,16 +58,16 @@ pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case
     checks.iter().flat_map(|&check| backends.iter().map(move |backend| case(backend, check))).collect()
 }
 
-/// The rows of a table: each is tried, and those that failed are told together.
+/// Rows of a table that are all checked. Failures are reported together at the end.
 #[derive(Default)]
 pub struct Rows {
     failed: Vec<String>,
 }
 
 impl Rows {
-    /// Tries a row of this name.
+    /// Checks one row.
     pub fn row(&mut self, name: &str, body: impl FnOnce()) {
-        // What a failed row leaves half done is its own: rows share what they only read, or set anew.
+        // Unwinding is safe: rows share only data that they read or overwrite completely.
         if let Err(thrown) = catch_unwind(AssertUnwindSafe(body)) {
             let text = thrown.downcast_ref::<String>().map(|text| &**text);
             let text = text.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("no words");
@@ -74,18 +75,18 @@ impl Rows {
         }
     }
 
-    /// Fails where a row did.
+    /// Fails if a row failed.
     #[track_caller]
     pub fn end(self) {
         assert!(self.failed.is_empty(), "{} rows failed\n{}", self.failed.len(), self.failed.join("\n"));
     }
 }
 
-/// Runs what the arguments of the program ask for.
+/// Runs the tests that the command line selects.
 pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     let (arguments, names) = arguments();
     let has = |test: &str, name: &str| if arguments.exact { name == test } else { test.contains(name) };
-    // One that is misspelt among several would run nothing, and nobody would know.
+    // A misspelt name among several would silently run no test.
     let nobodys: Vec<_> = names.iter().filter(|name| !tests.iter().any(|test| has(&test.name, name))).collect();
     assert!(nobodys.is_empty(), "no test has a name with {nobodys:?}");
     let required = std::env::var("RRBSOLVER_REQUIRE_DEVICE").is_ok_and(|value| value == "1");
@@ -105,12 +106,12 @@ pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     libtest_mimic::run(&arguments, asked.map(trial).collect()).exit()
 }
 
-/// Whether the device is that of tests/emulator, which takes a second for what a device does in a millisecond: tests
-/// give it fewer rows, smaller boxes or fewer iterations of them.
+/// Returns whether the device is emulated by tests/emulator. The emulator needs a second for a millisecond of device
+/// work, so tests use fewer rows, smaller boxes or fewer iterations on it.
 pub fn emulated() -> bool {
     use cudarc::driver::sys::*;
     let (mut device, mut name) = (0, [0; 32]);
-    // SAFETY: the driver was started where the device was found; the name has as many places.
+    // SAFETY: the driver was initialized when the device was found; the array has the length passed.
     unsafe {
         assert_eq!(cuDeviceGet(&mut device, 0), CUresult::CUDA_SUCCESS);
         assert_eq!(cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device), CUresult::CUDA_SUCCESS);
@@ -118,14 +119,14 @@ pub fn emulated() -> bool {
     name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).eq(*b"emulated device")
 }
 
-/// A stream of the caller.
+/// A CUDA stream that belongs to the test.
 pub struct Queue(pub cudarc::driver::sys::CUstream);
 
 impl Queue {
     pub fn new() -> Queue {
         use cudarc::driver::sys::*;
         let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: a device is there, and the driver was started by the library; pointers outlive the calls.
+        // SAFETY: a device exists and the library has initialized the driver; the pointers outlive the calls.
         unsafe {
             assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUresult::CUDA_SUCCESS);
             assert_eq!(cuCtxPushCurrent_v2(context), CUresult::CUDA_SUCCESS);
@@ -138,13 +139,13 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: made above; nobody uses it any more, which is what is tested.
+        // SAFETY: created above. The library no longer uses the stream, which is what the test checks.
         unsafe { cudarc::driver::sys::cuStreamDestroy_v2(self.0) };
     }
 }
 
-/// The program of these functions, which all need a device; one that is left out is dead code, which the compiler
-/// tells.
+/// Defines `main` for the listed test functions, which all need a device. The compiler reports a function that is not
+/// listed as dead code.
 macro_rules! device_tests {
     ($devices:expr; $($test:ident)* $(; not on an emulated device: $($long:ident)*)?) => {
         fn main() {

@@ -1,4 +1,4 @@
-//! The `dpcg_` family as the tests use it.
+//! Safe wrappers of the family `dpcg_` for tests.
 
 use super::{Failure, outcome};
 pub use rrbsolver::ffi::dpcg_handle as Handle;
@@ -11,7 +11,7 @@ pub use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
-/// Key numbers, typed here so that a change of a number fails a test.
+/// Key numbers, repeated here so that a changed number fails a test.
 pub mod key {
     pub const PRECONDITIONER: i32 = 400;
     pub const ORDER: i32 = 401;
@@ -41,17 +41,17 @@ pub mod key {
     pub const INFO_SECONDS_ITERATIONS: i32 = 1311;
 }
 
-/// Every preconditioner, and what asks for it.
+/// Preconditioners with their option values.
 pub const PRECONDITIONERS: [(&str, i64); 6] =
     [("none", 1), ("jacobi", 2), ("neumann", 3), ("ic0", 4), ("ric", 5), ("multigrid", 6)];
 
-/// Values that are no number for no right-hand side.
+/// Returns a random right-hand side with entries in [-1, 1).
 pub fn random(len: usize, seed: u64) -> Vec<f64> {
     let mut random = SplitMix(seed);
     (0..len).map(|_| 2.0 * random.unit() - 1.0).collect()
 }
 
-/// An array with rows of `ld` and planes of `plane` values: everything between them is `filler`.
+/// Copies values to an array with rows of `ld` and planes of `plane` values, padded with `filler`.
 pub fn spread<T: Copy>(dense: &[T], [nx, ny, nz]: [usize; 3], ld: usize, plane: usize, filler: T) -> Vec<T> {
     let mut wide = vec![filler; nz * plane];
     for (row, values) in dense.chunks(nx).enumerate() {
@@ -60,13 +60,13 @@ pub fn spread<T: Copy>(dense: &[T], [nx, ny, nz]: [usize; 3], ld: usize, plane: 
     wide
 }
 
-/// The inverse of `spread`.
+/// Inverse of `spread`.
 pub fn gathered<T: Copy>(wide: &[T], [nx, ny, nz]: [usize; 3], ld: usize, plane: usize) -> Vec<T> {
     let row = |row: usize| wide[row / ny * plane + row % ny * ld..][..nx].iter().copied();
     (0..ny * nz).flat_map(row).collect()
 }
 
-/// A system without the couplings in x across its middle.
+/// Removes the couplings in x across the middle of a system.
 pub fn cut_in_two(mut a: TwoPhase) -> TwoPhase {
     let nx = a.size[0];
     for c in (0..a.cells()).filter(|c| c % nx == nx / 2) {
@@ -77,15 +77,16 @@ pub fn cut_in_two(mut a: TwoPhase) -> TwoPhase {
     a
 }
 
-/// More bubbles than deflation takes, 1e-6: blocks of so many cells less one, a cell of water between.
+/// Returns a system with more bubbles than deflation supports, at contrast 1e-6. The bubbles are blocks of `side` - 1
+/// cells with one cell of water between them.
 pub fn blocks(n: usize, side: [usize; 3], parts: &str) -> TwoPhase {
     let at = |c: usize| [c % n, c / n % n, c / (n * n)];
     let in_block = |c: usize| at(c).iter().zip(side).all(|(at, side)| at % side > 0);
     TwoPhase::of_air((0..n * n * n).map(in_block).collect(), parts, [n; 3], 1e-6)
 }
 
-/// Systems for which `auto` has different reasons, the last with labels of the caller: its reason, deflation and
-/// coarsening.
+/// Returns systems for which `auto` has different reasons, with the expected reason, deflation and coarsening. The last
+/// system has labels of the caller.
 pub fn systems_for_auto() -> Vec<(TwoPhase, bool, [i64; 3])> {
     let (none, levelset, vertex, cell) = (1, 3, 1, 2);
     [
@@ -101,7 +102,7 @@ pub fn systems_for_auto() -> Vec<(TwoPhase, bool, [i64; 3])> {
     .into()
 }
 
-/// What a handle tells of the choices of `auto`: reason, deflation and coarsening first.
+/// Returns the results about the choices of `auto`, beginning with reason, deflation and coarsening.
 pub fn choices(int: impl Fn(i32) -> i64) -> [i64; 9] {
     [
         key::INFO_AUTO_REASON,
@@ -117,12 +118,12 @@ pub fn choices(int: impl Fn(i32) -> i64) -> [i64; 9] {
     .map(int)
 }
 
-/// One handle.
+/// A handle of the family `dpcg_`.
 pub struct Solver {
     pub handle: *mut Handle,
 }
 
-// SAFETY: the contract lets a handle move between threads.
+// SAFETY: the C API allows a handle to move between threads.
 unsafe impl Send for Solver {}
 
 impl Drop for Solver {
@@ -148,7 +149,7 @@ impl Solver {
         solver
     }
 
-    /// A factorized handle.
+    /// Creates a factorized handle.
     #[track_caller]
     pub fn of(a: &TwoPhase, options: &str) -> Solver {
         let solver = Solver::new(a.size, options);
@@ -167,7 +168,7 @@ impl Solver {
         outcome(unsafe { dpcg_set_int(self.handle, key, value) })
     }
 
-    /// Labels of the handle's shape; none: no regions of the caller.
+    /// Sets labels of the handle's shape; none removes the regions.
     pub fn regions(&self, labels: Option<&[i32]>) -> Result<i32, Failure> {
         // SAFETY: a live handle; the callers pass arrays of the handle's shape.
         outcome(unsafe { dpcg_set_regions(self.handle, labels.map_or(null(), <[i32]>::as_ptr)) })
@@ -183,13 +184,13 @@ impl Solver {
         outcome(unsafe { dpcg_factorize(self.handle, c, e, n, t) })
     }
 
-    /// x is the guess and becomes the solution.
+    /// Solves A x = b; x is the initial guess and becomes the solution.
     pub fn solve(&self, b: &[f64], x: &mut [f64]) -> Result<i32, Failure> {
         // SAFETY: a live handle; the callers pass arrays of the handle's shape.
         outcome(unsafe { dpcg_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })
     }
 
-    /// Solution from a zero guess, with the status.
+    /// Solves with a zero initial guess. Returns the solution and the status.
     #[track_caller]
     pub fn solve_from_zero(&self, b: &[f64]) -> (Vec<f64>, i32) {
         let mut x = vec![0.0; b.len()];
@@ -197,7 +198,7 @@ impl Solver {
         (x, status)
     }
 
-    /// z = M^-1 r
+    /// Computes z = M^-1 r.
     #[track_caller]
     pub fn apply(&self, r: &[f64]) -> Vec<f64> {
         let mut z = vec![f64::NAN; r.len()];
@@ -206,7 +207,7 @@ impl Solver {
         z
     }
 
-    /// y = A x
+    /// Computes y = A x.
     #[track_caller]
     pub fn multiply(&self, x: &[f64]) -> Vec<f64> {
         let mut y = vec![f64::NAN; x.len()];
@@ -231,7 +232,7 @@ impl Solver {
         value
     }
 
-    /// Residuals of the last solve, from iteration 0.
+    /// Returns the residuals of the last solve, from iteration 0 on.
     #[track_caller]
     pub fn history(&self) -> Vec<f64> {
         let mut count = 0;

@@ -1,6 +1,6 @@
-//! The C interface as the tests use it: one thin safe wrapper, so that the tests read like a caller's program.
-//! Nothing here checks what the library is meant to check.
-#![allow(dead_code, unused_imports)] // every test program uses its own part of this module
+//! Thin safe wrappers of the C interface, so that tests read like a caller's program. They check nothing that the
+//! library must check.
+#![allow(dead_code, unused_imports)] // Each test program uses only a part of this module.
 
 pub mod applied;
 pub mod dense;
@@ -23,7 +23,7 @@ use std::ffi::{CString, c_void};
 use std::process::{Command, Output};
 use std::ptr::{null, null_mut};
 
-/// Status numbers of the contract, typed here on purpose: a change of a number must fail a test.
+/// Status numbers, repeated here on purpose: a changed number must fail a test.
 pub mod status {
     pub const OK: i32 = 0;
     pub const NOT_CONVERGED: i32 = 1;
@@ -46,7 +46,7 @@ pub mod status {
     pub const INTERNAL: i32 = -99;
 }
 
-/// Key numbers, typed here for the same reason.
+/// Key numbers, repeated here so that a changed number fails a test.
 pub mod key {
     pub const BACKEND: i32 = 100;
     pub const DEVICE: i32 = 101;
@@ -100,7 +100,7 @@ pub mod key {
     pub const INFO_BYTES_SENT: i32 = 1111;
 }
 
-/// A failed call: its status and the sentence it left.
+/// A failed call: its status and its error message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub status: i32,
@@ -108,7 +108,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Fails the test unless the status is this one and the sentence holds all the words.
+    /// Fails the test unless the status matches and the error message contains all words.
     #[track_caller]
     pub fn expect(&self, status: i32, words: &[&str]) {
         assert_eq!(self.status, status, "{}", self.sentence);
@@ -118,7 +118,7 @@ impl Failure {
     }
 }
 
-/// The sentence of the last failed call of this thread.
+/// Returns the error message of this thread's last failed call.
 pub fn last_error() -> String {
     let mut buffer = vec![0u8; 2048];
     // SAFETY: the buffer has the length passed.
@@ -141,17 +141,17 @@ pub const ITERATION_LIMIT: &str = "iteration limit reached; raise max_iter";
 pub const STAGNATED: &str = "stagnated: the residual no longer decreases; raise rel_tol";
 pub const DIVERGED: &str = "diverged, x is the initial guess; check the matrix";
 
-/// Status of a raw call as a result: positive statuses are successes with a caveat.
+/// Converts the status of a raw call to a result; positive statuses count as success.
 pub fn outcome(status: i32) -> Result<i32, Failure> {
     if status >= 0 { Ok(status) } else { Err(Failure { status, sentence: last_error() }) }
 }
 
-/// An array, or NULL.
+/// Returns the address of an array, or NULL.
 pub fn pointer(array: Option<&Vec<f64>>) -> *const f64 {
     array.map_or(null(), |a| a.as_ptr())
 }
 
-/// Arrays with rows of `ld` values: everything between the rows is `filler`.
+/// Copies an array to rows of `ld` values, padded with `filler`.
 pub fn padded(array: &[f64], nx: usize, ld: usize, filler: f64) -> Vec<f64> {
     let mut wide = Vec::with_capacity(array.len() / nx * ld);
     for row in array.chunks(nx) {
@@ -161,17 +161,17 @@ pub fn padded(array: &[f64], nx: usize, ld: usize, filler: f64) -> Vec<f64> {
     wide
 }
 
-/// The inverse of `padded`.
+/// Inverse of `padded`.
 pub fn unpadded(wide: &[f64], nx: usize, ld: usize) -> Vec<f64> {
     wide.chunks(ld).flat_map(|row| row[..nx].iter().copied()).collect()
 }
 
-/// One handle.
+/// A handle of the family `rrb_`.
 pub struct Solver {
     pub handle: *mut Handle,
 }
 
-// SAFETY: the contract lets a handle move between threads.
+// SAFETY: the C API allows a handle to move between threads.
 unsafe impl Send for Solver {}
 
 impl Drop for Solver {
@@ -198,7 +198,7 @@ impl Solver {
         solver
     }
 
-    /// A factorized handle.
+    /// Creates a factorized handle.
     #[track_caller]
     pub fn of(stencil: &Stencil, options: &str) -> Solver {
         let solver = Solver::new(stencil.nx, stencil.ny, options);
@@ -242,10 +242,10 @@ impl Solver {
         self.int(key::INFO_ITERATIONS) as usize
     }
 
-    /// Residuals of the last solve, from iteration 0.
+    /// Returns the residuals of the last solve, from iteration 0 on.
     pub fn history(&self) -> Vec<f64> {
         let mut count = 0;
-        // SAFETY: no buffer of no capacity; `count` outlives the call.
+        // SAFETY: NULL with capacity 0 is allowed; `count` outlives the call.
         outcome(unsafe { rrb_get_history(self.handle, null_mut(), 0, &mut count) }).expect("history length");
         let mut values = vec![f64::NAN; count as usize];
         // SAFETY: the buffer has the capacity passed.
@@ -271,13 +271,13 @@ impl Solver {
         })
     }
 
-    /// x is the guess and becomes the solution.
+    /// Solves A x = b; x is the initial guess and becomes the solution.
     pub fn solve(&self, b: &[f64], x: &mut [f64]) -> Result<i32, Failure> {
         // SAFETY: a live handle; the callers pass arrays of the handle's shape.
         outcome(unsafe { rrb_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })
     }
 
-    /// Solution from a zero guess, with the status.
+    /// Solves with a zero initial guess. Returns the solution and the status.
     #[track_caller]
     pub fn solve_from_zero(&self, b: &[f64]) -> (Vec<f64>, i32) {
         let mut x = vec![0.0; b.len()];
@@ -285,7 +285,7 @@ impl Solver {
         (x, status)
     }
 
-    /// z = M^-1 r
+    /// Computes z = M^-1 r.
     #[track_caller]
     pub fn apply(&self, r: &[f64]) -> Vec<f64> {
         let mut z = vec![f64::NAN; r.len()];
@@ -294,7 +294,7 @@ impl Solver {
         z
     }
 
-    /// y = A x
+    /// Computes y = A x.
     #[track_caller]
     pub fn multiply(&self, x: &[f64]) -> Vec<f64> {
         let mut y = vec![f64::NAN; x.len()];
@@ -304,7 +304,7 @@ impl Solver {
     }
 }
 
-/// Everything one solve gave.
+/// All results of one solve.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub status: i32,
@@ -322,7 +322,7 @@ impl Run {
     }
 }
 
-/// Factorizes and solves from a zero guess.
+/// Factorizes, and solves with a zero initial guess.
 #[track_caller]
 pub fn run(a: &Stencil, b: &[f64], options: &str) -> Run {
     let solver = Solver::of(a, options);
@@ -338,17 +338,20 @@ pub fn run(a: &Stencil, b: &[f64], options: &str) -> Run {
     }
 }
 
-/// Iteration counts of two programs differ by one when a residual lands next to the tolerance. The count is right when
-/// it is the expected one, or one off and the residual at the earlier of the two lies within 5 percent of the
-/// tolerance.
+/// Returns whether an iteration count is acceptable.
+///
+/// Counts of two programs differ by one if a residual is close to the tolerance. The count must be the expected one, or
+/// differ by one while the residual at the smaller count is within 5 % of the tolerance.
 pub fn count_is_right(history: &[f64], expected: usize, rel_tol: f64) -> bool {
     let count = history.len() - 1;
     let near = |iteration: usize| (history[iteration] / rel_tol - 1.0).abs() <= 0.05;
     count == expected || (count == expected + 1 && near(expected)) || (count + 1 == expected && near(count))
 }
 
-/// Same counts, and iterates that differ by rounding. Sums are taken in another order, which CG amplifies a little
-/// from iteration to iteration: 1e-12 of x in the first ones, 1e-8 of each residual above 1e-9 all along.
+/// Checks that two runs have equal counts, and iterates that differ only by rounding.
+///
+/// The sums have different orders, which CG amplifies slightly from iteration to iteration. The limits are 1e-12 for x
+/// in the first iterations, and 1e-8 for each residual above 1e-9.
 #[track_caller]
 pub fn assert_same_to_rounding(a: &Run, b: &Run, rel_tol: f64, what: &str) {
     assert_eq!(a.status, b.status, "{what}");
@@ -363,7 +366,7 @@ pub fn assert_same_to_rounding(a: &Run, b: &Run, rel_tol: f64, what: &str) {
     }
 }
 
-/// Five and nine points, and the Laplacian, each with a right-hand side.
+/// Returns 5-point and 9-point M-matrices and the Laplacian, each with a right-hand side.
 pub fn plain_problems(nx: usize, ny: usize) -> Vec<(&'static str, Stencil, Vec<f64>)> {
     let b = random_rhs(nx * ny, 17);
     vec![
@@ -373,7 +376,7 @@ pub fn plain_problems(nx: usize, ny: usize) -> Vec<(&'static str, Stencil, Vec<f
     ]
 }
 
-/// Number formats of M and cycles, and each of the ones with each of the others.
+/// Number formats of M, and cycles; `formats` returns all pairs.
 pub const PRECISIONS: [&str; 4] = ["f64", "f32", "bf16", "mixed"];
 pub const CYCLES: [&str; 3] = ["v", "amli", "k"];
 
@@ -381,7 +384,7 @@ pub fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {
     PRECISIONS.into_iter().flat_map(|precision| CYCLES.into_iter().map(move |cycle| (precision, cycle)))
 }
 
-/// To compare to the last bit.
+/// Returns the bits of the values, for exact comparisons.
 pub fn bits(v: &[f64]) -> Vec<u64> {
     v.iter().map(|x| x.to_bits()).collect()
 }
@@ -403,8 +406,10 @@ pub fn max_difference(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |m, (a, b)| m.max((a - b).abs()))
 }
 
-/// What CG starts from with x = 0: b, or with 5 points b - A x for D_r x_r = b_r, x_b = 0, which is zero on red nodes
-/// and b1 on black ones. (Of grids with two rows and columns at least.)
+/// Returns the initial residual of CG for x = 0.
+///
+/// With 9 points it is b. With 5 points it is b - A x for D_r x_r = b_r, x_b = 0, which is zero on red nodes and b1 on
+/// black nodes. The grid must have at least two rows and columns.
 pub fn right_side_of_cg(a: &Stencil, b: &[f64]) -> Vec<f64> {
     if a.corners.is_some() {
         return b.to_vec();
@@ -414,9 +419,10 @@ pub fn right_side_of_cg(a: &Stencil, b: &[f64]) -> Vec<f64> {
     a.exact_residual(b, &x)
 }
 
-/// The tested norm of b - A x in twice the precision, relative to that of b, and by how much a true word may differ:
-/// rows summed from differences are rounded to a few units of |b|, sums of so many squares once more. In the papers'
-/// norm M^-1 is that of the solver, whose sweeps round in f32: a hundredth.
+/// Returns the tested norm of b - A x relative to that of b, in twice the working precision, and its tolerance.
+///
+/// Rows that are summed from differences have errors of a few units of |b|, and the sums of squares a few more. In the
+/// preconditioned norm, M^-1 is that of the solver, whose sweeps round in f32; the tolerance is then 1 %.
 pub fn exact_norm(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], preconditioned: bool) -> (f64, f64) {
     let residual = a.exact_residual(b, x);
     if !preconditioned {
@@ -428,7 +434,7 @@ pub fn exact_norm(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], preconditi
     (norm, 16.0 * f64::EPSILON + 0.01 * norm)
 }
 
-/// Extents where something ends: one node, one block of the layout (16, 32) and one more or less, primes, lines.
+/// Boundary cases of extents: one node, one block of the layout (16, 32) and one node more or less, primes, lines.
 pub const EXTENTS: [(usize, usize); 24] = [
     (1, 1),
     (2, 1),
@@ -456,9 +462,10 @@ pub const EXTENTS: [(usize, usize); 24] = [
     (130, 5),
 ];
 
-/// In the papers' norm with b = A e of a red node, which elimination leaves nothing but rounding: relative to that
-/// nothing would be small, and x is known once the red rows are solved. Red values of a guess count for nothing, where
-/// it is returned, too.
+/// Checks the preconditioned norm for b = A e, where e is nonzero on one red node only.
+///
+/// Elimination leaves only rounding of this b, and x is known once the red rows are solved. A residual relative to this
+/// rounding would never be small. Red values of the guess must have no effect, not even when the guess is returned.
 pub fn check_eliminated_sources(backend: &str) {
     for a in [random_m_matrix(24, 21, false, 5), neumann_const(33, 18)] {
         let red = |p: usize| (p % a.nx + p / a.nx) % 2 == 1;
@@ -479,13 +486,13 @@ pub fn check_eliminated_sources(backend: &str) {
                         let what = format!("{options} rel_tol={rel_tol:e} red guess {guess}, {} x {}", a.nx, a.ny);
                         assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
                         assert!(solver.real(key::INFO_FINAL_RESIDUAL) <= rel_tol, "{what}");
-                        // x has the mean of the guess where constants are in the null space; each row is solved to
+                        // x has the mean of the guess if constants are in the null space. Each row is solved up to
                         // rounding.
                         let left = max_abs(&a.exact_residual(&b, &x));
                         assert!(left <= 16.0 * f64::EPSILON * max_abs(&b), "{what}: {left:e}");
                     }
                 }
-                // Nothing is better than these black values, and more is asked for than rounding allows.
+                // These black values are exact, and the tolerance is below what rounding allows.
                 solver.set_real(key::REL_TOL, 1e-30).unwrap();
                 let y = random_rhs(a.len(), 4);
                 let b = a.multiply(&y);
@@ -493,7 +500,7 @@ pub fn check_eliminated_sources(backend: &str) {
                 solver.solve(&b, &mut x).unwrap();
                 let left = max_abs(&a.exact_residual(&b, &x));
                 assert!(left <= 1e-12 * max_abs(&b), "{options}: {left:e} left");
-                // x stays as it is, and so does what is told of it.
+                // x and its reported residual must not change.
                 solver.set_int(key::MAX_ITER, 0).unwrap();
                 let guess: Vec<f64> = (0..a.len()).map(|p| if red(p) { 1e6 } else { y[p] }).collect();
                 let mut x = guess.clone();
@@ -506,16 +513,16 @@ pub fn check_eliminated_sources(backend: &str) {
     }
 }
 
-/// The context pointer of a callback.
+/// Returns the context pointer of a callback.
 pub fn user<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()
 }
 
-/// Names the test whose body a child is to run.
+/// Variable that names the test whose body a child process runs.
 pub const CHILD: &str = "RRBSOLVER_TEST_CHILD";
 
-/// Starts this test again as a child process with these variables, and without any others of the library; its output.
-/// In the child itself: None.
+/// Runs this test again in a child process with these variables and without other variables of the library. Returns the
+/// output of the child, or None in the child itself.
 pub fn child(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if std::env::var(CHILD).is_ok_and(|name| name == test) {
         return None;
@@ -534,7 +541,7 @@ pub fn child(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
     Some(output)
 }
 
-/// Devices that are there.
+/// Returns the number of devices.
 pub fn devices() -> i32 {
     let mut count = -1;
     // SAFETY: `count` outlives the call.
@@ -542,7 +549,7 @@ pub fn devices() -> i32 {
     count
 }
 
-/// Lines of the child's standard output that are not the test harness's.
+/// Returns the lines of the child's standard output that the test harness did not write.
 pub fn own_lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let of_harness = |l: &str| l.is_empty() || l == "running 1 test" || l.starts_with("test ");

@@ -1,4 +1,4 @@
-//! The `smoother_` family as the tests use it.
+//! Safe wrappers of the family `smoother_` for tests.
 
 use super::status::NOT_FINITE;
 use super::{Failure, max_difference, outcome};
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
 
-/// Key numbers, typed here so that a change of a number fails a test.
+/// Key numbers, repeated here so that a changed number fails a test.
 pub mod key {
     pub const METHOD: i32 = 300;
     pub const OMEGA: i32 = 301;
@@ -34,18 +34,20 @@ pub mod key {
 pub const FAST_DIAGONALIZATION: i64 = 1;
 pub const DENSE: i64 = 2;
 
-/// Bits of all u.
+/// Returns the bits of all u.
 pub fn bits(level: &Level) -> Vec<u64> {
     level.u.iter().flatten().map(|v| v.to_bits()).collect()
 }
 
-/// The largest difference of two u.
+/// Returns the largest difference of two u.
 pub fn difference(a: &Level, b: &Level) -> f64 {
     a.u.iter().zip(&b.u).map(|(a, b)| max_difference(a, b)).fold(0.0, f64::max)
 }
 
-/// Relative residuals after 1 and 3 sweeps of the wanted rows within 1e-9: what the prototype's reordering of sums
-/// leaves open. Says how many rows there were of each method.
+/// Checks the relative residuals after 1 and 3 sweeps of the selected golden rows.
+///
+/// The tolerance 1e-9 covers the different summation order of the prototype. Returns the number of checked rows per
+/// method.
 #[track_caller]
 pub fn check_golden(backend: &str, wanted: impl Fn(&Record) -> bool) -> HashMap<String, usize> {
     let mut checked = HashMap::new();
@@ -72,8 +74,9 @@ unsafe extern "C-unwind" fn keep(user: *mut c_void, _: i64, relative: f64) -> i3
     0
 }
 
-/// Norms and what the monitor is told, for numbers near both ends of the range of a double: a power of two in stencil
-/// and f changes no bit of u. Beyond the range a norm is refused, and so is one of NaN.
+/// Checks norms and monitor values near both ends of the range of doubles.
+///
+/// A power of two in the stencil and in f changes no bit of u. A norm that overflows or is NaN is an error.
 pub fn check_scales(backend: &str) {
     let mut level = Level::new(&[([0; 3], [8, 8, 8]), ([8, 0, 0], [5, 8, 7])]);
     level.random(1);
@@ -99,11 +102,11 @@ pub fn check_scales(backend: &str) {
         assert_eq!(run(exponent), expected, "{backend}, 2^{exponent}");
     }
     let refused = |failure: Failure| failure.expect(NOT_FINITE, &["residual", "too large"]);
-    // Zero is zero.
+    // Zero u and f have norm zero.
     let (smoother, mut level, _) = scaled(0);
     level.u.iter_mut().chain(&mut level.f).flatten().for_each(|v| *v = 0.0);
     assert_eq!(smoother.norm(&mut level), 0.0);
-    // Residuals that are numbers while their norm is none; then products that are none.
+    // First the residuals are finite but their norm overflows, then the products overflow.
     level.f.iter_mut().flatten().for_each(|f| *f = 1.5e308);
     refused(smoother.try_norm(&mut level).unwrap_err());
     level.f.iter_mut().flatten().for_each(|f| *f = 1.0);
@@ -118,9 +121,10 @@ pub fn check_scales(backend: &str) {
     smoother.try_norm(&mut level).unwrap_err().expect(NOT_FINITE, &["u holds NaN", "patch 1"]);
 }
 
-/// The inverses of blocks by sine transforms against dense ones, for the four kinds of stencils that have both; u =
-/// A_b^-1 f by one sweep of block Jacobi from u = 0. Blocks of all 512 shapes, one in each patch, and the paper's seven
-/// sizes as they are done side by side. The largest entry of u is about 1.
+/// Checks block inverses by sine transforms against dense inverses, for the four kinds of stencils that have both.
+///
+/// One sweep of block Jacobi from u = 0 computes u = A_b^-1 f. The blocks have all 512 shapes, one per patch, and the
+/// seven sizes of the paper in patches with many blocks. The largest entry of u is about 1.
 #[track_caller]
 pub fn check_inverses(backend: &str) {
     let shapes = (0..512).map(|q: i64| [q % 8 + 1, q / 8 % 8 + 1, q / 64 + 1]);
@@ -144,14 +148,16 @@ pub fn check_inverses(backend: &str) {
         };
         inverses([8; 3], &alone);
         for block in BLOCKS {
-            // Cut by the patches' edges too.
+            // The edges of the second patch cut blocks.
             inverses(block, &[([0; 3], [24, 16, 32]), ([25, 3, -2], [21, 14, 11])]);
         }
     }
 }
 
-/// Chaotic block Gauss-Seidel on n^3 cells, 20 runs with the options that `options` gives for each: after three sweeps
-/// the residual is below that of block Jacobi with omega = 0.8, and above 0.85 times that of the lexicographic order.
+/// Checks chaotic block Gauss-Seidel on n^3 cells in 20 runs, each with the options that `options` returns.
+///
+/// After three sweeps the residual must be below that of block Jacobi with omega = 0.8, and above 0.85 times that of
+/// lexicographic order.
 #[track_caller]
 pub fn check_chaotic(n: i64, blocks: &[[i64; 3]], options: impl Fn(i64) -> String) {
     for &block in blocks {
@@ -172,12 +178,12 @@ pub fn check_chaotic(n: i64, blocks: &[[i64; 3]], options: impl Fn(i64) -> Strin
     }
 }
 
-/// One handle.
+/// A handle of the family `smoother_`.
 pub struct Smoother {
     pub handle: *mut Handle,
 }
 
-// SAFETY: the contract lets a handle move between threads.
+// SAFETY: the C API allows a handle to move between threads.
 unsafe impl Send for Smoother {}
 
 impl Drop for Smoother {
@@ -196,7 +202,7 @@ impl Smoother {
         Ok(Smoother { handle })
     }
 
-    /// A handle with options.
+    /// Creates a handle with options.
     #[track_caller]
     pub fn new(stencil: &[f64], block: [i64; 3], options: &str) -> Smoother {
         let smoother = Smoother::try_new(stencil, block).expect("create");
@@ -204,7 +210,7 @@ impl Smoother {
         smoother
     }
 
-    /// A handle with options and patches.
+    /// Creates a handle with options and patches.
     #[track_caller]
     pub fn of(stencil: &[f64], block: [i64; 3], options: &str, level: &Level) -> Smoother {
         let smoother = Smoother::new(stencil, block, options);
@@ -237,7 +243,7 @@ impl Smoother {
         outcome(unsafe { smoother_exchange(self.handle, u.as_ptr()) }).expect("exchange");
     }
 
-    /// ||f - A u||_2
+    /// Computes ||f - A u||_2.
     #[track_caller]
     pub fn norm(&self, level: &mut Level) -> f64 {
         self.try_norm(level).expect("residual")
@@ -246,12 +252,12 @@ impl Smoother {
     pub fn try_norm(&self, level: &mut Level) -> Result<f64, Failure> {
         let (u, f) = (level.u_table(), level.f_table());
         let mut norm = f64::NAN;
-        // SAFETY: as for apply; no residual is wanted.
+        // SAFETY: as for apply; no residual array is requested.
         let result = outcome(unsafe { smoother_residual(self.handle, u.as_ptr(), f.as_ptr(), null(), &mut norm) });
         result.map(|_| norm)
     }
 
-    /// f - A u
+    /// Computes f - A u.
     #[track_caller]
     pub fn residual(&self, level: &mut Level) -> Vec<Vec<f64>> {
         let mut r: Vec<Vec<f64>> = level.f.iter().map(|f| vec![f64::NAN; f.len()]).collect();

@@ -1,4 +1,4 @@
-//! The `sparse_` family as the tests use it.
+//! Safe wrappers of the family `sparse_` for tests.
 
 use super::{Failure, outcome};
 pub use rrbsolver::ffi::sparse_handle as Handle;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
-/// Key numbers, typed here so that a change of a number fails a test.
+/// Key numbers, repeated here so that a changed number fails a test.
 pub mod key {
     pub const FORMAT: i32 = 502;
     pub const BLOCK_SIZE: i32 = 506;
@@ -47,7 +47,7 @@ pub mod key {
     pub const FILE_RHS: i32 = 1417;
 }
 
-/// Formats by name and number, as the thesis lists them, and sell.
+/// Formats by name and number: those of the thesis, and sell.
 pub const FORMATS: [(&str, i32); 11] = [
     ("coo", 1),
     ("csr", 2),
@@ -64,10 +64,10 @@ pub const FORMATS: [(&str, i32); 11] = [
 pub const COO: i32 = 1;
 pub const CSR: i32 = 2;
 
-/// How a file holds a matrix, by number.
+/// File formats by name and number.
 pub const FILES: [(&str, i32); 3] = [("mtx", 0), ("hb", 1), ("rb", 2)];
 
-/// The arrays of a format.
+/// The arrays of a storage format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrays {
     pub places: [Vec<i64>; 3],
@@ -79,14 +79,14 @@ impl Arrays {
         Arrays { places: [i0.to_vec(), i1.to_vec(), i2.to_vec()], values: values.to_vec() }
     }
 
-    /// The same to the last bit.
+    /// Returns whether both are bitwise identical.
     pub fn same_bits(&self, other: &Arrays) -> bool {
         let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         self.places == other.places && bits(&self.values) == bits(&other.values)
     }
 }
 
-/// Entries in any order, duplicates too: what a matrix is made of, and the plain products with it.
+/// Entries in any order, with duplicates: the input of a matrix, and reference products.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entries {
     pub rows: usize,
@@ -99,7 +99,7 @@ impl Entries {
         Entries { rows, cols, entries: entries.to_vec() }
     }
 
-    /// `count` entries at random places; some places twice.
+    /// Returns `count` entries at random positions; some positions occur twice.
     pub fn random(rows: usize, cols: usize, count: usize, seed: u64) -> Entries {
         let mut random = SplitMix(seed);
         let mut below = |n: usize| ((random.unit() * n as f64) as usize).min(n - 1);
@@ -111,7 +111,7 @@ impl Entries {
         Entries { rows, cols, entries: all }
     }
 
-    /// (y, sum of magnitudes) of each row of A x, or of A' x: plain sums over the entries.
+    /// Returns y_i = sum_j a_ij x_j and sum_j |a_ij x_j| of each row i of A x, or of A' x.
     pub fn product(&self, x: &[f64], transposed: bool) -> Vec<(f64, f64)> {
         let mut y = vec![(0.0, 0.0); if transposed { self.cols } else { self.rows }];
         for &(i, j, a) in &self.entries {
@@ -129,7 +129,7 @@ impl Entries {
     }
 }
 
-/// One handle.
+/// A handle of the family `sparse_`.
 #[derive(Debug)]
 pub struct Solver {
     pub handle: *mut Handle,
@@ -143,7 +143,7 @@ impl Drop for Solver {
     }
 }
 
-/// A path as C has it.
+/// Converts a path to a C string.
 pub fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).expect("no NUL in a path")
 }
@@ -186,12 +186,12 @@ impl Solver {
 
     pub fn read(path: &Path) -> Result<Solver, Failure> {
         let path = c_path(path);
-        // SAFETY: a text that ends with NUL.
+        // SAFETY: a NUL-terminated string.
         Self::made(|out| unsafe { sparse_read(path.as_ptr(), out) })
     }
 
     pub fn write(&self, path: &Path, file_format: i32) -> Result<i32, Failure> {
-        // SAFETY: a live handle and a text that ends with NUL.
+        // SAFETY: a live handle and a NUL-terminated string.
         outcome(unsafe { sparse_write(self.handle, c_path(path).as_ptr(), file_format) })
     }
 
@@ -203,7 +203,7 @@ impl Solver {
 
     pub fn sizes(&self, format: i32) -> Result<[usize; 4], Failure> {
         let mut sizes = [-1i64; 4];
-        // SAFETY: a live handle; room for four.
+        // SAFETY: a live handle; the array has room for four values.
         outcome(unsafe { sparse_sizes(self.handle, format, sizes.as_mut_ptr()) })?;
         Ok(sizes.map(|size| size as usize))
     }
@@ -212,17 +212,17 @@ impl Solver {
         let [a, b, c, d] = self.sizes(format)?;
         let mut arrays = Arrays { places: [vec![-7; a], vec![-7; b], vec![-7; c]], values: vec![f64::NAN; d] };
         let [i0, i1, i2] = arrays.places.each_mut().map(|places| places.as_mut_ptr());
-        // SAFETY: a live handle; arrays of the lengths it told.
+        // SAFETY: a live handle; arrays of the lengths that it reported.
         outcome(unsafe { sparse_arrays(self.handle, format, i0, i1, i2, arrays.values.as_mut_ptr()) })?;
         Ok(arrays)
     }
 
     pub fn set_values(&self, values: &[f64]) -> Result<i32, Failure> {
-        // SAFETY: a live handle; the callers pass as many as were given.
+        // SAFETY: a live handle; the callers pass as many values as the matrix was created with.
         outcome(unsafe { sparse_set_values(self.handle, values.as_ptr()) })
     }
 
-    /// y = A x, or A' x
+    /// Computes y = A x, or y = A' x.
     pub fn product(&self, x: &[f64], transposed: bool) -> Result<Vec<f64>, Failure> {
         let (rows, cols) = (self.int(key::ROWS) as usize, self.int(key::COLS) as usize);
         assert_eq!(x.len(), if transposed { rows } else { cols });
@@ -238,7 +238,7 @@ impl Solver {
         outcome(unsafe { sparse_factorize(self.handle) })
     }
 
-    /// x is the guess, and the solution.
+    /// Solves A x = b; x is the initial guess and becomes the solution.
     pub fn solve(&self, b: &[f64], x: &mut [f64]) -> Result<i32, Failure> {
         let rows = self.int(key::ROWS) as usize;
         assert!(b.len() == rows && x.len() == rows);
@@ -246,7 +246,7 @@ impl Solver {
         outcome(unsafe { sparse_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })
     }
 
-    /// z = M^-1 r
+    /// Computes z = M^-1 r.
     pub fn apply(&self, r: &[f64]) -> Result<Vec<f64>, Failure> {
         assert_eq!(r.len() as i64, self.int(key::ROWS));
         let mut z = vec![f64::NAN; r.len()];
@@ -257,7 +257,7 @@ impl Solver {
 
     pub fn vector(&self, which: i32, k: i64) -> Result<Vec<f64>, Failure> {
         let mut v = vec![f64::NAN; self.int(key::ROWS) as usize];
-        // SAFETY: a live handle; room for its rows.
+        // SAFETY: a live handle; the array has one value per row.
         outcome(unsafe { sparse_get_vector(self.handle, which, k, v.as_mut_ptr()) })?;
         Ok(v)
     }
@@ -279,7 +279,7 @@ impl Solver {
     }
 }
 
-/// A folder for one test's files, gone at its end.
+/// A folder for the files of one test, which is deleted when dropped.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -289,7 +289,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// A file of it with this text.
+    /// Creates a file with this text in the folder.
     pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, text).expect("a file");
@@ -303,7 +303,7 @@ impl Drop for Folder {
     }
 }
 
-/// The folder of matrices beside the tests.
+/// Returns the folder with the matrices of the tests.
 pub fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sparse/data")
 }

@@ -1,6 +1,6 @@
-// CUDA C++ on the host, as far as kernels/ uses it: threads of a block are coroutines, blocks run one after the other.
-// Slow and without caches, but with every barrier, so that a missing one or a wrong index shows on a machine without a
-// GPU.
+// The part of CUDA C++ that kernels/ uses, on the host. Threads of a block are coroutines; blocks run one after the
+// other. The emulation is slow and has no caches, but it has every barrier. A missing barrier or a wrong index thus
+// shows on a machine without a GPU.
 #pragma once
 #include <algorithm>
 #include <chrono>

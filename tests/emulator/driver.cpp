@@ -1,11 +1,13 @@
-// A libcuda.so for machines without a GPU: the calls of the driver that the library makes, with the kernels compiled
-// for the host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once;
+// A libcuda.so for machines without a GPU: the driver calls that the library makes, with the kernels compiled for the
+// host (device.h). Device memory is host memory, filled with NaN when allocated; streams execute their work at once;
 // graphs are lists.
 //
-//     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
-//     EMULATED_COOPERATIVE=0   without kernels whose blocks meet      EMULATED_CLUSTERS=0   without clusters
-//     EMULATED_SHARED=1    memory that other processes can open
-//     EMULATED_PTX=80      kernels compiled for that architecture, as far as they say (90)
+//     EMULATED_DEVICES=n       number of devices (1)
+//     EMULATED_MEMORY=bytes    memory per device (unlimited)
+//     EMULATED_COOPERATIVE=0   no cooperative launches
+//     EMULATED_CLUSTERS=0      no clusters
+//     EMULATED_SHARED=1        memory that other processes can open
+//     EMULATED_PTX=80          architecture that kernels report (90)
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -25,11 +27,11 @@
 #include "smoother/smoother.cu"
 #include "dpcg/dpcg.cu"
 #define __CUDA_API_VERSION_INTERNAL
-// The calls alone are seen from outside.
+// Only the driver calls are exported.
 #define __CUDA_API_PUSH_VISIBILITY_DEFAULT
 #include <cuda.h>
 
-// What an iteration decides on, for the tests of src/solver/krylov/decisions.rs.
+// Scalars that decide about the next iteration, for the tests of src/solver/krylov/decisions.rs.
 struct Decided {
     double threshold, vanishing, rho, sigma, alpha, beta, norm2, norm;
     int64_t iterations, max_iter;
@@ -63,7 +65,7 @@ template <class A> Kernel kernel(const char *name, void (*function)(A)) {
 }
 #define K(name) kernel(#name, name)
 
-// Code that was loaded for one device among several, and a kernel of it.
+// Code that was loaded for one of several devices, and one of its kernels.
 struct Module {
     Share share{0, 1};
 };
@@ -98,12 +100,12 @@ struct Stream {
     Context *context;
 };
 std::set<Stream *> streams;
-// Graphs that several streams record into.
+// Graphs into which several streams record.
 std::set<Graph *> recording;
-// The default stream, which is null, records nothing.
+// The default stream is null and records nothing.
 bool capturing(CUstream stream) { return stream && reinterpret_cast<Stream *>(stream)->capturing; }
 std::map<uintptr_t, std::pair<size_t, int>> memory;
-// Of it, what other processes can open, or have.
+// Memory that other processes can open or have opened.
 struct Shared {
     int file;
     size_t bytes;
@@ -137,8 +139,8 @@ struct Context {
 unsigned long long next_id = 1;
 thread_local std::vector<Context *> pushed;
 
-// With EMULATED_ORDER=adverse, blocks of a sweep of the smoother run as late in their order as what they wait for
-// allows, among the next 2048: a schedule that a device may choose. A missing wait shows.
+// With EMULATED_ORDER=adverse, blocks of a smoother sweep run as late as their dependencies allow, among the next 2048
+// blocks. A device may choose this schedule. A missing wait thus shows.
 bool run_adversely(const Node &n) {
     static const bool adverse = std::getenv("EMULATED_ORDER") != nullptr;
     const std::string &name = n.kernel->name;
@@ -233,7 +235,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
-// Contexts of the program's own, one a device.
+// Contexts that the program creates, one per device.
 CUresult cuCtxCreate_v4(CUcontext *c, CUctxCreateParams *, unsigned, CUdevice d) {
     GUARD;
     Context &own = contexts[8 + d];
@@ -255,7 +257,7 @@ CUresult cuCtxGetId(CUcontext c, unsigned long long *id) {
     *id = reinterpret_cast<Context *>(c)->id;
     return CUDA_SUCCESS;
 }
-// All memory of the device is gone.
+// Discards all memory of the device.
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice d) {
     GUARD;
     contexts[d].id = 0;
@@ -317,7 +319,7 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
     }
     return CUDA_ERROR_NOT_FOUND;
 }
-// Kernels take one structure each.
+// Each kernel takes one structure.
 CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size) {
     if (index > 0) return CUDA_ERROR_INVALID_VALUE;
     *offset = 0;
@@ -325,7 +327,7 @@ CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *
     return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
-// Of the kernels' PTX, the one attribute that is asked for.
+// Returns the PTX version of the kernels, the only attribute that the library queries.
 CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) {
     const char *text = std::getenv("EMULATED_PTX");
     *v = text ? std::atoi(text) : 90;
@@ -361,7 +363,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n, CUdeviceptr p) {
     *n = after->second.first;
     return CUDA_SUCCESS;
 }
-// A handle is the process, its file, and the length.
+// Content of an IPC handle: process, file and length.
 struct Told {
     int process, file;
     size_t bytes;
@@ -394,7 +396,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
     memory.erase(p);
     return unshare(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-// Addresses behind which devices have pieces of memory; all devices may read and write all of it.
+// Address ranges to which memory of several devices is mapped; all devices have access.
 CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t alignment, CUdeviceptr, unsigned long long) {
     GUARD;
     void *m = std::aligned_alloc(alignment, n);
@@ -458,37 +460,37 @@ CUresult cuMemFreeHost(void *p) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream stream) {
-    // Recording copies is not offered: loops here consist of kernels.
+    // Copies cannot be recorded: the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memset(reinterpret_cast<void *>(p), v, n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream stream) {
-    // Recording copies is not offered: loops here consist of kernels.
+    // Copies cannot be recorded: the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memcpy(reinterpret_cast<void *>(d), s, n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream stream) {
-    // Recording copies is not offered: loops here consist of kernels.
+    // Copies cannot be recorded: the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memcpy(d, reinterpret_cast<void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) {
-    // Recording copies is not offered: loops here consist of kernels.
+    // Copies cannot be recorded: the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memmove(reinterpret_cast<void *>(d), reinterpret_cast<const void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) {
-    // Recording copies is not offered: loops here consist of kernels.
+    // Copies cannot be recorded: the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memmove(reinterpret_cast<void *>(d), reinterpret_cast<const void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
-    // Recording copies is not offered: loops here consist of kernels.
+    // Copies cannot be recorded: the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     const bool from_host = c->srcMemoryType == CU_MEMORYTYPE_HOST, to_host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
     const char *s = static_cast<const char *>(from_host ? c->srcHost : reinterpret_cast<const void *>(c->srcDevice));
@@ -530,7 +532,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     else run(node);
     return CUDA_SUCCESS;
 }
-// Blocks that wait for one another run as one here: kernels take as many as there are.
+// Cooperative launches run with one block: kernels adapt to the number of blocks.
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **) {
     unsigned blocks = c->gridDimX;
     for (unsigned k = 0; k < c->numAttrs; ++k) {
@@ -539,8 +541,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **argument
     return cuLaunchKernel(f, blocks, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
                           c->sharedMemBytes, c->hStream, arguments, nullptr);
 }
-// Clusters of eight blocks, as portable code may count on; not with shared memory of their own, which one block could
-// not stand for.
+// Clusters of at most eight blocks, the portable size. Clusters with shared memory are not supported, because one block
+// cannot emulate them.
 CUresult cuOccupancyMaxActiveClusters(int *v, CUfunction, const CUlaunchConfig *c) {
     *v = c->gridDimX <= 8 && c->sharedMemBytes == 0 ? 1 : 0;
     return CUDA_SUCCESS;
@@ -574,7 +576,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph g, const CUgraphNode *, const 
                            CUgraphNodeParams *p) {
     if (p->type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_INVALID_VALUE;
     Node node{nullptr, nullptr, {}, {}, {}, std::make_shared<Graph>(), p->conditional.handle};
-    // Of this node alone: handles of two threads make their graphs at the same time.
+    // A graph object of this node only: handles of two threads create graphs at the same time.
     p->conditional.phGraph_out = new CUgraph(reinterpret_cast<CUgraph>(node.loop.get()));
     reinterpret_cast<Graph *>(g)->push_back(node);
     return CUDA_SUCCESS;
@@ -661,7 +663,7 @@ CUresult cuEventRecord(CUevent e, CUstream s) {
     *reinterpret_cast<Event *>(e) = {Clock::now(), s ? reinterpret_cast<Stream *>(s)->capturing : nullptr};
     return CUDA_SUCCESS;
 }
-// A stream that waits for one that records records too, as long as that one does.
+// A stream that waits for a recording stream also records, as long as that stream records.
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
     GUARD;
     Graph *graph = reinterpret_cast<Event *>(e)->capturing;

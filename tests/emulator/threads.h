@@ -1,5 +1,5 @@
-// The threads of a block, as coroutines of one thread of the host. A coroutine takes threads of a warp one after the
-// other until one has to wait: a kernel without barriers runs as a loop over its threads.
+// The threads of a block, as coroutines in one host thread. A coroutine runs the threads of a warp one after the other
+// until one of them waits. A kernel without barriers thus runs as a loop over its threads.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +11,7 @@ struct dim3 {
 };
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-// Saves the registers that a call keeps, and goes on where `load` was saved.
+// Saves the callee-saved registers, and continues where `load` was saved.
 extern "C" void emulator_switch(void **save, void *load);
 asm(R"(
 .text
@@ -39,10 +39,10 @@ emulator_switch:
 
 namespace emulator {
 constexpr int MOST = 1024, WARP = 32;
-// Not a power of two: tops of stacks a multiple of 4 KB apart would share a few lines of the cache.
+// Not a power of two: stack tops at multiples of 4 KB would map to the same few cache lines.
 constexpr size_t STACK = 64 * 1024 + 9 * 64;
 
-// Threads that wait for one another: the last one to arrive lets all go on.
+// A barrier: the last thread to arrive releases all others.
 struct Barrier {
     int alive, waiting;
     unsigned passed;
@@ -56,7 +56,7 @@ struct Barrier {
 
 struct Thread {
     void *sp;
-    // What it waits for, and how often that had been passed; null: ended.
+    // The barrier that the thread waits for, and its count of passes at arrival; null: the thread has ended.
     const Barrier *barrier;
     unsigned passed;
     dim3 index;
@@ -75,10 +75,10 @@ void *scheduler;
 int current, begun, end_of_warp;
 dim3 next;
 Barrier block, warps[MOST / WARP];
-// Barriers that had been passed when a warp last ran: as long as there are no more of them, none of it may go on.
+// Count of passed barriers when a warp last ran. As long as the count is unchanged, no thread of the warp can continue.
 unsigned seen[MOST / WARP];
 
-// The first thread that has not begun.
+// Starts the first thread that has not begun.
 void begin() {
     current = begun++;
     threadIdx = threads[current].index = next;
@@ -103,7 +103,7 @@ void end_of_thread() {
     block.release();
 }
 
-// A coroutine. It begins with a thread, and may end with another one.
+// Body of a coroutine. It begins with one thread and may end with another thread.
 void take_threads() {
     for (;;) {
         body.call(body.function, body.arguments);
@@ -115,7 +115,8 @@ void take_threads() {
     emulator_switch(&nowhere, scheduler);
 }
 
-// The registers that `emulator_switch` loads, above them where it returns to, and where `take_threads` would.
+// Creates a stack with the registers that `emulator_switch` loads, its return address, and the return address of
+// `take_threads`.
 void *fresh_stack(int t) {
     void **top = reinterpret_cast<void **>(stacks + STACK * (t + 1)) - 2;
     *--top = nullptr;  // keeps the stack aligned as after a call
@@ -124,8 +125,8 @@ void *fresh_stack(int t) {
     return top;
 }
 
-// Lets each thread of a warp go on that may, up to the next barrier; whether any has. Not until none may: a warp that
-// looks again and again whether another one is ready would never end.
+// Lets each thread of a warp that can continue run to its next barrier. Returns whether a thread ran. It does not
+// repeat this until no thread can continue: a warp that polls for another warp would never end.
 bool run_warp(int first, int end) {
     const unsigned passed = block.passed + warps[first / WARP].passed;
     if (begun > first && passed == seen[first / WARP]) return false;
@@ -166,8 +167,8 @@ void run_block() {
     }
 }
 
-// What threads of a warp give one another, in two places in turn: one barrier an exchange is enough, because all have
-// read one place before anybody is through the next barrier and writes there again.
+// Values that threads of a warp exchange, in two alternating buffers. One barrier per exchange suffices: all threads
+// have read a buffer before any thread passes the next barrier and overwrites it.
 struct Exchange {
     double lanes[WARP];
     unsigned votes;
@@ -184,7 +185,7 @@ template <class T> T shuffle(T v, int from) {
     return v;
 }
 
-// A bit a thread.
+// Returns one bit per thread of the warp.
 unsigned ballot(bool v) {
     const int w = current / WARP;
     Exchange &exchange = exchanges[w][warps[w].passed % 2];
