@@ -1,4 +1,4 @@
-//! One domain over many ranks: the bits of one, refusals, and ranks that are missing.
+//! One domain on many ranks: bitwise identity with one rank, errors on some ranks, and missing ranks.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -48,7 +48,7 @@ fn same_bits_in_all_cycles_and_formats() {
     check_bits("closed", &closed, &b, "fusion=off precision=f64 cycle=v");
 }
 
-/// Whatever the order in which messages arrive.
+/// Results do not depend on the order in which messages arrive.
 #[test]
 fn late_messages_change_no_bit() {
     let a = random_m_matrix(211, 150, false, 3);
@@ -75,7 +75,7 @@ fn late_messages_change_no_bit() {
     }
 }
 
-/// Systems of very small and very large numbers, and a guess that is far off.
+/// Systems with very small and very large numbers, and a poor initial guess.
 #[test]
 fn scales_change_no_bit() {
     let mut a = random_m_matrix(130, 97, false, 8);
@@ -108,7 +108,7 @@ fn scales_change_no_bit() {
     }
 }
 
-/// Lakes that are joined by channels, all but singular: CG in single precision does not get far.
+/// Lakes that are connected by channels: a nearly singular system, for which CG in single precision stagnates early.
 fn lakes(nx: usize, ny: usize, mass: f64) -> Stencil {
     let wet = |i: usize, j: usize| {
         let (x, y) = (i as f64, j as f64);
@@ -131,8 +131,8 @@ fn lakes(nx: usize, ny: usize, mass: f64) -> Stencil {
     a
 }
 
-/// `auto` takes mixed, and where that stagnates goes on with bf16 from what it has: on any ranks with the same bits.
-/// The next matrix is factorized so at once.
+/// `auto` selects mixed. If it stagnates, the solve continues with bf16 from its last iterate, bitwise identical on any
+/// ranks. The next matrix is factorized with bf16 at once.
 #[test]
 fn where_single_precision_stagnates() {
     let a = lakes(211, 150, 1e-6);
@@ -155,7 +155,7 @@ fn where_single_precision_stagnates() {
             assert!(told[0] == 1.0 && told[first.1] <= 1e-6, "{} to {}", told[0], told[first.1]);
             ranked.factorize(&a).unwrap();
             let again = (precision(), solved(&zero));
-            // Fewer iterations than it takes: all count.
+            // The iteration limit is reached after the switch to bf16: the limit counts all iterations.
             let few = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
             few.solver.options(&format!("max_iter={}", stagnates + 9)).unwrap();
             few.factorize(&a).unwrap();
@@ -172,7 +172,7 @@ fn where_single_precision_stagnates() {
     }
 }
 
-/// The same from a guess, in the other norm, beside late messages; with solves and applications after it.
+/// As above, with an initial guess, the other norm and late messages, followed by solves and applications.
 #[test]
 fn what_comes_after_single_precision_has_stagnated() {
     let a = lakes(211, 150, 1e-6);
@@ -212,7 +212,7 @@ fn what_comes_after_single_precision_has_stagnated() {
     }
 }
 
-/// Below what double precision reaches nothing is gained by going on, and what was chosen stays.
+/// Below the accuracy of double precision, a restart gains nothing, and the selected format must not change.
 #[test]
 fn where_double_precision_stagnates() {
     let a = random_m_matrix(211, 150, false, 3);
@@ -236,7 +236,7 @@ fn where_double_precision_stagnates() {
     }
 }
 
-/// Messages and bytes of an iteration are those of docs/guides/mpi.md.
+/// Number and size of the messages of an iteration are those of docs/guides/mpi.md.
 #[test]
 fn messages_are_counted() {
     let (nx, ny) = (301, 203);
@@ -255,15 +255,16 @@ fn messages_are_counted() {
         })
     };
     let (few, many) = (sent(4), sent(9));
-    // Two grids are shared, of 301 x 203 and 150 x 101 points. Half a row, padded to eights, has 152 and 80 values.
+    // Two grids are distributed, with 301 x 203 and 150 x 101 points. Half a row, padded to a multiple of eight, has
+    // 152 and 80 values.
     let (first, second, rows) = (152, 80, [[50, 25], [52, 26]]);
     for rank in 0..2 {
         let [messages, bytes] = [0, 1].map(|k| (many[rank][k] - few[rank][k]) / 5);
-        // b1 of the first grid and a round of the second, the grid of 75 x 50 points, rho and |r|^2, sigma.
+        // b1 of the first grid, a round of the second grid, the grid of 75 x 50 points, rho and |r|^2, sigma.
         assert_eq!(messages, 5, "rank {rank}");
-        // Upwards four rows of the second grid, downwards three.
+        // Four rows of the second grid go to the next rank, and three to the previous rank.
         let round = if rank == 0 { 4 } else { 3 };
-        // Of the 50 rows of the third grid either makes half.
+        // Each rank computes half of the 50 rows of the third grid.
         let kept = 25;
         let [of_first, of_second] = rows[rank];
         let values = first + round * second + 75 * kept + (of_first + of_second + of_first) + of_first;
@@ -271,7 +272,7 @@ fn messages_are_counted() {
     }
 }
 
-/// One handle, from matrix to matrix: regular, singular, with other options, with other kinds of stencil.
+/// One handle with a sequence of matrices: regular, singular, with other options, and with other stencils.
 #[test]
 fn matrices_in_turn() {
     let (nx, ny) = (120, 97);
@@ -316,7 +317,8 @@ fn matrices_in_turn() {
     }
 }
 
-/// Points in no box are land: as nodes without couplings, whose center has no say in the choice of formats.
+/// Points outside all boxes are land. They act as nodes without couplings, whose center does not affect the choice of
+/// formats.
 #[test]
 fn points_in_no_box_are_land() {
     let (nx, ny) = (90, 70);
@@ -343,7 +345,7 @@ fn points_in_no_box_are_land() {
         let (found, history, _) = distributed(&a, &b, plain, &boxes);
         assert!(history == bits(&solver.history()) && bits(&found) == bits(&x));
     }
-    // A coupling into it is refused, everywhere and by its place.
+    // A coupling to land is an error on all ranks, with its location.
     let (mut wrong, boxes) = (a.clone(), [vec![[0, 0, 30, 35]], vec![[0, 35, 90, 35]]]);
     wrong.east[17 * nx + 29] = -1.0;
     let refusals = on_ranks(2, |rank, comm| {
@@ -354,7 +356,7 @@ fn points_in_no_box_are_land() {
     }
 }
 
-/// M and A of many ranks are those of one.
+/// apply and multiply on many ranks are bitwise identical to one rank.
 #[test]
 fn apply_and_multiply_as_on_one() {
     let a = random_m_matrix(97, 65, false, 6);
@@ -378,7 +380,7 @@ fn apply_and_multiply_as_on_one() {
     }
 }
 
-/// Whatever one rank does, all answer the same status, and go on together.
+/// If one rank has an error, all ranks return the same status and can continue together.
 #[test]
 fn refusals_are_everywhere() {
     let (nx, ny) = (40, 30);
@@ -397,18 +399,18 @@ fn refusals_are_everywhere() {
                 result.map_or_else(|failure| (failure.status, failure.sentence), |status| (status, String::new())),
             );
         };
-        // Before a factorization.
+        // A solve before a factorization.
         note(ranked.solve(&b, &zero).map(|(status, _)| status));
         note(ranked.factorize(&negative));
         note(ranked.factorize(&a));
         note(ranked.solve(&not_finite, &zero).map(|(status, _)| status));
-        // Options of one rank.
+        // Different options on one rank.
         ranked.solver.set_real(key::REL_TOL, if rank == 1 { 1e-3 } else { 1e-6 }).unwrap();
         note(ranked.solve(&b, &zero).map(|(status, _)| status));
         ranked.solver.set_real(key::REL_TOL, 1e-6).unwrap();
-        // Another function.
+        // A different function on one rank.
         note(if rank == 2 { ranked.apply(&b).map(|done| done.0) } else { ranked.solve(&b, &zero).map(|done| done.0) });
-        // Something stale on one rank.
+        // A stale factorization on one rank.
         if rank == 1 {
             ranked.solver.options("cycle=amli").unwrap();
         }
@@ -459,13 +461,13 @@ fn boxes_that_cannot_be() {
     let outside = tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 6, 5]]], &[(10, 5)]);
     outside[0].expect(status::ARGUMENT, &["rank 1: box 0", "lie in [0, 10)"]);
     outside[1].expect(status::ARGUMENT, &["box 0", "lie in [0, 10)"]);
-    // One rank's extents are none.
+    // Invalid extents on one rank.
     let none = tried(&[vec![[0, 0, 5, 5]], vec![[5, 0, 5, 5]]], &[(10, 5), (0, 5)]);
     none[0].expect(status::DIMENSION, &["rank 1: nx must be"]);
     none[1].expect(status::DIMENSION, &["nx must be"]);
 }
 
-/// Strips of 32 and 33 rows of a recursion grid of 127 x 130, of which one team's members share the latter alone.
+/// Strips of 32 and 33 rows of a recursion grid of 127 x 130. Only the threads of one rank share the latter strip.
 #[test]
 fn recursion_that_one_team_shares() {
     let a = random_m_matrix(511, 520, false, 5);
@@ -475,7 +477,7 @@ fn recursion_that_one_team_shares() {
     assert!(bits(&one.0) == bits(&two.0) && one.1 == two.1 && one.2 == status::OK);
 }
 
-/// Handles of one table are told apart.
+/// Calls on different handles with a common table are detected.
 #[test]
 fn calls_of_another_handle() {
     let (a, boxes) = (poisson(20, 20), bricks(20, 20, 1, 2));
@@ -492,7 +494,7 @@ fn calls_of_another_handle() {
     });
 }
 
-/// What one rank has learned of a matrix that another one refuses counts for nobody.
+/// If one rank rejects a matrix, the factorization of the other ranks is discarded too.
 #[test]
 fn a_refusal_after_the_factorization() {
     let (a, boxes) = (random_m_matrix(120, 90, false, 2), bricks(120, 90, 1, 2));
@@ -510,7 +512,7 @@ fn a_refusal_after_the_factorization() {
     assert_eq!(seen[0].1, status::OK);
 }
 
-/// A rank whose messages fail in mid-solve: it says so at once, the others miss it in time, x stays as it is.
+/// A rank whose messages fail during a solve reports this at once. The other ranks time out, and x is unchanged.
 #[test]
 fn a_rank_that_fails_in_mid_solve() {
     let (a, boxes) = (random_m_matrix(150, 140, false, 2), bricks(150, 140, 1, 3));
@@ -533,7 +535,7 @@ fn a_rank_that_fails_in_mid_solve() {
     }
 }
 
-/// A rank that does not come is missed after `comm_timeout`; what is left then is to destroy the handle.
+/// A missing rank is detected after `comm_timeout`. Afterwards the handle can only be destroyed.
 #[test]
 fn a_missing_rank_is_missed_in_time() {
     let (a, boxes) = (poisson(20, 20), bricks(20, 20, 1, 3));
@@ -557,7 +559,7 @@ fn a_missing_rank_is_missed_in_time() {
     });
 }
 
-/// A monitor of one rank stops all, in the same iteration.
+/// A monitor on one rank stops all ranks in the same iteration.
 #[test]
 fn one_monitor_stops_all() {
     unsafe extern "C-unwind" fn stop(_: *mut std::ffi::c_void, iteration: i64, _: f64) -> i32 {
@@ -578,7 +580,7 @@ fn one_monitor_stops_all() {
     assert_eq!(ended, [(status::STOPPED, 3); 3]);
 }
 
-/// The plain functions take the arrays of the one box of a rank.
+/// The functions without `_boxes` accept the arrays of a rank's only box.
 #[test]
 fn plain_functions_for_one_box() {
     let (nx, ny) = (40, 31);

@@ -1,5 +1,5 @@
-//! One domain over many ranks whose systems the first one solves on devices: the bits of one rank, arrays here and
-//! there, refusals, and ranks that are lost.
+//! One domain on many ranks whose systems rank 0 solves on devices: bitwise identity with one rank, arrays on hosts and
+//! devices, errors, and lost ranks.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ use ranks::{Late, Ranked, bricks, check_bits_of_one, distributed, on_ranks};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-/// Options of a handle whose first rank works on all devices.
+/// Options of a handle whose rank 0 uses all devices.
 fn all_devices() -> String {
     let list: Vec<String> = (0..devices().min(8)).map(|ordinal| ordinal.to_string()).collect();
     format!("backend=cuda devices={}", list.join("+"))
@@ -38,7 +38,7 @@ fn same_bits() {
     }
 }
 
-/// Points in no box are land, as on the host.
+/// Points outside all boxes are land, as on the host.
 fn land() {
     let (nx, ny) = (40, 30);
     let mut a = random_m_matrix(nx, ny, false, 4);
@@ -55,7 +55,7 @@ fn land() {
     assert_eq!(history.len(), other.len());
     let far = x.iter().zip(&y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
     assert!(far <= 1e-4 * y.iter().fold(0.0, |m: f64, y| m.max(y.abs())), "{far:e}");
-    // Not a coupling to there.
+    // No coupling may lead to land.
     let whole = random_m_matrix(nx, ny, false, 4);
     for failure in on_ranks(4, |rank, comm| {
         let ranked = Ranked::try_new(nx as i64, ny as i64, &boxes[rank], comm).unwrap();
@@ -87,7 +87,7 @@ fn applied_and_multiplied() {
     }
 }
 
-/// Host and devices in turn, other matrices, and what all ranks tell of them.
+/// Solves on the host and on devices in turn, other matrices, and their results on all ranks.
 fn in_turn() {
     let boxes = bricks(150, 130, 1, 3);
     let (first, second) = (random_m_matrix(150, 130, false, 1), poisson(150, 130));
@@ -118,16 +118,16 @@ fn in_turn() {
     assert_eq!(told[0].iter().map(|t| t.1[3]).collect::<Vec<_>>(), [2, 2, 1, 2]);
 }
 
-/// A monitor of one rank stops all in the same iteration, and all are told the same numbers.
+/// A monitor on one rank stops all ranks in the same iteration, and all ranks receive the same numbers.
 fn one_monitor_stops_all() {
     unsafe extern "C-unwind" fn stop(user: *mut std::ffi::c_void, iteration: i64, residual: f64) -> i32 {
-        // SAFETY: the list that was set with this function.
+        // SAFETY: the pointer to the list that was set with this function.
         unsafe { &mut *user.cast::<Vec<(i64, u64)>>() }.push((iteration, residual.to_bits()));
         i32::from(iteration == 3)
     }
     let (a, boxes) = (poisson(120, 90), bricks(120, 90, 3, 1));
     let b = random_rhs(a.len(), 4);
-    // A device looks at monitors every 32 iterations.
+    // A solve on a device calls monitors every 32 iterations.
     let options = "backend=cuda rel_tol=1e-12 levels=2 precision=f64";
     let listen = |solver: &Solver, told: &mut Vec<(i64, u64)>| {
         // SAFETY: a live handle, a function of the right signature, and a list that outlives it.
@@ -191,7 +191,7 @@ fn refusals_are_everywhere() {
     }
 }
 
-/// Ranks whose messages fail, the first one among them: the others end in time.
+/// Ranks, including rank 0, whose messages fail: the other ranks return in time.
 fn lost_ranks() {
     let boxes = bricks(60, 50, 1, 3);
     let a = random_m_matrix(60, 50, false, 2);
@@ -212,7 +212,7 @@ fn lost_ranks() {
             failure
         });
         assert!(results[failing].is_err(), "rank {failing} after {starts}");
-        // Another one whose last message had come may be done.
+        // A rank that had received its last message may succeed.
         for failure in results.into_iter().filter_map(Result::err) {
             failure.expect(-60, &["destroy the handle"]);
         }
@@ -248,8 +248,8 @@ impl OnDevice {
 
     fn entered(&mut self, work: impl FnOnce(&mut Self)) {
         let mut context = null_mut();
-        // SAFETY: the driver was started by the count of devices; the pointer outlives the calls. The context is never
-        // released: with the last one that has it go its arrays.
+        // SAFETY: `devices` initialized the driver; the pointer outlives the calls. The context is never released,
+        // because its last release would free its arrays.
         unsafe {
             ok(sys::cuDevicePrimaryCtxRetain(&mut context, self.ordinal));
             ok(sys::cuCtxPushCurrent_v2(context));
@@ -261,7 +261,7 @@ impl OnDevice {
     fn values(&mut self) -> Vec<f64> {
         let mut values = vec![0.0; self.count];
         self.entered(|made| {
-            // SAFETY: as long as the array on the device; the copy is waited for.
+            // SAFETY: the array on the device has this length; the copy is waited for.
             unsafe {
                 ok(sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), made.address, 8 * made.count, null_mut()));
                 ok(sys::cuStreamSynchronize(null_mut()));
@@ -273,12 +273,12 @@ impl OnDevice {
 
 impl Drop for OnDevice {
     fn drop(&mut self) {
-        // SAFETY: taken in `new`, and freed once.
+        // SAFETY: allocated in `new` and freed once.
         self.entered(|made| ok(unsafe { sys::cuMemFree_v2(made.address) }));
     }
 }
 
-/// Ranks with arrays on devices, on others than those that work, too, and on the host: the same bits.
+/// Ranks with arrays on devices, also on devices that do not compute, and on the host: bitwise identical results.
 fn arrays_on_devices() {
     let (nx, ny) = (70, 54);
     let a = random_m_matrix(nx, ny, false, 6);
@@ -288,7 +288,7 @@ fn arrays_on_devices() {
     solver.solve(&b, &mut expected).unwrap();
     let bytes_of_one = solver.int(key::INFO_BYTES_DEVICE);
     let rows = [0..20, 20..20, 20..54];
-    // Whether the arrays of a rank's matrix and vectors are on its device.
+    // For each rank, whether the arrays of the matrix and of the vectors are on its device.
     for places in [[[true; 2]; 3], [[true, false], [false; 2], [true; 2]], [[false; 2], [false; 2], [true; 2]]] {
         let parts = on_ranks(3, |rank, comm| {
             let part = |array: &[f64]| array[rows[rank].start * nx..rows[rank].end * nx].to_vec();
@@ -322,14 +322,14 @@ fn arrays_on_devices() {
             assert_eq!(unsafe { rrbsolver::ffi::rrb_solve(handle, at(3), to) }, status::OK, "{}", common::last_error());
             assert_eq!(ranked.solver.int(key::INFO_BYTES_DEVICE) > 0, rank == 0);
             if rank == 0 && places == [[true; 2]; 3] {
-                // Rows of five arrays, in place of buffers for two of the host.
+                // Five gathered arrays replace buffers for two host arrays.
                 let more = ranked.solver.int(key::INFO_BYTES_DEVICE) - bytes_of_one;
                 assert!(more > 2 * 8 * (nx * ny) as i64, "{more}");
             }
             if let Some(there) = &mut kept[4] {
                 x = there.values();
             }
-            // What is promised is looked at.
+            // The option `memory=device` must be checked.
             ranked.solver.options("memory=device").unwrap();
             // SAFETY: as above; the same.
             let status = unsafe { rrbsolver::ffi::rrb_solve(handle, at(3), to) };
@@ -344,7 +344,7 @@ fn arrays_on_devices() {
 const SLOW: &str = "backend=cuda max_iter=3000";
 const TOLD: [i32; 4] = [key::INFO_CYCLE, key::INFO_LEVELS, key::INFO_GRIDS, key::INFO_BACKEND];
 
-/// A system for which `cycle=auto` goes over to aggregation in mid-solve: all ranks tell so.
+/// A system for which `cycle=auto` switches to aggregation during a solve: all ranks report it.
 fn slow_systems() {
     let land =
         hard_suite::systems(7, 64, 64).into_iter().find(|system| system.name == "land30").expect("a system with land");
@@ -364,7 +364,7 @@ fn slow_systems() {
     assert_eq!(cycles, [TOLD.map(|key| solver.int(key)); 2]);
 }
 
-/// Several boxes a rank with rows that lie apart, 9 points, products: the bits of one.
+/// Several boxes per rank with padded rows, 9 points, and products: bitwise identical to one box.
 fn boxes_on_devices() {
     let (nx, ny) = (46, 39);
     let a = random_m_matrix(nx, ny, true, 6);
@@ -416,7 +416,7 @@ fn boxes_on_devices() {
     }
 }
 
-/// A stream that the first rank cannot work on: the same status everywhere, and ranks go on.
+/// A stream that rank 0 cannot use: all ranks return the same status and can continue.
 fn a_stream_of_another_device() {
     if devices() < 2 {
         return;
@@ -445,9 +445,10 @@ fn a_stream_of_another_device() {
     });
 }
 
-/// The program resets the device of the first rank between two factorizations: what was there is not touched again.
+/// The program resets the device of rank 0 between two factorizations. The memory of the old context must not be used
+/// again.
 fn a_device_that_was_reset() {
-    // In a process of its own: handles of other tests are on that device, too.
+    // In a process of its own, because handles of other tests use the same device.
     if devices() < 2 || child("a_device_that_was_reset", &[]).is_some() {
         return;
     }
@@ -481,7 +482,7 @@ fn a_device_that_was_reset() {
             drop(kept);
             all_wait.wait();
             if rank == 0 && turn == 0 {
-                // SAFETY: nobody works on it meanwhile.
+                // SAFETY: no other thread uses the device meanwhile.
                 ok(unsafe { sys::cuDevicePrimaryCtxReset_v2(0) });
             }
             all_wait.wait();
@@ -491,13 +492,13 @@ fn a_device_that_was_reset() {
     assert!(bits(&parts.concat()) == expected);
 }
 
-/// Where ranks have no memory together their boxes go by messages: with a limit for files that its own is beyond, too.
+/// Without shared memory, ranks send their boxes by messages. A file size limit of zero prevents shared memory.
 fn by_messages() {
     const INSIDE: &str = "RRBSOLVER_TEST_LIMITED";
     if std::env::var_os(INSIDE).is_none() {
         let program = std::env::current_exe().expect("this program");
         let limited = "ulimit -f 0 && exec \"$0\" --exact by_messages";
-        // The memory of emulated devices is such, too.
+        // Shared memory of emulated devices would also hit the limit.
         let mut shell = std::process::Command::new("sh");
         let run = shell.args(["-c", limited]).arg(program).env(INSIDE, "1").env_remove("EMULATED_SHARED").output();
         let run = run.expect("a shell");

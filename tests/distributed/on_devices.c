@@ -1,10 +1,10 @@
-/* One domain over the ranks of MPI whose systems the first one solves on devices: each rank has a strip of rows, in the
-   memory of a device of its own or of the host. Prints times, and whether x has the bits of one handle for the whole.
-   Exit status 0: all as documented.
+/* One domain on MPI ranks whose systems rank 0 solves on devices. Each rank has a strip of rows, in the memory of its
+   own device or of the host. Prints times, and whether x is bitwise identical to one handle for the whole grid. Exit
+   status 0: all as documented.
 
-     mpirun -n RANKS on_devices NX NY device|host OPTIONS [REPEATS [alone]]
+       mpirun -n RANKS on_devices NX NY device|host OPTIONS [REPEATS [alone]]
 
-   With `alone` rank 0 solves the whole by rrb_create with the same options, and x is compared. */
+   With `alone`, rank 0 also solves the whole system with rrb_create and the same options, and x is compared. */
 #include <rrbsolver_mpi.h>
 
 #include "../install/check.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is called of the driver. */
+/* Functions of the CUDA driver. */
 typedef int (*init_fn)(unsigned);
 typedef int (*count_fn)(int *);
 typedef int (*get_fn)(int *, int);
@@ -94,7 +94,7 @@ static void drop(array *a) {
     }
 }
 
-/* Coefficients that vary, of node (i, j) of the whole grid. */
+/* Variable coefficients of node (i, j) of the whole grid. */
 static double mixed(int64_t i, int64_t j, int64_t which) {
     uint64_t word = (uint64_t)i * 0x9e3779b97f4a7c15u ^ (uint64_t)j * 0xc2b2ae3d27d4eb4fu ^ (uint64_t)which << 60;
     word = (word ^ word >> 31) * 0x94d049bb133111ebu;
@@ -106,7 +106,7 @@ static double north_of(int64_t ny, int64_t i, int64_t j) { return j < 0 || j + 1
 
 enum { CENTER, EAST, NORTH, B, X, ARRAYS };
 
-/* Rows [from, to) of all arrays. */
+/* Creates rows [from, to) of all arrays. */
 static void make(array *arrays, int64_t nx, int64_t ny, int64_t from, int64_t to, int on_device) {
     const size_t count = (size_t)(nx * (to - from));
     double *values = malloc((count > 0 ? count : 1) * sizeof *values);
@@ -126,7 +126,7 @@ static void make(array *arrays, int64_t nx, int64_t ny, int64_t from, int64_t to
     free(values);
 }
 
-/* The same number for the same bits, whichever rows the parts have: parts add up. */
+/* Computes a checksum of the bits that does not depend on the partition: the checksums of parts add up. */
 static uint64_t sum_of_bits(const array *x, int64_t nx, int64_t from) {
     const size_t count = x->bytes / sizeof(double);
     double *values = malloc(x->bytes);
@@ -155,7 +155,7 @@ static void clear(array *x) {
     free(zeros);
 }
 
-/* Factorizes and solves `repeats` times; rank 0 prints the best times. Returns the sum of bits of x of this rank. */
+/* Factorizes and solves `repeats` times; rank 0 prints the best times. Returns the checksum of this rank's x. */
 static uint64_t run(MPI_Comm group, rrb_handle *h, array *a, int64_t nx, int64_t from, int repeats, const char *name) {
     double best[2] = {INFINITY, INFINITY};
     int64_t iterations = 0;

@@ -1,4 +1,4 @@
-//! Ranks as threads, and what each of them calls.
+//! Ranks as threads, and the calls of each rank.
 
 use crate::common::problems::Stencil;
 use crate::common::{Failure, Solver, bits, outcome, status};
@@ -10,13 +10,13 @@ use rrbsolver::layers::threads;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-/// [x, y, width, height] in the grid.
+/// A box [x, y, width, height] in the grid.
 pub type Box4 = [usize; 4];
 
-/// What rows of this many values hold beyond those of a box.
+/// Number of padding values at the end of each row of a box.
 pub const PADDING: usize = 3;
 
-/// The part of an array that is a box, with rows that are longer; what stands between them is not a number.
+/// Copies a box of an array to padded rows; the padding is NaN.
 pub fn cut(array: &[f64], nx: usize, [x, y, w, h]: Box4) -> Vec<f64> {
     let mut cut = Vec::new();
     for j in y..y + h {
@@ -26,7 +26,7 @@ pub fn cut(array: &[f64], nx: usize, [x, y, w, h]: Box4) -> Vec<f64> {
     cut
 }
 
-/// The inverse: puts a box into an array.
+/// Copies a box into an array; the inverse of `cut`.
 pub fn paste(array: &mut [f64], nx: usize, [x, y, w, h]: Box4, values: &[f64]) {
     for j in 0..h {
         array[(y + j) * nx + x..][..w].copy_from_slice(&values[j * (w + PADDING)..][..w]);
@@ -92,7 +92,7 @@ impl Ranked {
         Ok((status, output))
     }
 
-    /// The solution in each box, from a guess.
+    /// Solves with an initial guess. Returns the solution in each box.
     pub fn solve(&self, b: &[f64], guess: &[f64]) -> Result<(i32, Vec<Vec<f64>>), Failure> {
         self.call(Call::Solve, b, guess)
     }
@@ -112,7 +112,7 @@ enum Call {
     Multiply,
 }
 
-/// What `work` gives on every rank.
+/// Runs `work` on every rank. Returns the results of all ranks.
 pub fn on_ranks<T: Send>(size: usize, work: impl Fn(usize, &rrbsolver_comm) -> T + Sync) -> Vec<T> {
     let ranks = threads::ranks(size);
     let tables: Vec<Sent> = ranks.iter().map(|rank| Sent(rank.table())).collect();
@@ -124,7 +124,7 @@ pub fn on_ranks<T: Send>(size: usize, work: impl Fn(usize, &rrbsolver_comm) -> T
     })
 }
 
-/// A table on its way to the thread of its rank.
+/// A communicator table that is sent to the thread of its rank.
 struct Sent(rrbsolver_comm);
 
 impl Sent {
@@ -133,15 +133,15 @@ impl Sent {
     }
 }
 
-// SAFETY: its context is a rank, which locks what ranks share.
+// SAFETY: the context of the table is a rank, which locks data that ranks share.
 unsafe impl Send for Sent {}
 
-/// Bounds of so many parts of 0..n.
+/// Returns the bounds of `count` parts of 0..n.
 fn parts(n: usize, count: usize) -> Vec<(usize, usize)> {
     (0..count).map(|k| (n * k / count, n * (k + 1) / count)).collect()
 }
 
-/// px x py boxes, one a rank; ranks whose box has no node have none.
+/// Returns px x py boxes, one per rank. A rank whose box has no node has no box.
 pub fn bricks(nx: usize, ny: usize, px: usize, py: usize) -> Vec<Vec<Box4>> {
     let mut all = Vec::new();
     for (y, top) in parts(ny, py) {
@@ -153,7 +153,7 @@ pub fn bricks(nx: usize, ny: usize, px: usize, py: usize) -> Vec<Vec<Box4>> {
     all
 }
 
-/// Solution and history of all ranks: the same everywhere.
+/// Returns solution, history and status, after checking that they are equal on all ranks.
 pub fn distributed(a: &Stencil, b: &[f64], options: &str, boxes: &[Vec<Box4>]) -> (Vec<f64>, Vec<u64>, i32) {
     let of_ranks = on_ranks(boxes.len(), |rank, comm| {
         let ranked = Ranked::try_new(a.nx as i64, a.ny as i64, &boxes[rank], comm).unwrap();
@@ -173,7 +173,7 @@ pub fn distributed(a: &Stencil, b: &[f64], options: &str, boxes: &[Vec<Box4>]) -
     (x, history.clone(), *result)
 }
 
-/// Boxes of 1 to 9 ranks: rows, columns, bricks, with ranks that have none, and several boxes a rank.
+/// Returns boxes of 1 to 9 ranks: rows, columns, bricks, ranks without boxes, and several boxes per rank.
 pub fn decompositions(nx: usize, ny: usize) -> Vec<(String, Vec<Vec<Box4>>)> {
     let mut all = Vec::new();
     for (px, py) in [(1, 1), (1, 2), (2, 1), (3, 1), (2, 2), (1, 4), (3, 3)] {
@@ -190,7 +190,7 @@ pub fn decompositions(nx: usize, ny: usize) -> Vec<(String, Vec<Vec<Box4>>)> {
     all
 }
 
-/// The same bits for any boxes of any number of ranks, of x and of the history.
+/// Checks that x and the history are bitwise identical for all decompositions.
 pub fn check_bits(name: &str, a: &Stencil, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>) {
     let mut first = None;
     for (boxes_name, boxes) in decompositions(a.nx, a.ny) {
@@ -204,7 +204,7 @@ pub fn check_bits(name: &str, a: &Stencil, b: &[f64], options: &str) -> (Vec<u64
     first.unwrap()
 }
 
-/// And those of `rrb_create`.
+/// Checks that x and the history are also bitwise identical to those of `rrb_create`.
 pub fn check_bits_of_one(name: &str, a: &Stencil, b: &[f64], options: &str) {
     let solver = Solver::of(a, options);
     let x = bits(&solver.solve_from_zero(b).0);
@@ -212,11 +212,12 @@ pub fn check_bits_of_one(name: &str, a: &Stencil, b: &[f64], options: &str) {
     assert!(check_bits(name, a, b, options) == (x, history), "{name}, {options}: not those of one");
 }
 
-/// Another table whose messages come late: `test` says no at random, and `start` waits at times. Or it fails.
+/// A communicator table with late messages: `test` returns "not done" at random, and `start` sometimes waits. It can
+/// also fail.
 pub struct Late {
     inner: rrbsolver_comm,
     state: std::sync::atomic::AtomicU64,
-    /// Starts that are left, then `start` answers 7.
+    /// Number of further starts that succeed; then `start` returns 7.
     left: std::sync::atomic::AtomicU64,
 }
 
@@ -226,7 +227,7 @@ impl Late {
         Box::new(Self { inner: *inner, state: of(seed), left: of(u64::MAX) })
     }
 
-    /// It starts so many plans from now on.
+    /// Lets `start` fail after `starts` further calls.
     pub fn fail_after(&self, starts: u64) {
         self.left.store(starts, std::sync::atomic::Ordering::Relaxed);
     }
@@ -255,7 +256,7 @@ impl Late {
 /// # Safety
 /// `context` must be that of a table of a `Late` that is alive.
 unsafe fn late<'a>(context: *mut c_void) -> &'a Late {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*context.cast_const().cast::<Late>() }
 }
 
@@ -265,7 +266,7 @@ unsafe extern "C" fn late_exchange(
     messages: *const rrbsolver_message,
     plan: *mut *mut c_void,
 ) -> i32 {
-    // SAFETY: passed on as it came; the same below.
+    // SAFETY: the arguments are passed on unchanged; likewise below.
     unsafe { late(context).inner.exchange.unwrap()(late(context).inner.context, count, messages, plan) }
 }
 
@@ -309,7 +310,7 @@ unsafe extern "C" fn late_test(context: *mut c_void, plan: *mut c_void, done: *m
     // SAFETY: as above.
     let late = unsafe { late(context) };
     if !late.draw().is_multiple_of(3) {
-        // SAFETY: the library gives an int32_t.
+        // SAFETY: the library passes a pointer to an int32_t.
         unsafe { *done = 0 };
         return 0;
     }

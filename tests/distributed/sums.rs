@@ -1,11 +1,11 @@
-//! Sums over ranks: one value a rank in place of rows, and the counts of golden rows.
+//! Sums over ranks with one value per rank instead of one per row, and the iteration counts of golden rows.
 
 use crate::common::problems::{self, golden, neumann_var, poisson, random_m_matrix, random_rhs};
 use crate::common::{Solver, bits, count_is_right, key};
 use crate::ranks::{Ranked, bricks, distributed, on_ranks};
 
-/// Sums of one value a rank: the bits of any boxes of the same number of ranks, the history of sums by rows but for
-/// rounding, fewer bytes.
+/// Sums of one value per rank are bitwise identical for any boxes of the same number of ranks. The history differs from
+/// that of sums by rows only by rounding, and fewer bytes are sent.
 #[test]
 fn sums_by_ranks() {
     let regular = random_m_matrix(211, 150, false, 3);
@@ -14,7 +14,7 @@ fn sums_by_ranks() {
     let of_closed = closed.multiply(&random_rhs(closed.len(), 5));
     let of_regular = random_rhs(regular.len(), 9);
     let of_nine = random_rhs(nine.len(), 2);
-    // Rounding of the vectors, some hundred times what one sum has of it.
+    // Rounding of the vectors, some hundred times the rounding of one sum.
     let (double, single) = (1e-13, 1e-5);
     for (name, a, b, options, rounded) in [
         ("f64", &regular, &of_regular, "precision=f64 cycle=v", double),
@@ -28,7 +28,7 @@ fn sums_by_ranks() {
         let (_, by_rows, _) = distributed(a, b, options, &bricks(a.nx, a.ny, 1, 3));
         for ranks in [2, 3, 4] {
             let (x, history, _) = distributed(a, b, &by_ranks, &bricks(a.nx, a.ny, 1, ranks));
-            // Without a box for the last rank.
+            // The last rank has no box.
             let mut fewer_boxes = bricks(a.nx, a.ny, ranks - 1, 1);
             fewer_boxes.push(vec![]);
             for boxes in [bricks(a.nx, a.ny, ranks, 1), bricks(a.nx, a.ny, 1, ranks), fewer_boxes] {
@@ -45,7 +45,7 @@ fn sums_by_ranks() {
     }
 }
 
-/// The option from matrix to matrix of a handle, and another one on one rank.
+/// Changes of the option between matrices of one handle, and a different value on one rank.
 #[test]
 fn sums_by_ranks_and_by_rows_in_turn() {
     let a = random_m_matrix(211, 150, false, 3);
@@ -85,8 +85,8 @@ fn golden_counts() {
     }
 }
 
-/// By default `rrb_create` takes aggregation, too, which is not offered over many ranks: the counts are the same, but
-/// for one where the residual is next to the tolerance.
+/// By default `rrb_create` may select aggregation, which distributed handles do not support. The counts are
+/// nevertheless equal, except one whose residual is close to the tolerance.
 #[test]
 fn default_counts_are_those_of_one() {
     for (name, a) in [

@@ -1,6 +1,6 @@
 //! Constant 7- and 27-point stencils on 3D patches, and the golden rows of block relaxation.
 
-/// The stencils of `golden/smoother.csv` by name.
+/// Returns a stencil of `golden/smoother.csv` by its name.
 pub fn stencil(name: &str) -> Vec<f64> {
     match name {
         "poisson7" => vec![6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0],
@@ -14,7 +14,7 @@ pub fn stencil(name: &str) -> Vec<f64> {
                 .map(|(a, b, c)| k[a] * m[b] * m[c] + m[a] * k[b] * m[c] + m[a] * m[b] * k[c])
                 .collect()
         }
-        // A mixed derivative: no sine transform diagonalizes it.
+        // Has a mixed derivative, so no sine transform diagonalizes it.
         "mixed27" => {
             let mut s = stencil("fe27");
             for (p, v) in [(17, 0.05), (9, 0.05), (11, -0.05), (15, -0.05)] {
@@ -26,11 +26,11 @@ pub fn stencil(name: &str) -> Vec<f64> {
     }
 }
 
-/// SplitMix64.
+/// Random generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 random bits.
     #[expect(clippy::should_implement_trait, reason = "the name of the sequence's step")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -40,7 +40,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// In [0, 1).
+    /// Returns a random number in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -49,18 +49,18 @@ impl Random {
 /// Patches with their arrays.
 #[derive(Clone)]
 pub struct Level {
-    /// First cells.
+    /// First cell of each patch.
     pub lower: Vec<[i64; 3]>,
-    /// Cells in x, y and z.
+    /// Number of cells in x, y and z of each patch.
     pub size: Vec<[i64; 3]>,
-    /// Values, with a shell of ghosts.
+    /// u of each patch, with one layer of ghost cells.
     pub u: Vec<Vec<f64>>,
-    /// Right-hand sides, without.
+    /// Right-hand side of each patch, without ghost cells.
     pub f: Vec<Vec<f64>>,
 }
 
 impl Level {
-    /// Zero u and f.
+    /// Creates patches with zero u and f.
     pub fn new(patches: &[([i64; 3], [i64; 3])]) -> Level {
         let count = |s: &[i64; 3], ghosts: i64| s.iter().map(|n| (n + ghosts) as usize).product();
         Level {
@@ -71,24 +71,24 @@ impl Level {
         }
     }
 
-    /// One patch of n^3 cells from (0, 0, 0).
+    /// Creates one patch of n^3 cells from (0, 0, 0).
     pub fn cube(n: i64) -> Level {
         Level::new(&[([0; 3], [n; 3])])
     }
 
-    /// n^3 cells in parts^3 patches.
+    /// Creates n^3 cells in parts^3 patches.
     pub fn cut_cube(n: i64, parts: i64) -> Level {
         let side = n / parts;
         let corner = |q: i64| [q % parts * side, q / parts % parts * side, q / parts / parts * side];
         Level::new(&(0..parts.pow(3)).map(|q| (corner(q), [side; 3])).collect::<Vec<_>>())
     }
 
-    /// Cells of all patches.
+    /// Returns the number of cells of all patches.
     pub fn cells(&self) -> usize {
         self.f.iter().map(Vec::len).sum()
     }
 
-    /// Sets u, ghosts left alone, and f by global cell.
+    /// Sets u (except ghost cells) and f as functions of the global cell.
     pub fn set(&mut self, u: impl Fn([i64; 3]) -> f64, f: impl Fn([i64; 3]) -> f64) {
         for p in 0..self.u.len() {
             let ([nx, ny, nz], [x, y, z]) = (self.size[p], self.lower[p]);
@@ -104,7 +104,7 @@ impl Level {
         }
     }
 
-    /// u of one whole cube in random numbers of [0, 1), cell order, as the golden numbers were made; zero f.
+    /// Creates a cube whose u has random numbers in [0, 1) in cell order, as the golden rows require, and f = 0.
     pub fn golden(n: i64, parts: i64) -> Level {
         let mut random = Random(42);
         let values: Vec<f64> = (0..n * n * n).map(|_| random.uniform()).collect();
@@ -113,7 +113,7 @@ impl Level {
         level
     }
 
-    /// Random u, ghosts included, and f.
+    /// Sets random u, including ghost cells, and random f.
     pub fn random(&mut self, seed: u64) {
         let mut random = Random(seed);
         for v in self.u.iter_mut().chain(&mut self.f).flatten() {
@@ -121,7 +121,7 @@ impl Level {
         }
     }
 
-    /// Value of u at a global cell.
+    /// Returns u at a global cell.
     pub fn at(&self, cell: [i64; 3]) -> f64 {
         for p in 0..self.u.len() {
             let at: Vec<i64> = (0..3).map(|d| cell[d] - self.lower[p][d]).collect();
@@ -133,21 +133,21 @@ impl Level {
         panic!("no patch has {cell:?}");
     }
 
-    /// The arrays of u, for a call.
+    /// Returns the table of the arrays u.
     pub fn u_table(&mut self) -> Vec<*mut f64> {
         self.u.iter_mut().map(|u| u.as_mut_ptr()).collect()
     }
 
-    /// The arrays of f, for a call.
+    /// Returns the table of the arrays f.
     pub fn f_table(&self) -> Vec<*const f64> {
         self.f.iter().map(|f| f.as_ptr()).collect()
     }
 }
 
-/// The block sizes of the paper.
+/// Block sizes of the paper.
 pub const BLOCKS: [[i64; 3]; 7] = [[2, 2, 2], [4, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 4], [8, 8, 8]];
 
-/// Patches of awkward sizes and places, some beside each other.
+/// Creates patches of irregular sizes and positions, some of them adjacent.
 pub fn awkward() -> Level {
     let mut level = Level::new(&[
         ([-3, 2, 0], [9, 7, 5]),
@@ -161,21 +161,21 @@ pub fn awkward() -> Level {
     level
 }
 
-/// A row of `golden/smoother.csv` that is not of a random order.
+/// A row of `golden/smoother.csv`, except rows of random order.
 pub struct Record {
     /// Name of the stencil.
     pub stencil: String,
-    /// bj, gs or rb.
+    /// Method: bj (block Jacobi), gs (block Gauss-Seidel) or rb (coloured block Gauss-Seidel).
     pub method: String,
     /// Cells of a block in x, y and z.
     pub block: [i64; 3],
-    /// Relaxation.
+    /// Relaxation factor omega.
     pub omega: f64,
     /// Relative residuals after 1 and 3 sweeps.
     pub after: [f64; 2],
 }
 
-/// All of them.
+/// Returns all rows.
 pub fn records() -> Vec<Record> {
     let text = include_str!("../../golden/smoother.csv");
     let number = |t: &str| t.parse::<f64>().expect("a number");
@@ -196,7 +196,7 @@ pub fn records() -> Vec<Record> {
 }
 
 impl Record {
-    /// Method and relaxation as the library's options.
+    /// Returns the library options for method and relaxation factor.
     pub fn options(&self) -> String {
         let method = match self.method.as_str() {
             "bj" => "method=block_jacobi",

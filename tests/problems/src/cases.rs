@@ -1,5 +1,5 @@
-//! Random systems, options and guesses. A case follows from the seed and its number alone, so that it can be had again
-//! by itself.
+//! Random systems, options and initial guesses. A case depends only on the seed and its number, so each case can be
+//! reproduced alone.
 
 mod matrix;
 mod options;
@@ -8,7 +8,7 @@ use crate::system::{LONE, flood};
 use crate::twice::scaled;
 use crate::{OUTSIDE, Stencil};
 
-/// Everything that a generator may do. Each is to be hit by one case in a hundred at least.
+/// All features that a generator can produce. Each must occur in at least one of a hundred cases.
 #[rustfmt::skip]
 pub const BRANCHES: &[&str] = &[
     "5 points", "9 points", "one row or column", "16384 points or more", "positive couplings", "bilinear elements",
@@ -34,11 +34,11 @@ pub const BRANCHES: &[&str] = &[
     "monitor stops",
 ];
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Random generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of one case.
+    /// Creates the random sequence of one case.
     pub fn new(seed: u64, number: u64) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03));
         random.next();
@@ -52,17 +52,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// In [0, 1).
+    /// Returns a random number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// In [-1, 1).
+    /// Returns a random number in [-1, 1).
     fn sign(&mut self) -> f64 {
         2.0 * self.unit() - 1.0
     }
 
-    /// In low ..= high.
+    /// Returns a random integer in low ..= high.
     fn whole(&mut self, low: usize, high: usize) -> usize {
         low + (self.next() % (high - low + 1) as u64) as usize
     }
@@ -71,12 +71,12 @@ impl Random {
         100.0 * self.unit() < percent
     }
 
-    /// 10^v, v in [low, high).
+    /// Returns 10^v with v in [low, high).
     fn power(&mut self, low: f64, high: f64) -> f64 {
         10f64.powf(low + (high - low) * self.unit())
     }
 
-    /// One of these, by their weights.
+    /// Returns one of the choices with a probability proportional to its weight.
     fn among<T: Copy>(&mut self, choices: &[(f64, T)]) -> T {
         let mut rest = self.unit() * choices.iter().map(|&(weight, _)| weight).sum::<f64>();
         for &(weight, choice) in choices {
@@ -89,88 +89,88 @@ impl Random {
     }
 }
 
-/// Numbers of the choices, as the option table has them.
+/// Choices of the option `null_space`, in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NullSpace {
-    /// auto
+    /// `auto`
     Auto,
-    /// none
+    /// `none`
     None,
-    /// constant
+    /// `constant`
     Constant,
 }
 
-/// Where the guess comes from.
+/// Origin of the initial guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// It is given.
+    /// Generated.
     No,
-    /// The x of a solve before.
+    /// The x of a previous solve.
     Solution,
-    /// That, times 1 + 1e-8.
+    /// The x of a previous solve, times 1 + 1e-8.
     Near,
 }
 
-/// What the judge must know of the options.
+/// Option values that the judge needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Which constants are projected.
+    /// Components on which constants are projected.
     pub null_space: NullSpace,
-    /// The papers' norm.
+    /// Whether the preconditioned norm is tested.
     pub preconditioned: bool,
-    /// Relative to the residual of the guess.
+    /// Whether the norm is relative to that of the initial residual.
     pub of_initial: bool,
-    /// rel_tol
+    /// Option `rel_tol`.
     pub rel_tol: f64,
-    /// abs_tol
+    /// Option `abs_tol`.
     pub abs_tol: f64,
-    /// max_iter
+    /// Option `max_iter`.
     pub max_iter: usize,
-    /// As asked for.
+    /// Requested precision.
     pub precision: &'static str,
-    /// As asked for.
+    /// Requested cycle.
     pub cycle: &'static str,
-    /// As asked for.
+    /// Requested cycle spacing.
     pub cycle_spacing: usize,
-    /// As asked for.
+    /// Requested cycle steps.
     pub cycle_steps: usize,
-    /// Positive couplings may be moved.
+    /// Whether positive couplings may be moved to the diagonal.
     pub compensated: bool,
-    /// Input that is not finite is refused.
+    /// Whether nonfinite input is an error.
     pub check_input: bool,
-    /// b with a part in the null space is refused.
+    /// Whether a b with a component in the null space is an error.
     pub check_compatibility: bool,
 }
 
-/// A system, its options, and how it is called.
+/// A system, its options, and how it is solved.
 pub struct Case {
-    /// Its number in the sequence.
+    /// Number of the case in the sequence.
     pub number: u64,
-    /// A
+    /// The matrix A.
     pub a: Stencil,
-    /// A matrix that the handle has had before.
+    /// Matrix that the handle factorizes before A.
     pub earlier: Option<Stencil>,
-    /// b
+    /// The right-hand side b.
     pub b: Vec<f64>,
-    /// x as the first solve takes it.
+    /// Initial guess of the first solve.
     pub guess: Vec<f64>,
-    /// Whether the guess comes of a solve before.
+    /// Origin of the initial guess.
     pub restart: Restart,
-    /// Values from one row of arrays to the next.
+    /// Distance of consecutive rows, in values.
     pub leading_dimension: usize,
-    /// As text.
+    /// Option text.
     pub options: String,
-    /// What the text says.
+    /// Values of the options in the text.
     pub settings: Settings,
-    /// The iteration at which the monitor stops the solve.
+    /// Iteration at which the monitor stops the solve.
     pub stop_at: Option<i64>,
-    /// An entry of b or of the guess is not finite.
+    /// Whether an entry of b or of the guess is not finite.
     pub not_finite: bool,
-    /// What the generator did.
+    /// Features that the generator produced.
     pub branches: Vec<&'static str>,
 }
 
-/// Makes one case.
+/// Generator of one case.
 struct Maker {
     random: Random,
     branches: Vec<&'static str>,
@@ -184,7 +184,7 @@ impl Maker {
         }
     }
 
-    /// A choice of an option, which is a branch by its own name.
+    /// Selects an option value, and records it as a feature.
     fn choose(&mut self, choices: &[(f64, &'static str)]) -> &'static str {
         let text = self.random.among(choices);
         self.hit(text);
@@ -192,7 +192,7 @@ impl Maker {
     }
 }
 
-/// Case `number` of `seed`, for `backend`; devices have smaller grids where they are emulated.
+/// Creates case `number` of `seed` for `backend`. Emulated devices get smaller grids.
 pub fn make(seed: u64, number: u64, backend: &str) -> Case {
     let mut m = Maker { random: Random::new(seed, number), branches: Vec::new() };
     let (nx, ny) = m.extents(backend);
@@ -230,10 +230,10 @@ pub fn make(seed: u64, number: u64, backend: &str) -> Case {
 }
 
 impl Maker {
-    /// Mostly small, where everything ends somewhere and a solve costs little.
+    /// Returns mostly small extents, which have many boundary cases and cheap solves.
     fn extents(&mut self, backend: &str) -> (usize, usize) {
         let r = &mut self.random;
-        // A device that is emulated takes a second for what a processor does in a millisecond.
+        // An emulated device needs a second for a millisecond of a CPU.
         let small_alone = backend == "emulated";
         let (nx, ny) = match r.among(&[(70.0, 0), (19.0, 1), (8.0, 2), (1.4, 3), (1.6, 4)]) {
             1 if !small_alone => (r.whole(1, 40), r.whole(1, 40)),
@@ -254,7 +254,7 @@ impl Maker {
         (nx, ny)
     }
 
-    /// Power of two that A is multiplied by. 66 is 1e20, 450 is 1e135, 960 is 1e289.
+    /// Returns the power of two by which A is multiplied: 66 is 1e20, 450 is 1e135, 960 is 1e289.
     fn scale_of_matrix(&mut self) -> i32 {
         let r = &mut self.random;
         let size = r.among(&[(45.0, 0), (20.0, 1), (15.0, 2), (20.0, 3)]);
@@ -263,7 +263,7 @@ impl Maker {
             0 => return 0,
             1 => r.whole(1, 66),
             2 => r.whole(67, 450),
-            // Centers of 1e-12 of the largest must be normal numbers.
+            // Centers of 1e-12 times the largest center must be normal numbers.
             _ => r.whole(500, 960),
         } as i32
             * sign;
@@ -276,7 +276,7 @@ impl Maker {
         exponent
     }
 
-    /// The same of b, so that x fits a double, or by far does not.
+    /// Returns the power of two by which b is multiplied, so that x either fits into a double or is far from it.
     fn scale_of_rhs(&mut self, a_scale: i32) -> i32 {
         let r = &mut self.random;
         if a_scale.abs() > 400 && r.chance(15.0) {
@@ -292,7 +292,7 @@ impl Maker {
             _ => r.whole(500, 960) as i32,
         };
         let sign = if r.chance(50.0) { 1 } else { -1 };
-        // x of 2^+-900, 1e+-270, with 1e12 and more on top.
+        // Limits x to 2^+-900 = 1e+-270, which leaves room for factors of 1e12 and more.
         let exponent = (wanted * sign).clamp(a_scale - 900, a_scale + 900).clamp(-960, 960);
         match exponent {
             451.. => self.hit("b: huge"),
@@ -304,7 +304,7 @@ impl Maker {
         exponent
     }
 
-    /// Of the size of one.
+    /// Returns a right-hand side of magnitude 1.
     fn rhs(&mut self, a: &Stencil, a_scale: i32) -> Vec<f64> {
         let n = a.len();
         let kind = self.choose(&[
@@ -355,7 +355,7 @@ impl Maker {
         b
     }
 
-    /// `scale`: power of two that x is of the size of.
+    /// Returns an initial guess of magnitude 2^`scale`.
     fn guess(&mut self, n: usize, scale: i32) -> (Vec<f64>, Restart) {
         let kind = self.choose(&[
             (42.0, "guess: zero"),
@@ -373,7 +373,7 @@ impl Maker {
                 "guess: random" => r.sign(),
                 "guess: with a mean" => mean + spread * r.sign(),
                 "guess: far" => 1e12 * r.sign(),
-                // The solve before starts from a mean at times.
+                // The guess of the previous solve sometimes has a nonzero mean.
                 "guess: the last solution" if spread > 0.0 => mean,
                 _ => 0.0,
             })
@@ -396,5 +396,5 @@ fn arrays(a: &mut Stencil) -> Vec<&mut Vec<f64>> {
     all
 }
 
-/// What stands outside the grid and in the padding.
+/// Value outside the grid and in the padding.
 pub const JUNK: f64 = OUTSIDE;

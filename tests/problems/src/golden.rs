@@ -1,39 +1,39 @@
-//! The golden tables of `rrb_` (tests/golden/README.md): what a row asks for.
+//! Golden tables of `rrb_` (tests/golden/README.md): problems and options of their rows.
 
 use crate::{Stencil, by_name};
 
-/// The criterion of the papers: sqrt(r' M^-1 r) relative to its first value.
+/// Options for the stopping test of the papers: the preconditioned norm sqrt(r' M^-1 r) relative to its initial value.
 pub const PAPERS_NORM: &str = "norm=preconditioned reference=initial";
 
-/// The method and the criterion of the papers: double precision and one application of each level.
+/// Options for method and stopping test of the papers: double precision, V-cycle, preconditioned norm.
 pub const PAPERS: &str = "precision=f64 cycle=v norm=preconditioned reference=initial";
 
-/// One row of the table.
+/// One row of a table.
 pub struct Row {
     /// Name of the problem.
     pub problem: String,
-    /// Nodes in x.
+    /// Number of nodes in x.
     pub nx: usize,
-    /// Nodes in y.
+    /// Number of nodes in y.
     pub ny: usize,
-    /// Red eliminations.
+    /// Number of levels (red eliminations).
     pub levels: usize,
-    /// Lumping, and whether compensated.
+    /// Lumping, and whether positive couplings are compensated.
     pub variant: String,
-    /// Relaxation.
+    /// Relaxation factor omega.
     pub omega: f64,
-    /// Tolerance in the papers' norm.
+    /// Relative tolerance in the preconditioned norm.
     pub tol: f64,
-    /// What the prototype needed.
+    /// Iterations of the prototype.
     pub iterations: usize,
-    /// Condition number.
+    /// Condition number of M^-1 A.
     pub kappa: f64,
-    /// Largest eigenvalue.
+    /// Largest eigenvalue of M^-1 A.
     pub lambda_max: f64,
 }
 
 impl Row {
-    /// All rows of a table.
+    /// Parses all rows of a table.
     fn read(text: &str) -> Vec<Row> {
         let row = |line: &str| {
             let f: Vec<&str> = line.split(',').collect();
@@ -53,12 +53,12 @@ impl Row {
         text.lines().skip(1).map(row).collect()
     }
 
-    /// Matrix and right-hand side.
+    /// Returns matrix and right-hand side.
     pub fn problem(&self) -> (Stencil, Vec<f64>) {
         by_name(&self.problem, self.nx, self.ny)
     }
 
-    /// The options of the run.
+    /// Returns the options of the solve.
     pub fn options(&self, backend: &str, tol: f64) -> String {
         let lumping = &self.variant[..2].to_lowercase();
         let compensation = if self.variant.ends_with("/compensated") { "always" } else { "never" };
@@ -69,43 +69,43 @@ impl Row {
         )
     }
 
-    /// For messages.
+    /// Returns a description for messages.
     pub fn name(&self) -> String {
         let Row { problem, nx, ny, levels, variant, omega, tol, .. } = self;
         format!("{problem} {nx}x{ny} levels {levels} {variant} omega {omega} tol {tol}")
     }
 }
 
-/// Rows whose counts are exact.
+/// Returns the rows with exact iteration counts.
 pub fn exact() -> Vec<Row> {
     Row::read(include_str!("../../golden/exact.csv"))
 }
 
-/// Rows whose counts are those of another right-hand side.
+/// Returns the rows whose counts belong to another right-hand side.
 pub fn random() -> Vec<Row> {
     Row::read(include_str!("../../golden/random.csv"))
 }
 
-/// Rows whose counts rounding decides.
+/// Returns the rows whose counts depend on rounding.
 pub fn rounding() -> Vec<Row> {
     Row::read(include_str!("../../golden/rounding.csv"))
 }
 
-/// A row of short formats and recursive cycles; those that differ in the tolerance alone follow each other.
+/// A row with short formats and recursive cycles. Rows that differ only in the tolerance are consecutive.
 pub struct Short {
     /// Name of the problem.
     pub problem: String,
-    /// Nodes in x and in y.
+    /// Number of nodes in x and in y.
     pub n: usize,
-    /// Preconditioner and norm.
+    /// Options for preconditioner and norm.
     pub options: String,
-    /// Tolerance in the papers' norm.
+    /// Relative tolerance in the preconditioned norm.
     pub tol: f64,
-    /// What the prototype needed.
+    /// Iterations of the prototype.
     pub iterations: usize,
 }
 
-/// All of them.
+/// Returns all rows.
 pub fn short() -> Vec<Short> {
     let row = |line: &str| {
         let word: Vec<&str> = line.split(',').collect();
@@ -126,21 +126,21 @@ pub fn short() -> Vec<Short> {
 
 /// A row of V-cycles with block smoothers.
 pub struct Cycle {
-    /// For messages.
+    /// Description for messages.
     pub name: String,
     /// Name of the stencil.
     pub stencil: String,
-    /// Cells in x, y and z of the finest grid.
+    /// Number of cells in each direction of the finest grid.
     pub n: i64,
-    /// Cells of a block.
+    /// Number of cells of a block in x, y and z.
     pub block: [i64; 3],
-    /// Sweeps before and after the coarser grids.
+    /// Number of sweeps before and after the coarse grid correction.
     pub sweeps: [i32; 2],
-    /// Options of the smoothers before and after.
+    /// Options of the smoothers before and after the coarse grid correction.
     pub options: [String; 2],
 }
 
-/// All of them.
+/// Returns all rows.
 pub fn cycles() -> Vec<Cycle> {
     let row = |line: &str| {
         let word: Vec<&str> = line.split(',').collect();

@@ -1,23 +1,25 @@
-//! Systems that `benches/hard_suite.py` makes, as it writes them: "STENCIL1"; dimension, nx, ny, nz, flags (bit 0:
-//! singular) and a zero as 32-bit integers; 16 characters of a name; center, east, north and b as doubles.
+//! Reader of the systems that `benches/hard_suite.py` writes.
+//!
+//! A system consists of "STENCIL1"; dimension, nx, ny, nz, flags (bit 0: singular) and a zero as 32-bit integers; a
+//! name of 16 characters; and center, east, north and b as doubles.
 
 use crate::Stencil;
 
-/// One of them.
+/// A system of the suite.
 pub struct System {
-    /// Its name in the suite.
+    /// Name in the suite.
     pub name: String,
-    /// A.
+    /// The matrix A.
     pub a: Stencil,
-    /// b.
+    /// The right-hand side b.
     pub b: Vec<f64>,
-    /// A is singular, with constants.
+    /// Whether A is singular with the constants as null space.
     pub singular: bool,
 }
 
 const HEAD: usize = 48;
 
-/// Files one behind another.
+/// Parses a concatenation of files.
 pub fn read(mut bytes: &[u8]) -> Result<Vec<System>, String> {
     let mut systems = Vec::new();
     while !bytes.is_empty() {
@@ -41,7 +43,7 @@ pub fn read(mut bytes: &[u8]) -> Result<Vec<System>, String> {
     Ok(systems)
 }
 
-/// A system as `read` takes it.
+/// Formats a system as `read` expects it.
 pub fn write(System { name, a, b, singular }: &System) -> Vec<u8> {
     let mut bytes = b"STENCIL1".to_vec();
     for int in [2, a.nx as i32, a.ny as i32, 1, i32::from(*singular), 0] {

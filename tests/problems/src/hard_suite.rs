@@ -1,12 +1,14 @@
-//! The hard suite made here: what `benches/hard_suite.py` writes, to rounding, where there is no numpy and at sizes
-//! that are not stored. Draws follow each other as there, so its generator is numpy's: PCG64 (O'Neill 2014), seeded by
-//! `SeedSequence`, and normal numbers by Marsaglia and Tsang's ziggurat (2000).
+//! The hard suite of `benches/hard_suite.py`, reproduced up to rounding, for machines without numpy and for sizes that
+//! are not stored.
+//!
+//! The random numbers have the order of the script. The generator is that of numpy: PCG64 (O'Neill 2014) with
+//! `SeedSequence`, and normal numbers by the ziggurat of Marsaglia and Tsang (2000).
 
 use crate::Stencil;
 use crate::hard::System;
 use std::f64::consts::PI;
 
-/// `numpy.random.default_rng`.
+/// The generator of `numpy.random.default_rng`.
 struct Generator {
     state: u128,
     increment: u128,
@@ -15,7 +17,7 @@ struct Generator {
 
 const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 
-/// Four words of a seed below 2^32.
+/// Returns four words from a seed below 2^32 (`SeedSequence`).
 fn seeded(seed: u32) -> [u64; 4] {
     let scrambled = |value: u32, constant: &mut u32, factor: u32| {
         let value = value ^ *constant;
@@ -57,7 +59,7 @@ impl Generator {
         ((self.state >> 64) as u64 ^ self.state as u64).rotate_right((self.state >> 122) as u32)
     }
 
-    /// In [0, 1).
+    /// Returns a random number in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -82,7 +84,7 @@ impl Generator {
         }
     }
 
-    /// A normal number beyond the last layer.
+    /// Returns a normal number beyond the last layer of the ziggurat.
     fn tail(&mut self) -> f64 {
         loop {
             let x = -(-self.unit()).ln_1p() / TAIL;
@@ -94,11 +96,12 @@ impl Generator {
     }
 }
 
-/// Where the tail begins, and the area of a layer, TAIL exp(-TAIL^2 / 2) and the tail's.
+/// Beginning of the tail, and area of a layer, which equals TAIL exp(-TAIL^2 / 2) plus the area of the tail.
 const TAIL: f64 = 3.654_152_885_361_009;
 const AREA: f64 = 0.004_928_673_233_974_655;
 
-/// A number of 52 bits times `width` is within the layer above where it is below `inside`; exp(-x^2 / 2) at the edge.
+/// A layer of the ziggurat. A random 52-bit number below `inside`, times `width`, is under the curve. The last field is
+/// exp(-x^2 / 2) at the edge.
 #[derive(Clone, Copy, Default)]
 struct Layer {
     width: f64,
@@ -127,7 +130,7 @@ impl Ziggurat {
     }
 }
 
-/// The systems of a seed and a size, in their order.
+/// Generator of the systems of a seed and a size, in their order.
 struct Maker {
     random: Generator,
     nx: usize,
@@ -135,7 +138,7 @@ struct Maker {
     made: Vec<System>,
 }
 
-/// Couplings across the faces to the east and north of every node, out of the grid too.
+/// Couplings across the faces to the east and north of every node, including faces on the boundary.
 type Faces = [Vec<f64>; 2];
 
 impl Maker {
@@ -151,14 +154,16 @@ impl Maker {
         (0..self.nx * self.ny).map(|p| of(p % self.nx, p / self.nx)).collect()
     }
 
-    /// Normal noise times exp(-2 pi^2 c^2 |f|^2) in frequency space, with variance 1. The factor is a product of one
-    /// for each direction: a sum over the row, then over the column, with weights that repeat themselves.
+    /// Returns normal noise with variance 1, filtered with exp(-2 pi^2 c^2 |f|^2) in frequency space.
+    ///
+    /// The filter is a product of one factor per direction. It is applied as a circular convolution along the rows,
+    /// then along the columns.
     fn smooth(&mut self, c: f64) -> Vec<f64> {
         let weights = |n: usize| -> Vec<f64> {
             let of = |distance: usize| {
                 let term = |k: usize| {
                     let f = k.min(n - k) as f64 / n as f64;
-                    // The angle of a product that fits: its remainder is exact.
+                    // The remainder makes the angle exact modulo 2 pi.
                     (-2.0 * (PI * c * f).powi(2)).exp() * (2.0 * PI * ((k * distance) % n) as f64 / n as f64).cos()
                 };
                 (0..n).map(term).sum::<f64>() / n as f64
@@ -171,7 +176,7 @@ impl Maker {
         let mut rows = vec![0.0; nx * ny];
         for (row, noise) in rows.chunks_exact_mut(nx).zip(noise.chunks_exact(nx)) {
             for (i, value) in row.iter_mut().enumerate() {
-                // Weights of nodes i, i - 1, ..., 0, nx - 1, ..., i + 1 from here.
+                // Weights of nodes i, i - 1, ..., 0, nx - 1, ..., i + 1.
                 let (before, behind) = noise.split_at(i + 1);
                 let near: f64 = before.iter().rev().zip(&along).map(|(v, w)| v * w).sum();
                 *value = near + behind.iter().rev().zip(&along[i + 1..]).map(|(v, w)| v * w).sum::<f64>();
@@ -191,7 +196,7 @@ impl Maker {
         field
     }
 
-    /// Harmonic means of k; out of the grid the node's own.
+    /// Returns harmonic means of k; on the boundary, the value of the node itself.
     fn faces(&self, k: &[f64]) -> Faces {
         let mean = |a: f64, b: f64| 2.0 * a * b / (a + b);
         let (nx, ny) = (self.nx, self.ny);
@@ -201,17 +206,17 @@ impl Maker {
         ]
     }
 
-    /// Faces of one value in each direction.
+    /// Returns faces with one value per direction.
     fn constant(&self, east: f64, north: f64) -> Faces {
         [vec![east; self.nx * self.ny], vec![north; self.nx * self.ny]]
     }
 
-    /// Dirichlet all round.
+    /// Adds a system with Dirichlet conditions on all sides.
     fn held(&mut self, name: &str, faces: Faces) {
         self.push(name, faces, 0.0, None, true);
     }
 
-    /// Neumann, with a small mass in place of edges that hold it.
+    /// Adds a system with Neumann conditions on all sides and a small mass.
     fn closed(&mut self, name: &str, wet: Vec<bool>) {
         let faces = self.constant(1.0, 1.0);
         self.push(name, faces, 1e-6, Some(wet), false);
@@ -221,7 +226,7 @@ impl Maker {
         let (nx, ny) = (self.nx, self.ny);
         let is_wet = |p: usize| wet.as_ref().is_none_or(|wet| wet[p]);
         let zeros = || vec![0.0; nx * ny];
-        // Zero out of the grid, as in the files.
+        // Zero outside the grid, as in the files.
         let mut a = Stencil { nx, ny, center: zeros(), east: zeros(), north: zeros(), corners: None };
         for p in 0..nx * ny {
             if p % nx + 1 < nx && is_wet(p) && is_wet(p + 1) {
@@ -231,7 +236,7 @@ impl Maker {
                 a.north[p] = -north[p];
             }
         }
-        // In that order, for the same rounding.
+        // The order of the additions determines the rounding.
         for p in 0..nx * ny {
             let (i, j) = (p % nx, p / nx);
             let mut sum = mass - a.east[p] - if i > 0 { a.east[p - 1] } else { 0.0 };
@@ -250,7 +255,7 @@ impl Maker {
     }
 }
 
-/// Nodes come closer towards the middle: spacings with a mean of 1.
+/// Returns grid spacings with mean 1 that decrease towards the middle.
 fn spacing(n: usize) -> Vec<f64> {
     let at = |k: usize| if k + 1 == n { 1.0 } else { -1.0 + k as f64 * (2.0 / (n - 1) as f64) };
     let spacings: Vec<f64> = (0..n).map(|k| 1.0 - 0.98 * (PI * at(k) / 2.0).cos().powi(2)).collect();
@@ -258,7 +263,7 @@ fn spacing(n: usize) -> Vec<f64> {
     spacings.iter().map(|dz| dz / mean).collect()
 }
 
-/// The 16 systems; at least two nodes in each direction.
+/// Returns the 16 systems. Each direction needs at least two nodes.
 pub fn systems(seed: u32, nx: usize, ny: usize) -> Vec<System> {
     assert!(nx > 1 && ny > 1);
     let mut m = Maker { random: Generator::new(seed), nx, ny, made: Vec::new() };

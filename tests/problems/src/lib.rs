@@ -1,7 +1,7 @@
 //! The test problems: matrices in the array form of the C interface, and right-hand sides.
 //!
-//! A square problem "with n" has (n - 1) x (n - 1) unknowns, h = 1/n, and node (i, j), i, j = 0.., lies at
-//! ((i + 1) h, (j + 1) h). Entries are in matrix units (no h^2). What points outside the grid is set to `OUTSIDE`.
+//! A square problem "with n" has (n - 1) x (n - 1) unknowns, h = 1/n, and node (i, j), i, j = 0.., is at ((i + 1) h, (j
+//! + 1) h). Entries are not divided by h^2. Entries that point out of the grid are `OUTSIDE`.
 
 pub mod blocks;
 pub mod cases;
@@ -13,28 +13,28 @@ pub mod system;
 pub mod twice;
 pub mod two_phase;
 
-/// Entries that leave the grid must never be read: NaN would show at once.
+/// Value of entries that point out of the grid. They must never be read, and NaN would become visible.
 pub const OUTSIDE: f64 = f64::NAN;
 
 /// A symmetric 5- or 9-point matrix: `a[j * nx + i]`, i fastest, no padding.
 #[derive(Clone, Debug)]
 pub struct Stencil {
-    /// Nodes in x.
+    /// Number of nodes in x.
     pub nx: usize,
-    /// Nodes in y.
+    /// Number of nodes in y.
     pub ny: usize,
-    /// Diagonal.
+    /// Diagonal entries.
     pub center: Vec<f64>,
-    /// (i, j) - (i + 1, j)
+    /// Entries between (i, j) and (i + 1, j).
     pub east: Vec<f64>,
-    /// (i, j) - (i, j + 1)
+    /// Entries between (i, j) and (i, j + 1).
     pub north: Vec<f64>,
-    /// (i, j) - (i + 1, j + 1), and (i, j) - (i - 1, j + 1)
+    /// Entries between (i, j) and (i + 1, j + 1), and between (i, j) and (i - 1, j + 1).
     pub corners: Option<(Vec<f64>, Vec<f64>)>,
 }
 
 impl Stencil {
-    /// Zero matrix with `OUTSIDE` where an entry would leave the grid.
+    /// Creates a zero matrix, with `OUTSIDE` in entries that point out of the grid.
     pub fn zeros(nx: usize, ny: usize, nine_point: bool) -> Stencil {
         let mut a = Stencil {
             nx,
@@ -63,7 +63,7 @@ impl Stencil {
         a
     }
 
-    /// Constant stencil; `corners` = (northeast, northwest).
+    /// Creates a constant stencil; `corners` = (northeast, northwest).
     pub fn constant(nx: usize, ny: usize, center: f64, east: f64, north: f64, corners: Option<(f64, f64)>) -> Stencil {
         let mut a = Stencil::zeros(nx, ny, corners.is_some());
         a.center.fill(center);
@@ -79,13 +79,13 @@ impl Stencil {
         a
     }
 
-    /// Number of unknowns.
+    /// Returns the number of unknowns.
     #[expect(clippy::len_without_is_empty, reason = "a grid has nodes")]
     pub fn len(&self) -> usize {
         self.nx * self.ny
     }
 
-    /// Every coupling inside the grid once, as (row, column, value).
+    /// Returns every coupling inside the grid once, as (row, column, value).
     pub fn couplings(&self) -> Vec<(usize, usize, f64)> {
         let (nx, ny) = (self.nx, self.ny);
         let mut all = Vec::new();
@@ -111,7 +111,7 @@ impl Stencil {
         all
     }
 
-    /// y = A x, in the plainest way.
+    /// Computes y = A x without optimization.
     pub fn multiply(&self, x: &[f64]) -> Vec<f64> {
         let mut y: Vec<f64> = self.center.iter().zip(x).map(|(c, x)| c * x).collect();
         for (p, q, a) in self.couplings() {
@@ -121,13 +121,13 @@ impl Stencil {
         y
     }
 
-    /// b - A x
+    /// Computes b - A x.
     pub fn residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
         self.multiply(x).iter().zip(b).map(|(ax, b)| b - ax).collect()
     }
 
-    /// b - A x as if in twice the precision and rounded in the end: products and sums with their rounding errors
-    /// (Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26, 2005, algorithm 5.3).
+    /// Computes b - A x as in twice the working precision, rounded at the end. Products and sums carry their rounding
+    /// errors (Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26, 2005, algorithm 5.3).
     pub fn exact_residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
         let mut rows: Vec<(f64, f64)> = b.iter().map(|&b| (b, 0.0)).collect();
         let mut subtract = |p: usize, a: f64, x: f64| {
@@ -146,7 +146,7 @@ impl Stencil {
         rows.into_iter().map(|(sum, errors)| sum + errors).collect()
     }
 
-    /// Sets the center so that every row sums to `excess(p)`.
+    /// Sets the centers so that row p has the sum `excess(p)`.
     pub fn set_row_sums(&mut self, excess: impl Fn(usize) -> f64) {
         for p in 0..self.len() {
             self.center[p] = excess(p);
@@ -157,7 +157,7 @@ impl Stencil {
         }
     }
 
-    /// Multiplies every entry.
+    /// Multiplies every entry by `factor`.
     pub fn scale(&mut self, factor: f64) {
         let mut arrays = vec![&mut self.center, &mut self.east, &mut self.north];
         if let Some((northeast, northwest)) = &mut self.corners {
@@ -167,7 +167,7 @@ impl Stencil {
         arrays.into_iter().flatten().for_each(|v| *v *= factor);
     }
 
-    /// Turns (i, j) into an uncoupled row with this center: a land point.
+    /// Makes (i, j) a land point: a row without couplings with this center.
     pub fn decouple(&mut self, i: usize, j: usize, center: f64) {
         let (nx, ny) = (self.nx, self.ny);
         let p = j * nx + i;
@@ -205,11 +205,11 @@ impl Stencil {
     }
 }
 
-/// Uniform numbers of the tests' own (SplitMix64).
+/// Random generator of the tests (SplitMix64).
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -218,28 +218,28 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// In [0, 1).
+    /// Returns a random number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// In [low, high).
+    /// Returns a random number in [low, high).
     pub fn range(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
-    /// `count` numbers in (-1, 1).
+    /// Returns `count` random numbers in [-1, 1).
     pub fn vector(&mut self, count: usize) -> Vec<f64> {
         (0..count).map(|_| self.range(-1.0, 1.0)).collect()
     }
 }
 
-/// Right-hand side of the randomly driven problems.
+/// Returns a random right-hand side with entries in [-1, 1).
 pub fn random_rhs(count: usize, seed: u64) -> Vec<f64> {
     Random(seed).vector(count)
 }
 
-/// The hash that makes the coefficient fields reproducible: a number in [0, 1).
+/// Returns a reproducible number in [0, 1) by a hash, for coefficient fields.
 pub fn u(a: u32, b: u32, s: u32) -> f64 {
     let mut h = a.wrapping_mul(73_856_093) ^ b.wrapping_mul(19_349_663) ^ s.wrapping_mul(83_492_791);
     h ^= h >> 13;
@@ -250,17 +250,17 @@ pub fn u(a: u32, b: u32, s: u32) -> f64 {
     f64::from(h) / 4_294_967_296.0
 }
 
-/// The 5-point Laplacian 4/-1 with Dirichlet boundary.
+/// The 5-point Laplacian 4/-1 with Dirichlet boundary conditions.
 pub fn poisson(nx: usize, ny: usize) -> Stencil {
     Stencil::constant(nx, ny, 4.0, -1.0, -1.0, None)
 }
 
-/// u = x (x - 1) y (y - 1) exp(xy), the known solution of the papers' test problem.
+/// The solution u = x (x - 1) y (y - 1) exp(xy) of the papers' test problem.
 pub fn poisson_solution(n: usize) -> Vec<f64> {
     on_nodes(n, |x, y| x * (x - 1.0) * y * (y - 1.0) * (x * y).exp())
 }
 
-/// h^2 f, f = -Laplace(u): the right-hand side of `poisson_f` and of the constant 9-point problems.
+/// The right-hand side h^2 f, f = -Laplace(u), of `poisson_f` and of the constant 9-point problems.
 pub fn poisson_f_rhs(n: usize) -> Vec<f64> {
     let h = 1.0 / n as f64;
     on_nodes(n, |x, y| {
@@ -271,7 +271,7 @@ pub fn poisson_f_rhs(n: usize) -> Vec<f64> {
     })
 }
 
-/// exp(-200 rho^2) sin(40 (x - 1/2)), rho measured from the center: the right-hand side of the `_smooth` rows.
+/// The right-hand side exp(-200 rho^2) sin(40 (x - 1/2)) of the `_smooth` rows; rho is the distance from the center.
 pub fn smooth_rhs(n: usize) -> Vec<f64> {
     on_nodes(n, |x, y| {
         let rho2 = (x - 0.5).powi(2) + (y - 0.5).powi(2);
@@ -290,7 +290,7 @@ fn on_nodes(n: usize, f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     values
 }
 
-/// Stretched cells, hx/hy = r: west/east -1/r, south/north -r.
+/// Cells stretched by hx/hy = r: west and east -1/r, south and north -r.
 pub fn aniso(n: usize, r: f64) -> Stencil {
     Stencil::constant(n - 1, n - 1, 2.0 / r + 2.0 * r, -1.0 / r, -r, None)
 }
@@ -303,7 +303,8 @@ fn arithmetic(a: f64, b: f64) -> f64 {
     0.5 * (a + b)
 }
 
-/// -div(k grad u) with face values `mean(k, k)`; the outer faces keep the node's own k (`dirichlet`) or are closed.
+/// Discretizes -div(k grad u) with face values `mean(k, k)`. Outer faces use the k of the node (`dirichlet`) or are
+/// closed.
 fn conductances(nx: usize, ny: usize, k: &[f64], mean: fn(f64, f64) -> f64, dirichlet: bool, shift: f64) -> Stencil {
     let mut a = Stencil::zeros(nx, ny, false);
     for j in 0..ny {
@@ -356,12 +357,12 @@ pub fn checkerfine(n: usize, contrast: f64) -> Stencil {
     dirichlet_harmonic(n, &k)
 }
 
-/// Length of (dx, dy). Not `f64::hypot`, which needs GLIBC_2.35; the programs are built for 2.34.
+/// Returns the length of (dx, dy). `f64::hypot` needs GLIBC_2.35, but the programs are built for 2.34.
 fn distance(dx: f64, dy: f64) -> f64 {
     (dx * dx + dy * dy).sqrt()
 }
 
-/// Twelve discs of k = `inside` in a medium of 1.
+/// Twelve discs of k = `inside` in a medium of k = 1.
 pub fn inclusions(n: usize, inside: f64) -> Stencil {
     let k = node_field(n, |_, _, x, y| {
         let hit = (0..12).any(|q| {
@@ -373,7 +374,7 @@ pub fn inclusions(n: usize, inside: f64) -> Stencil {
     dirichlet_harmonic(n, &k)
 }
 
-/// k = contrast^u, independent from node to node.
+/// k = contrast^u with independent random u in each node.
 pub fn random_field(n: usize, contrast: f64) -> Stencil {
     let k = node_field(n, |i, j, _, _| contrast.powf(u(i as u32 + 1, j as u32 + 1, 9)));
     dirichlet_harmonic(n, &k)
@@ -389,35 +390,35 @@ fn boussinesq_k(n: usize) -> Vec<f64> {
     node_field(n, |i, j, x, y| 1.0 + 0.9 * (7.0 * x).sin() * (9.0 * y).cos() + 0.05 * u(i as u32, j as u32, 4))
 }
 
-/// A screened Poisson operator with excess m on the diagonal, as in the variational Boussinesq model.
+/// A screened Poisson operator with row sum m inside, as in the variational Boussinesq model.
 pub fn boussinesq(n: usize, m: f64) -> Stencil {
     conductances(n - 1, n - 1, &boussinesq_k(n), arithmetic, true, m)
 }
 
-/// The same with closed outer faces.
+/// The operator of `boussinesq` with closed outer faces.
 pub fn boussinesq_closed(n: usize, m: f64) -> Stencil {
     conductances(n - 1, n - 1, &boussinesq_k(n), arithmetic, false, m)
 }
 
-/// All faces on the boundary closed, k = 1: singular, null vector 1.
+/// The Neumann problem with k = 1: singular, and the null space is the constants.
 pub fn neumann_const(nx: usize, ny: usize) -> Stencil {
     conductances(nx, ny, &vec![1.0; nx * ny], arithmetic, false, 0.0)
 }
 
-/// The same with k constant on 8 x 8 tiles, over three decades.
+/// The Neumann problem with k constant on 8 x 8 tiles, over three decades.
 pub fn neumann_var(nx: usize, ny: usize) -> Stencil {
     let k: Vec<f64> = (0..nx * ny).map(|p| 10f64.powf(3.0 * u((p % nx / 8) as u32, (p / nx / 8) as u32, 4))).collect();
     conductances(nx, ny, &k, arithmetic, false, 0.0)
 }
 
-/// Subtracts the mean: orthogonal to constants.
+/// Subtracts the mean, so that b is orthogonal to constants.
 pub fn without_mean(mut b: Vec<f64>) -> Vec<f64> {
     let mean = b.iter().sum::<f64>() / b.len() as f64;
     b.iter_mut().for_each(|v| *v -= mean);
     b
 }
 
-/// The constant 9-point stencils: center, east, north, corners.
+/// Constant 9-point stencils: center, east, north, corners.
 pub fn nine_point(nx: usize, ny: usize, name: &str) -> Stencil {
     let (c, e, n, corner) = match name {
         "fe_bilinear" => (8.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0),
@@ -430,7 +431,7 @@ pub fn nine_point(nx: usize, ny: usize, name: &str) -> Stencil {
     Stencil::constant(nx, ny, c, e, n, Some((corner, corner)))
 }
 
-/// Bilinear elements on cells stretched by r: positive couplings from r = sqrt(2) on.
+/// Bilinear elements on cells stretched by r. Couplings are positive for r > sqrt(2).
 pub fn fe_aniso(nx: usize, ny: usize, r: f64) -> Stencil {
     let (a, b) = (1.0 / r, r);
     let corner = -(a + b) / 6.0;
@@ -443,21 +444,21 @@ fn rotated_tensor(eps: f64, degrees: f64) -> (f64, f64, f64) {
     (c * c + eps * s * s, s * s + eps * c * c, (1.0 - eps) * c * s)
 }
 
-/// Rotated anisotropy, the cross derivative from the four corners.
+/// Rotated anisotropy; the mixed derivative uses the four corners.
 pub fn rot(nx: usize, ny: usize, eps: f64, degrees: f64) -> Stencil {
     let (kxx, kyy, kxy) = rotated_tensor(eps, degrees);
     let corners = Some((-0.5 * kxy, 0.5 * kxy));
     Stencil::constant(nx, ny, 2.0 * kxx + 2.0 * kyy, -kxx, -kyy, corners)
 }
 
-/// Rotated anisotropy, the cross derivative along the one diagonal it points to (7 points).
+/// Rotated anisotropy; the mixed derivative uses one diagonal (7 points).
 pub fn rot7(nx: usize, ny: usize, eps: f64, degrees: f64) -> Stencil {
     let (kxx, kyy, kxy) = rotated_tensor(eps, degrees);
     let center = 2.0 * (kxx + kyy - kxy);
     Stencil::constant(nx, ny, center, kxy - kxx, kxy - kyy, Some((-kxy, 0.0)))
 }
 
-/// Random symmetric M-matrix, strictly diagonally dominant in about half its rows (hence definite).
+/// Random symmetric M-matrix. About half its rows are strictly diagonally dominant, so it is definite.
 pub fn random_m_matrix(nx: usize, ny: usize, nine_point: bool, seed: u64) -> Stencil {
     let mut random = Random(seed);
     let mut a = Stencil::zeros(nx, ny, nine_point);
@@ -475,8 +476,7 @@ pub fn random_m_matrix(nx: usize, ny: usize, nine_point: bool, seed: u64) -> Ste
     a
 }
 
-/// `random_m_matrix` with its left half multiplied by `factor`, and a column of land between the halves, so that they
-/// know nothing of each other.
+/// `random_m_matrix` with its left half multiplied by `factor`, and a column of land that decouples the halves.
 pub fn side_by_side(nx: usize, ny: usize, nine_point: bool, factor: f64) -> Stencil {
     let mut a = random_m_matrix(nx, ny, nine_point, 5);
     (0..ny).for_each(|j| a.decouple(nx / 2, j, 1.0));
@@ -488,10 +488,13 @@ pub fn side_by_side(nx: usize, ny: usize, nine_point: bool, factor: f64) -> Sten
 }
 
 /// The equation that a variational Boussinesq wave model solves in every time step for the vertical structure psi of
-/// its flow (parabolic profile): M psi - div(N grad psi) = -div(h D grad phi) with M = 4/3 h, h D = 2/3 h^2 and
-/// N = 8/15 h^3, on square cells of side `cell` [m] with closed outer edges. `depth` [m] at the nodes; 0 or less is
-/// land, whose rows are decoupled, with the center of a node `land_depth` deep. Faces take the mean depth, and are
-/// closed beside land; phi is the surface potential. Equations are multiplied by cell^2.
+/// its flow (parabolic profile):
+///
+///     M psi - div(N grad psi) = -div(h D grad phi), M = 4/3 h, h D = 2/3 h^2, N = 8/15 h^3.
+///
+/// The cells are squares of side `cell` [m] with closed outer edges; phi is the surface potential. `depth` [m] is given
+/// at the nodes. Nodes with depth 0 or less are land; their rows are decoupled, with the center of a node of depth
+/// `land_depth`. Faces use the mean depth, and are closed next to land. Equations are multiplied by cell^2.
 pub fn waves(depth: &[f64], phi: &[f64], nx: usize, ny: usize, cell: f64, land_depth: f64) -> (Stencil, Vec<f64>) {
     assert!(depth.len() == nx * ny && phi.len() == nx * ny);
     let mut a = Stencil::zeros(nx, ny, false);
@@ -522,8 +525,9 @@ pub fn waves(depth: &[f64], phi: &[f64], nx: usize, ny: usize, cell: f64, land_d
     (a, b)
 }
 
-/// `waves` on a made-up coast of 1200 m x 1000 m with nine islands, a dredged channel, sand waves and beaches; depth
-/// from 2.5 m to 25 m, so that N has three decades. nx nodes along the coast, 5 (nx - 1) / 6 + 1 across.
+/// `waves` on an artificial coast of 1200 m x 1000 m with nine islands, a dredged channel, sand waves and beaches. The
+/// depth is 2.5 m to 25 m, so that N has three decades. The grid has nx nodes along the coast and 5 (nx - 1) / 6 + 1
+/// across.
 pub fn variable_depth(nx: usize) -> (Stencil, Vec<f64>) {
     let ny = variable_depth_rows(nx);
     let cell = 1200.0 / (nx - 1) as f64;
@@ -533,12 +537,12 @@ pub fn variable_depth(nx: usize) -> (Stencil, Vec<f64>) {
     waves(&at(coast_depth), &at(coast_potential), nx, ny, cell, 2.5)
 }
 
-/// Nodes across the coast of `variable_depth`.
+/// Returns the number of nodes across the coast of `variable_depth`.
 pub fn variable_depth_rows(nx: usize) -> usize {
     5 * (nx - 1) / 6 + 1
 }
 
-/// Metres; negative on land.
+/// Returns the depth in metres; negative on land.
 fn coast_depth(x: f64, y: f64) -> f64 {
     // x, y, mean radius and phase of an island; x, y, width and weight of a hill or hollow.
     const ISLANDS: [[f64; 4]; 9] = [
@@ -584,12 +588,12 @@ fn coast_depth(x: f64, y: f64) -> f64 {
     let channel = 520.0 + 160.0 * (x * 0.0071).sin() + 50.0 * (x * 0.019 + 1.0).sin();
     let sand = 0.06 * (0.11 * x + 0.031 * y).sin() * (0.083 * y - 0.02 * x).sin();
     let level = 0.5 + relief + 0.6 * bell((y - channel) / 45.0, 0.0) + sand;
-    // Between 0 and 1, falling to 0 on beaches; depth on a logarithmic scale.
+    // Limits the level to [0, 1], falling to 0 on beaches; the depth has a logarithmic scale.
     let level = 0.5 * (1.0 + (1.6 * (level - 0.5)).tanh()) * (1.0 - (-from_land / 40.0).exp());
     2.5 * 10f64.powf(level)
 }
 
-/// Waves of three lengths and two bumps.
+/// Surface potential: waves of three lengths and two bumps.
 fn coast_potential(x: f64, y: f64) -> f64 {
     let bump = |x0: f64, y0: f64, width: f64| (-(distance(x - x0, y - y0) / width).powi(2)).exp();
     0.4 * (0.05 * x + 0.02 * y).sin()
@@ -599,21 +603,21 @@ fn coast_potential(x: f64, y: f64) -> f64 {
         - 1.5 * bump(860.0, 300.0, 18.0)
 }
 
-/// A problem of the golden table by its name in the table; the right-hand side included.
+/// Returns a problem of the golden table by its name, with its right-hand side.
 pub fn by_name(name: &str, nx: usize, ny: usize) -> (Stencil, Vec<f64>) {
     find(name, nx, ny).unwrap_or_else(|complaint| panic!("{complaint}"))
 }
 
-/// What `find` knows, for the help of programs.
+/// Names that `find` accepts, for the help texts of programs.
 pub const NAMES: &str = "poisson_f poisson_Au poisson_rand_even smooth checker8_C checkerfine_C inclHigh_C inclLow_C \
     random_C aniso_hx/hy=R boussinesq_m=M boussinesq_m=M_smooth boussinesq_neumannBC_m=M neumann_const neumann_var \
     fe_bilinear mehrstellen five_as_nine skew_only+eps fe_mass fe_aniso_r=R rot_eps=E_th=DEGREES \
     rot7_eps=E_th=DEGREES variable_depth";
 
-/// The same, or a sentence that says why there is no such problem.
+/// Returns a problem by its name, or an error message.
 pub fn find(name: &str, nx: usize, ny: usize) -> Result<(Stencil, Vec<f64>), String> {
     let n = nx + 1;
-    // The golden table has these shorter names at other sizes.
+    // The golden table uses these shorter names at other sizes.
     let name = match name {
         "incl3" => "inclHigh_1000",
         "incl6" => "inclHigh_1000000",

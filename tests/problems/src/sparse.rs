@@ -1,20 +1,20 @@
-//! General sparse systems by their names: those of tests/golden/sparse.csv, and larger ones of the same kinds.
+//! General sparse systems by their names: those of tests/golden/sparse.csv, and larger systems of the same kinds.
 
 use crate::two_phase::SplitMix;
 
-/// Row, column, value. Those given at one place are to be added.
+/// Row, column and value. Entries with equal indices are added.
 pub type Entry = (usize, usize, f64);
 
 /// A square matrix.
 #[derive(Clone, Debug, Default)]
 pub struct System {
-    /// Rows, and columns.
+    /// Number of rows and columns.
     pub n: usize,
-    /// Entries, row by row, but for `random_dominant_symmetric`.
+    /// Entries, ordered by rows except in `random_dominant_symmetric`.
     pub entries: Vec<Entry>,
 }
 
-/// The system of a name, such as `poisson2d_64`; none: there is no such name.
+/// Returns the system with a name such as `poisson2d_64`; none for an unknown name.
 #[must_use]
 pub fn system(name: &str) -> Option<System> {
     let words: Vec<&str> = name.split('_').collect();
@@ -43,7 +43,7 @@ pub fn system(name: &str) -> Option<System> {
     })
 }
 
-/// n x n points, x fastest: center, east, west, north, south.
+/// A constant 5-point stencil on n x n points, x fastest: center, east, west, north, south.
 #[must_use]
 pub fn five_points(n: usize, [center, east, west, north, south]: [f64; 5]) -> System {
     let mut entries = Vec::with_capacity(5 * n * n);
@@ -63,7 +63,7 @@ pub fn five_points(n: usize, [center, east, west, north, south]: [f64; 5]) -> Sy
     System { n: n * n, entries }
 }
 
-/// n x n x n points, x fastest: center, east, west, north, south, top, bottom.
+/// A constant 7-point stencil on n x n x n points, x fastest: center, east, west, north, south, top, bottom.
 #[must_use]
 pub fn seven_points(n: usize, [center, east, west, north, south, top, bottom]: [f64; 7]) -> System {
     let mut entries = Vec::with_capacity(7 * n * n * n);
@@ -85,8 +85,11 @@ pub fn seven_points(n: usize, [center, east, west, north, south, top, bottom]: [
     System { n: n * n * n, entries }
 }
 
-/// Row by row k times: a column, next mod n, and a value, 2u - 1 with u = (next >> 11) 2^-53; the row's own column is
-/// skipped. `symmetric`: (j, i), too. The diagonal is 1.1 times the other magnitudes of the row, 1 where there are none.
+/// A random diagonally dominant matrix.
+///
+/// Each row draws k times a column, next mod n, and a value 2u - 1 with u = (next >> 11) 2^-53. The row's own column is
+/// skipped. With `symmetric`, the entry (j, i) is added too. The diagonal is 1.1 times the sum of the other magnitudes
+/// of the row, or 1 if there are none.
 #[must_use]
 pub fn random_dominant(n: usize, k: usize, symmetric: bool) -> System {
     let mut random = SplitMix(42);
@@ -103,7 +106,7 @@ pub fn random_dominant(n: usize, k: usize, symmetric: bool) -> System {
             }
         }
     }
-    // Stable: those at one place are added in the order in which they were drawn.
+    // The sort is stable: entries with equal indices are added in the order in which they were drawn.
     entries.sort_by_key(|&(i, j, _)| (i, j));
     let mut summed: Vec<Entry> = Vec::new();
     for (i, j, value) in entries {
@@ -118,7 +121,7 @@ pub fn random_dominant(n: usize, k: usize, symmetric: bool) -> System {
     System { n, entries: summed }
 }
 
-/// The Kronecker product with a block of three unknowns, those of a point together.
+/// The Kronecker product with a 3 x 3 block; the three unknowns of a point are consecutive.
 #[must_use]
 pub fn blocks(of: &System) -> System {
     const BLOCK: [[f64; 3]; 3] = [[4.0, -1.0, 0.5], [-1.0, 3.0, -0.25], [0.5, -0.25, 2.0]];

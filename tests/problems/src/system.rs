@@ -1,22 +1,22 @@
-//! One system A x = b as the judge sees it: scaled to the unit by powers of two, components by a flood fill, residuals
-//! in twice the precision, and what rounding may make of them in double precision.
+//! A system A x = b for the judge: scaled by powers of two, with components found by a flood fill, residuals in twice
+//! the working precision, and bounds of the rounding errors in double precision.
 
 use crate::Stencil;
 use crate::twice::{Twice, exponent, scaled};
 
-/// No component: a node without couplings.
+/// Label of a node without couplings, which belongs to no component.
 pub const LONE: usize = usize::MAX;
 
-/// A norm, and how far the library's own value of it may be off by rounding.
+/// A norm, and a bound of the rounding error of the library's value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
-    /// It.
+    /// Value of the norm.
     pub value: f64,
-    /// What rounding may have made of it.
+    /// Bound of the rounding error.
     pub error: f64,
 }
 
-/// Labels of the connected regions of two nodes or more of `len`, and how many there are.
+/// Returns the labels and the number of connected components with at least two of `len` nodes.
 pub fn flood(len: usize, couplings: &[(usize, usize, f64)]) -> (Vec<usize>, usize) {
     let mut neighbours = vec![Vec::new(); len];
     for &(p, q, value) in couplings {
@@ -46,44 +46,44 @@ pub fn flood(len: usize, couplings: &[(usize, usize, f64)]) -> (Vec<usize>, usiz
     (label, count)
 }
 
-/// A / 2^`exponent`, so that its largest center is in [1, 4).
+/// A / 2^`exponent`, so that the largest center is in [1, 4).
 pub struct System {
-    /// Nodes in x.
+    /// Number of nodes in x.
     pub nx: usize,
-    /// Nodes in y.
+    /// Number of nodes in y.
     pub ny: usize,
-    /// Nine points.
+    /// Whether the stencil has nine points.
     pub nine: bool,
-    /// Diagonal.
+    /// Diagonal entries.
     pub center: Vec<f64>,
-    /// Of row p: `entries[first[p]..first[p + 1]]`, (column, coupling), nonzero ones alone.
+    /// Row p is `entries[first[p]..first[p + 1]]`: (column, coupling), nonzero couplings only.
     entries: Vec<(usize, f64)>,
     first: Vec<usize>,
-    /// Even, so that the root of A is scaled exactly too.
+    /// Exponent of the scaling; even, so that the square root of A is also scaled exactly.
     pub exponent: i32,
     /// Component of each node, or `LONE`.
     pub label: Vec<usize>,
-    /// Nodes of each component.
+    /// Number of nodes of each component.
     pub size: Vec<usize>,
-    /// The largest |row sum| / center of each component.
+    /// Largest |row sum| / center of each component.
     pub excess: Vec<f64>,
-    /// A row sum is negative.
+    /// Whether a row sum is negative.
     pub negative_excess: bool,
-    /// center - sum of |couplings|, which differences are taken with.
+    /// center - sum of |couplings|; residuals from differences use it as the weight of x_i.
     spread: Vec<f64>,
-    /// How many.
+    /// Number of positive couplings.
     pub positive_couplings: usize,
-    /// Projected components.
+    /// For each component, whether constants are projected on it.
     pub singular: Vec<bool>,
 }
 
 impl System {
-    /// No component is projected yet.
+    /// Creates the system of a stencil; no component is projected.
     pub fn new(a: &Stencil) -> Self {
         Self { nx: a.nx, ny: a.ny, nine: a.corners.is_some(), ..Self::of(&a.center, &a.couplings()) }
     }
 
-    /// The same of any symmetric matrix, by its diagonal and its couplings, each once: as a row of nodes.
+    /// Creates the system of a symmetric matrix from its diagonal and its couplings, each once. The nodes form one row.
     pub fn of(center: &[f64], couplings: &[(usize, usize, f64)]) -> Self {
         let len = center.len();
         let largest = center.iter().fold(0.0, |m: f64, &c| m.max(c));
@@ -135,24 +135,24 @@ impl System {
         system
     }
 
-    /// Projects constants on components whose row sums are within `tolerance` of the center.
+    /// Projects constants on components whose |row sums| are at most `tolerance` times the center.
     pub fn project_within(&mut self, tolerance: f64) {
         self.singular = self.excess.iter().map(|&excess| excess <= tolerance).collect();
     }
 
-    /// Number of unknowns.
+    /// Returns the number of unknowns.
     #[expect(clippy::len_without_is_empty, reason = "a grid has nodes")]
     pub fn len(&self) -> usize {
         self.center.len()
     }
 
-    /// (column, coupling) of a row.
+    /// Returns (column, coupling) of a row.
     pub fn row(&self, p: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.entries[self.first[p]..self.first[p + 1]].iter().copied()
     }
 
-    /// Nodes that the first elimination takes out: i + j = ox + oy + 1 (mod 2), ox = 1 where there are two columns at
-    /// least.
+    /// Returns whether the first elimination removes a node: i + j = ox + oy + 1 (mod 2), where ox = 1 if there are at
+    /// least two columns, and oy likewise for rows.
     pub fn is_red(&self, p: usize) -> bool {
         let kept = usize::from(self.nx > 1) + usize::from(self.ny > 1);
         (p % self.nx + p / self.nx + kept) % 2 == 1
@@ -162,7 +162,7 @@ impl System {
         Some(self.label[p]).filter(|&k| k != LONE && self.singular[k])
     }
 
-    /// Means over the singular components.
+    /// Returns the means over the singular components.
     pub fn means(&self, v: &[Twice]) -> Vec<Twice> {
         let mut sums = vec![Twice::default(); self.size.len()];
         for (&k, &v) in self.label.iter().zip(v) {
@@ -174,14 +174,14 @@ impl System {
         (0..self.size.len()).map(of).collect()
     }
 
-    /// v without its means over singular components.
+    /// Returns v minus its means over the singular components.
     pub fn without_means(&self, v: &[Twice]) -> Vec<Twice> {
         let means = self.means(v);
         let of = |p: usize| self.projected(p).map_or(v[p], |k| v[p] - means[k]);
         (0..v.len()).map(of).collect()
     }
 
-    /// v, zero on red nodes, without its means over the black nodes of singular components.
+    /// Returns v, which is zero on red nodes, minus its means over the black nodes of the singular components.
     pub fn without_means_of_black(&self, v: &[Twice]) -> Vec<Twice> {
         let black = |p: usize| self.projected(p).filter(|_| !self.is_red(p));
         let mut sums = vec![(Twice::default(), 0.0); self.size.len()];
@@ -193,8 +193,8 @@ impl System {
         (0..v.len()).map(|p| black(p).map_or(v[p], |k| v[p] - sums[k].0 / sums[k].1)).collect()
     }
 
-    /// What rounding may do to each entry of a b that is projected: a unit of it, of its mean, and those of the sum
-    /// that makes the mean, whose additions are pairwise (log2 of 40,000 is 15).
+    /// Returns a bound of the rounding error of each entry of a projected b. It covers one unit of the entry, one of
+    /// its mean, and the pairwise sum of the mean (log2 of 40,000 is 15).
     pub fn rounding_of_rhs(&self, b: &[Twice]) -> Vec<f64> {
         let mut sizes = vec![0.0; self.size.len()];
         for (&k, b) in self.label.iter().zip(b) {
@@ -209,16 +209,17 @@ impl System {
         (0..b.len()).map(of).collect()
     }
 
-    /// b - A x
+    /// Computes b - A x.
     pub fn residual(&self, b: &[Twice], x: &[Twice]) -> Vec<Twice> {
         let of = |p: usize| self.row(p).fold(b[p] - x[p] * self.center[p], |r, (q, a)| r - x[q] * a);
         (0..self.len()).map(of).collect()
     }
 
-    /// What rounding may do to each entry of a residual that is computed from differences in double precision: every
-    /// term passes through at most 12 operations (8 couplings, a product, a difference and the sums at the end), each
-    /// good to half a unit;
-    /// 8 units of the sum of sizes are more.
+    /// Returns a bound of the rounding error of each entry of a residual that is computed from differences in double
+    /// precision.
+    ///
+    /// Every term passes through at most 12 operations: 8 couplings, a product, a difference and the final sums. Each
+    /// has an error of half a unit, so 8 units of the sum of magnitudes are a bound.
     pub fn rounding_of_residual(&self, b: &[Twice], x: &[Twice]) -> Vec<f64> {
         let of = |p: usize| {
             let flow = self.row(p).map(|(q, a)| {
@@ -231,7 +232,7 @@ impl System {
         (0..self.len()).map(of).collect()
     }
 
-    /// The same of products, b - (center x + sum of a x): of S1's residual, which is formed that way.
+    /// Returns a bound of the rounding error of b - (center x + sum of a x), as S1 computes its residual.
     pub fn rounding_of_products(&self, b: &[Twice], x: &[Twice]) -> Vec<f64> {
         let size = |v: Twice| v.abs().value();
         let of = |p: usize| {
@@ -241,13 +242,13 @@ impl System {
         (0..self.len()).map(of).collect()
     }
 
-    /// What rounding x to the smallest doubles does to each residual: half of 2^-1074, times a row.
+    /// Returns the change of each residual by rounding x to a multiple of 2^-1074: `half_unit` times the sum of |a_ij|.
     pub fn rounding_of_small(&self, half_unit: f64) -> Vec<f64> {
         let of = |p: usize| half_unit * (self.center[p] + self.row(p).map(|(_, a)| a.abs()).sum::<f64>());
         (0..self.len()).map(of).collect()
     }
 
-    /// r_b - A_br D_r^-1 r_r on black nodes, zero on red ones; and the same of what rounding may have done.
+    /// Computes r_b - A_br D_r^-1 r_r on black nodes, zero on red nodes, and the bound of its rounding errors.
     pub fn reduced(&self, r: &[Twice], errors: &[f64]) -> (Vec<Twice>, Vec<f64>) {
         let of = |p: usize| {
             if self.is_red(p) {
@@ -264,14 +265,14 @@ impl System {
         (0..self.len()).map(of).unzip()
     }
 
-    /// sqrt of the sum of m^2 / center over singular components: the norm of means m, of which P M^-1 P makes nothing.
+    /// Computes sqrt(sum of m^2 / center) over singular components: the norm of means m, which P M^-1 P maps to zero.
     pub fn norm_of_means(&self, means: &[Twice]) -> f64 {
         let of = |p: usize| self.projected(p).map_or(0.0, |k| means[k].value().powi(2) / self.center[p]);
         (0..self.len()).map(of).sum::<f64>().sqrt()
     }
 }
 
-/// ||v||_2, v up to 2^400.
+/// Computes ||v||_2 for |v| up to 2^400.
 pub fn norm2(v: &[Twice]) -> f64 {
     let largest = v.iter().fold(0.0, |m: f64, v| m.max(v.abs().value()));
     if largest == 0.0 || !largest.is_finite() {
@@ -283,13 +284,13 @@ pub fn norm2(v: &[Twice]) -> f64 {
     square.value().sqrt() / unit
 }
 
-/// ||v||_2 of what rounding may have done.
+/// Computes ||v||_2 of error bounds.
 pub fn norm2_of_sizes(v: &[f64]) -> f64 {
     let all: Vec<Twice> = v.iter().map(|&v| Twice::from(v)).collect();
     norm2(&all)
 }
 
-/// v * 2^exponent.
+/// Computes v * 2^exponent.
 pub fn twice(v: &[f64], exponent: i32) -> Vec<Twice> {
     v.iter().map(|&v| Twice::from(scaled(v, exponent))).collect()
 }

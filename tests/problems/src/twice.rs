@@ -1,44 +1,46 @@
-//! Numbers of twice the precision of a double: the sum of two doubles of which the second is below half a unit of the
-//! first. Algorithms of Dekker (Numer. Math. 18, 1971) and Knuth (The Art of Computer Programming 2, 4.2.2), with the
-//! error bounds of Joldes, Muller and Popescu (ACM Trans. Math. Softw. 44, 2017): relative errors of 3 u^2 for a sum, 5
-//! u^2 for a product and
-//! 10 u^2 for a quotient, u = 2^-53, as long as nothing overflows or vanishes. Callers scale by powers of two for that.
+//! Double-double arithmetic: a number is the sum of two doubles, of which the second is at most half a unit of the
+//! first.
+//!
+//! Algorithms of Dekker (Numer. Math. 18, 1971) and Knuth (The Art of Computer Programming 2, 4.2.2). Error bounds of
+//! Joldes, Muller and Popescu (ACM Trans. Math. Softw. 44, 2017): relative errors of 3 u^2 for a sum, 5 u^2 for a
+//! product and 10 u^2 for a quotient, u = 2^-53, without overflow and underflow. Callers scale by powers of two to
+//! avoid both.
 
 use std::iter::Sum;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// One number.
+/// A double-double number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Twice {
     high: f64,
     low: f64,
 }
 
-/// a + b and its rounding error.
+/// Returns a + b and its rounding error (Knuth).
 fn two_sum(a: f64, b: f64) -> Twice {
     let high = a + b;
     let added = high - a;
     Twice { high, low: (a - (high - added)) + (b - added) }
 }
 
-/// The same for |a| >= |b|.
+/// Returns a + b and its rounding error for |a| >= |b| (Dekker).
 fn ordered_sum(a: f64, b: f64) -> Twice {
     let high = a + b;
     Twice { high, low: b - (high - a) }
 }
 
 impl Twice {
-    /// Rounded to a double.
+    /// Returns the number rounded to a double.
     pub fn value(self) -> f64 {
         self.high
     }
 
-    /// |v|
+    /// Returns |v|.
     pub fn abs(self) -> Self {
         if self.high < 0.0 { -self } else { self }
     }
 
-    /// v^2
+    /// Returns v^2.
     pub fn square(self) -> Self {
         self * self
     }
@@ -107,7 +109,7 @@ impl Sum for Twice {
     }
 }
 
-/// v * 2^exponent, exact unless it overflows or vanishes.
+/// Computes v * 2^exponent, exact without overflow and underflow.
 pub fn scaled(mut v: f64, mut exponent: i32) -> f64 {
     const STEP: i32 = 1000;
     let power = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
@@ -120,7 +122,7 @@ pub fn scaled(mut v: f64, mut exponent: i32) -> f64 {
     v * power(exponent)
 }
 
-/// The e with 2^e <= v < 2^(e + 1), for finite v > 0.
+/// Returns the e with 2^e <= v < 2^(e + 1), for finite v > 0.
 pub fn exponent(v: f64) -> i32 {
     let stored = |v: f64| ((v.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     if v >= f64::MIN_POSITIVE { stored(v) } else { stored(scaled(v, 200)) - 200 }
@@ -128,13 +130,13 @@ pub fn exponent(v: f64) -> i32 {
 
 #[test]
 fn twice_the_precision() {
-    // (1 + u)^2 - (1 + 2 u) = u^2 shows, with u = 2^-52; so does 1 / 3 * 3, to 1e-31.
+    // (1 + u)^2 - (1 + 2 u) = u^2 with u = 2^-52 is exact; 1 / 3 * 3 - 1 is below 1e-31.
     let one_and_more = Twice::from(1.0 + f64::EPSILON);
     let square = one_and_more.square() - Twice::from(1.0 + 2.0 * f64::EPSILON);
     assert_eq!(square.value(), f64::EPSILON * f64::EPSILON);
     let third = Twice::from(1.0) / 3.0;
     assert!((third * 3.0 - Twice::from(1.0)).abs().value() < 1e-31);
-    // Sums that cancel: 1e16 + 1 - 1e16.
+    // Sums with cancellation: 1e16 + 1 - 1e16.
     assert_eq!((Twice::from(1e16) + Twice::from(1.0) - Twice::from(1e16)).value(), 1.0);
     for v in [1.0, 1.5, 3e-310, 5e-324, 1e300, f64::MAX] {
         let e = exponent(v);

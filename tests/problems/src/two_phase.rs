@@ -1,50 +1,51 @@
 //! 3D systems of two-phase flow: -div(1/rho grad p) on cubes of cells, 7 points, walls without flow.
 //!
-//! The unit cube has nx x ny x nz cells, x fastest, the centre of cell (i, j, k) at ((i + .5)/nx, (j + .5)/ny, (k +
-//! .5)/nz). kappa = 1/rho is 1 in water and 1/contrast in air; a face has the harmonic mean 2 a b / (a + b) of its two
+//! The unit cube has nx x ny x nz cells, x fastest. The centre of cell (i, j, k) is ((i + .5)/nx, (j + .5)/ny, (k +
+//! .5)/nz). kappa = 1/rho is 1 in water and 1/contrast in air. A face has the harmonic mean 2 a b / (a + b) of its two
 //! cells. Entries are not divided by h^2.
 
 use crate::OUTSIDE;
 
-/// A symmetric 7-point matrix and right-hand sides: `a[(k * ny + j) * nx + i]`, no padding.
+/// A symmetric 7-point matrix, `a[(k * ny + j) * nx + i]` without padding, and its right-hand sides.
 #[derive(Clone, Debug)]
 pub struct TwoPhase {
-    /// Cells in x, y and z.
+    /// Number of cells in x, y and z.
     pub size: [usize; 3],
-    /// Diagonal.
+    /// Diagonal entries.
     pub center: Vec<f64>,
-    /// Entries towards (i + 1, j, k), (i, j + 1, k) and (i, j, k + 1); `OUTSIDE` where those leave the grid.
+    /// Entries that couple a cell to (i + 1, j, k), (i, j + 1, k) and (i, j, k + 1); `OUTSIDE` if they point out of the
+    /// grid.
     pub forward: [Vec<f64>; 3],
     /// Cells of the light phase.
     pub air: Vec<bool>,
-    /// Rows without couplings, center 1: cells within an obstacle.
+    /// Cells inside an obstacle: rows without couplings, center 1.
     pub solid: Vec<bool>,
 }
 
-/// Geometries by name.
+/// Names of geometries.
 pub const SETS: [&str; 16] =
     ["0", "1", "8", "9", "27", "27t", "9s", "P3", "r200", "dam", "surf", "film", "sheet", "sheet2", "spray", "drops"];
 
-/// What may stand behind a name and a semicolon.
+/// Suffixes of a name, after a semicolon.
 pub const PARTS: [&str; 4] = ["asp=4", "dir=top", "obs=hole", "obs=box"];
 
-/// Right-hand sides by name.
+/// Names of right-hand sides.
 pub const RHS: [&str; 3] = ["rand", "cos", "csf"];
 
 /// A sphere: centre and radius.
 type Sphere = ([f64; 3], f64);
 
-/// The generator of all random numbers here (SplitMix64).
+/// Random generator (SplitMix64).
 pub struct SplitMix(pub u64);
 
 impl SplitMix {
-    /// The next number in [0, 1).
+    /// Returns the next random number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The next number.
-    #[allow(clippy::should_implement_trait)] // It never ends.
+    /// Returns the next 64 random bits.
+    #[allow(clippy::should_implement_trait)] // The sequence is infinite.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -53,7 +54,7 @@ impl SplitMix {
     }
 }
 
-/// Centres of a set of bubbles of radius 0.1.
+/// Returns the centres of a set of bubbles of radius 0.1.
 fn bubbles(set: &str) -> Vec<[f64; 3]> {
     let corners = |at: &[f64]| -> Vec<[f64; 3]> {
         let mut all = Vec::new();
@@ -91,7 +92,7 @@ fn within(spheres: &[Sphere], at: [f64; 3]) -> bool {
     })
 }
 
-/// 200 bubbles at random, overlapping or not.
+/// Returns 200 random bubbles, which may overlap.
 fn random_spheres() -> Vec<Sphere> {
     let mut random = SplitMix(777);
     (0..200)
@@ -102,7 +103,7 @@ fn random_spheres() -> Vec<Sphere> {
         .collect()
 }
 
-/// The nine bubbles of P3.
+/// The nine bubbles of the set P3.
 const NINE: [Sphere; 9] = [
     ([0.26, 0.24, 0.25], 0.12),
     ([0.75, 0.26, 0.23], 0.11),
@@ -115,7 +116,7 @@ const NINE: [Sphere; 9] = [
     ([0.73, 0.76, 0.77], 0.13),
 ];
 
-/// Whether cells are air, cell by cell.
+/// Returns for each cell whether it is air.
 fn phases(name: &str, size: [usize; 3]) -> Vec<bool> {
     use std::f64::consts::PI;
     let [nx, ny, nz] = size;
@@ -150,15 +151,15 @@ fn phases(name: &str, size: [usize; 3]) -> Vec<bool> {
 }
 
 impl TwoPhase {
-    /// The system of a golden row: `name` as in the column `set` (`9`, `27t`, `dam`, `9;asp=4`, `surf;obs=box`,
-    /// `9;dir=top`, ...).
+    /// Creates the system of a golden row; `name` is that of the column `set` (`9`, `27t`, `dam`, `9;asp=4`,
+    /// `surf;obs=box`, `9;dir=top`, ...).
     #[must_use]
     pub fn new(name: &str, size: [usize; 3], contrast: f64) -> Self {
         let set = name.split(';').next().expect("a name");
         Self::of_air(phases(set, size), &name[set.len()..], size, contrast)
     }
 
-    /// The same with air in these cells; `parts`: what would stand behind the name.
+    /// Creates the system with air in the given cells; `parts` is the suffix of a name.
     #[must_use]
     pub fn of_air(air: Vec<bool>, parts: &str, size: [usize; 3], contrast: f64) -> Self {
         let parts = parts.split(';').filter(|part| !part.is_empty());
@@ -177,7 +178,7 @@ impl TwoPhase {
                 "dir=top" => open_top = true,
                 "obs=hole" => hole = true,
                 "obs=box" => a.place_obstacles(),
-                // Of the method, not of the problem.
+                // These parts are parameters of the method, not of the problem.
                 _ => assert!(part.starts_with("semi=") || part.starts_with("min="), "unknown part '{part}' of a name"),
             }
         }
@@ -209,7 +210,7 @@ impl TwoPhase {
         a
     }
 
-    /// Two blocks.
+    /// Adds two solid blocks.
     fn place_obstacles(&mut self) {
         let [nx, ny, nz] = self.size;
         for c in 0..self.solid.len() {
@@ -221,19 +222,20 @@ impl TwoPhase {
         }
     }
 
-    /// A wall at i = nx / 2 is open here.
+    /// Returns whether a wall at i = nx / 2 is open at this cell.
     fn in_hole(&self, at: [usize; 3]) -> bool {
         let near = |d: usize| ((at[d] as f64 + 0.5) / self.size[d] as f64 - 0.5).abs() < 0.1;
         near(1) && near(2)
     }
 
-    /// Cells.
+    /// Returns the number of cells.
     #[must_use]
     pub fn cells(&self) -> usize {
         self.center.len()
     }
 
-    /// A right-hand side: `rand`, `cos`, or `csf` (P3 alone). Zero in obstacles, mean zero elsewhere.
+    /// Creates a right-hand side: `rand`, `cos`, or `csf` (P3 only). It is zero in obstacles and has mean zero
+    /// elsewhere.
     #[must_use]
     pub fn rhs(&self, name: &str) -> Vec<f64> {
         let mut b = match name {
@@ -265,7 +267,7 @@ impl TwoPhase {
         (0..self.cells()).map(value).collect()
     }
 
-    /// The divergence of a smooth velocity, and jumps of the pressure at surfaces.
+    /// Returns the divergence of a smooth velocity, with pressure jumps at surfaces.
     fn surface_tension(&self) -> Vec<f64> {
         use std::f64::consts::PI;
         let [nx, ny, _] = self.size;
@@ -292,7 +294,7 @@ impl TwoPhase {
         b
     }
 
-    /// (cell, cell behind it, coupling) within the box.
+    /// Returns (cell, next cell, coupling) for all couplings within the box.
     #[must_use]
     pub fn couplings(&self) -> Vec<(usize, usize, f64)> {
         let [nx, ny, _] = self.size;
@@ -303,7 +305,7 @@ impl TwoPhase {
         all
     }
 
-    /// b - A x, and its 2-norm over that of b.
+    /// Computes ||b - A x||_2 / ||b||_2.
     #[must_use]
     pub fn relative_residual(&self, b: &[f64], x: &[f64]) -> f64 {
         let [nx, ny, _] = self.size;

@@ -1,4 +1,4 @@
-//! A: couplings, land and walls, and centers from the row sums that components are to have.
+//! Generator of A: couplings, land and walls, and centers that yield prescribed row sums of the components.
 
 use super::{Maker, NullSpace, arrays};
 use crate::system::{LONE, flood};
@@ -21,7 +21,8 @@ impl Maker {
         a
     }
 
-    /// Negative couplings over a field of contrast 1e0 to 1e12, multiples of 2^-46, so that sums of them can be exact.
+    /// Creates negative couplings from a field of contrast 1 to 1e12. They are multiples of 2^-46, so that sums can be
+    /// exact.
     fn couplings(&mut self, nx: usize, ny: usize, nine: bool) -> Stencil {
         let decades = self.random.among(&[(30.0, 0), (20.0, 3), (20.0, 6), (15.0, 9), (15.0, 12)]);
         match decades {
@@ -98,8 +99,8 @@ impl Maker {
         }
     }
 
-    /// -div k grad by bilinear elements on stretched cells, k from cell to cell: positive couplings along the short
-    /// side, and semidefinite with the constants as null space all the same.
+    /// Discretizes -div k grad with bilinear elements on stretched cells, k constant per cell. The couplings along the
+    /// short side are positive, but A is semidefinite and its null space is the constants.
     fn bilinear_elements(&mut self, nx: usize, ny: usize) -> Stencil {
         self.hit("bilinear elements");
         let r = &mut self.random;
@@ -127,7 +128,7 @@ impl Maker {
         a
     }
 
-    /// Land, and walls that cut the grid into pieces.
+    /// Adds land, and walls that divide the grid.
     fn cut(&mut self, a: &mut Stencil) {
         let (nx, ny) = (a.nx, a.ny);
         if self.random.chance(18.0) {
@@ -150,7 +151,7 @@ impl Maker {
         }
     }
 
-    /// Turns the sign of some couplings; whether of any.
+    /// Changes the sign of some couplings. Returns whether a sign changed.
     fn flip(&mut self, a: &mut Stencil) -> bool {
         let part = self.random.unit();
         let all: Vec<(usize, usize)> = a.couplings().iter().map(|&(p, q, _)| (p, q)).collect();
@@ -165,7 +166,7 @@ impl Maker {
         any
     }
 
-    /// Centers from the row sums that each component is to have.
+    /// Sets the centers from the row sums of each component.
     fn centers(&mut self, a: &mut Stencil, null_space: NullSpace, positive: bool, dominant: bool) {
         if positive {
             self.hit("positive couplings");
@@ -182,7 +183,7 @@ impl Maker {
             }
         }
         let (mut singular, mut regular) = (false, false);
-        // One kind for all, or each component its own.
+        // One kind of row sums for all components, or one per component.
         let alike = self.random.chance(60.0);
         let mut kind = "";
         for k in 0..count {
@@ -206,7 +207,7 @@ impl Maker {
 
     fn kind_of_row_sums(&mut self, null_space: NullSpace, dominant: bool) -> &'static str {
         if dominant {
-            // The null vector of a matrix with couplings of either sign is no constant.
+            // With couplings of both signs, the null vector of the matrix is not constant.
             return self.random.among(&[(1.0, "row sums: regular"), (1.0, "row sums: large")]);
         }
         self.random.among(match null_space {
@@ -237,7 +238,8 @@ impl Maker {
         })
     }
 
-    /// `base`: what makes row sums zero. Limits are kept clear of by a tenth, which is far more than their rounding.
+    /// Sets the centers of one component; `base` is the center with zero row sum. Row sums stay at least 10 % away from
+    /// limits, which is far more than their rounding.
     fn center_of_component(
         &mut self,
         a: &mut Stencil,
@@ -272,13 +274,14 @@ impl Maker {
     }
 }
 
-/// Couplings of 1e-12 of the largest still have 6 digits, and sums of 8 fit 53 bits.
+/// Rounds to a multiple of 2^-46. Couplings of 1e-12 times the largest keep 6 digits, and sums of 8 are exact in 53
+/// bits.
 fn multiple_of_quantum(v: f64) -> f64 {
     const QUANTUM: f64 = 1.0 / (1u64 << 46) as f64;
     (v / QUANTUM).round().max(1.0) * QUANTUM
 }
 
-/// The coupling between p and a later q.
+/// Returns the coupling between p and a later node q.
 fn coupling(a: &mut Stencil, p: usize, q: usize) -> &mut f64 {
     let nx = a.nx;
     if q == p + nx {

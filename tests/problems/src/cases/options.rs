@@ -1,10 +1,10 @@
-//! Options as text, and what the judge must know of them.
+//! Generator of option texts, with the values that the judge needs.
 
 use super::{Maker, NullSpace, Settings};
 use crate::Stencil;
 
 impl Maker {
-    /// The text, what the judge must know of it, and the leading dimension.
+    /// Returns the option text, the values that the judge needs, and the leading dimension.
     pub(super) fn options(
         &mut self,
         a: &Stencil,
@@ -21,7 +21,7 @@ impl Maker {
             (10.0, "precision=bf16"),
             (10.0, "precision=mixed"),
         ]);
-        // Neither is offered on devices.
+        // Devices do not support the K-cycle. Aggregation on devices has its own tests.
         let (k, aggregation) = if backend == "cuda" { (0.0, 0.0) } else { (10.0, 10.0) };
         let cycle = self.choose(&[
             (45.0 - aggregation, "cycle=auto"),
@@ -60,7 +60,7 @@ impl Maker {
                 words.push(text.to_owned());
             }
         }
-        // The reference backend is made for clarity.
+        // The reference backend is slow, because it is written for clarity.
         if backend == "cpu" && a.len() <= 2000 && self.random.chance(10.0) {
             self.hit("backend=reference");
             words.push("backend=reference".to_owned());
@@ -154,7 +154,7 @@ impl Maker {
         let mut abs_tol = 0.0;
         if self.random.chance(8.0) {
             self.hit("abs_tol");
-            // About the tested norm of b.
+            // Relative to an estimate of the tested norm of b.
             let size = b.iter().fold(0.0, |m: f64, b| m.max(b.abs()));
             let center = a.center.iter().fold(0.0, |m: f64, &c| m.max(c));
             let unit = if preconditioned { size / center.sqrt() } else { size };
@@ -175,7 +175,7 @@ impl Maker {
                 self.hit("max_iter: few");
                 self.random.whole(2, 12)
             }
-            // A large grid with a large contrast takes too long to end.
+            // A large grid with a large contrast would need too long to converge.
             _ if a.len() > 4000 => 120,
             _ => 1000,
         };
