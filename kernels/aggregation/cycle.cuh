@@ -167,6 +167,7 @@ template <class V> struct TakeArgs {
     uint32_t slice, unused; // rows per slice: SLICE or 1
 };
 
+// Computes `bound`, the length of each slice, and the number of couplings.
 template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
     uint64_t most = 0;
     over_rows<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
@@ -187,6 +188,7 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
     });
 }
 
+// Converts the rows, and computes the Jacobi step omega / d_i with omega = (4/3) / max(2, bound).
 template <class V> __device__ inline void take_rows(const TakeArgs<V> &t) {
     // By Gershgorin's theorem, the bound is at most 2 if couplings and row sums are not negative.
     const double omega = 4.0 / 3.0 / max(2.0, __longlong_as_double((long long)*t.bound));

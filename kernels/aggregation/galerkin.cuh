@@ -44,6 +44,7 @@ __device__ inline uint32_t values_of(const ScanArgs &a, uint32_t part, uint32_t 
     return sum;
 }
 
+// Computes the sum of each part.
 __device__ inline void sum_parts(const ScanArgs &a) {
     const uint32_t parts = (a.count + PART - 1) / PART;
     for (uint32_t part = blockIdx.x; part < parts; part += gridDim.x) {
@@ -67,6 +68,7 @@ __device__ inline void scan_parts(const ScanArgs &a) {
     if (threadIdx.x == 0) a.values[a.count] = before;
 }
 
+// Computes the prefix sums within each part and adds the sum of all previous parts.
 __device__ inline void scan_values(const ScanArgs &a) {
     const uint32_t parts = (a.count + PART - 1) / PART;
     for (uint32_t part = blockIdx.x; part < parts; part += gridDim.x) {
@@ -245,6 +247,7 @@ __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uin
     return length;
 }
 
+// Computes the coarse rows, one warp per row; the number of fine couplings selects the algorithm.
 __device__ inline void sum_couplings(const GalerkinArgs &g) {
     const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
     for (uint64_t row = (blockIdx.x * blockDim.x + threadIdx.x) / 32; row < g.coarse.rows; row += warps) {

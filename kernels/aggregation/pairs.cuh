@@ -29,6 +29,7 @@ __device__ inline double quality(const Couplings &c, uint32_t i, uint32_t j, dou
     return 2.0 * di * dj / ((di + dj) * (a + series));
 }
 
+// Returns a hash of v (finalizer of SplitMix64).
 __device__ inline uint64_t mixed(uint64_t v) {
     v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9ull;
     v = (v ^ (v >> 27)) * 0x94d049bb133111ebull;

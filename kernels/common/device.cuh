@@ -1,4 +1,4 @@
-// Functions shared by the kernels of all families: loads and stores with a cache policy, sums in a fixed order, and the
+// Functions shared by the kernels of all families: loads and stores with a cache policy, sums in a fixed order, and
 // division of work among thread blocks.
 #pragma once
 #ifndef RRB_EMULATED

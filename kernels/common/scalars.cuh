@@ -8,6 +8,7 @@ enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD
 // Number of entries in the ring buffer of iterations; the loop pauses when the buffer is full.
 constexpr int RING = 1024;
 
+// Record of one iteration: tested norm, alpha and beta.
 struct Step {
     double norm, alpha, beta;
 };

@@ -254,6 +254,7 @@ struct Line {
     }
 };
 
+// Work of a helper warp: right-hand sides, loads of the inverse, and the delayed results of the previous group.
 template <int POINTS, bool ONE> __device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipeline,
     const double *results, Column (*columns)[COLUMNS], double (*weights)[2], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 - WARPS, cell = lane & 7;
@@ -328,6 +329,7 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
     for (int first = 0; first < LATER; first += AT_ONCE) write(rounds - 1, first);
 }
 
+// Work of a multiplying warp: 64 rows of z = A_b^-1 r for COLUMNS blocks, accumulated over STEPS steps.
 __device__ __forceinline__ void multiply(
     const RelaxArgs &a, const Pipeline &pipeline, double *results, Column (*columns)[COLUMNS], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;

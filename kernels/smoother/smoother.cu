@@ -23,10 +23,10 @@
 // deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep, whole tiles at the edge of a
-// patch write their faces for the adjacent tiles, which read them in the next sweep (`around`, `leave`). Two buffers of
-// faces alternate. Each tile is relaxed once per sweep, so the faces are the values that an exchange before the next
-// sweep would copy. The last sweep also writes the faces that it reads to the ghost cells. A launch begins while the
-// previous one ends (`let_next_begin`).
+// patch write their faces to a buffer (`leave`). The adjacent tiles read the buffer in the next sweep (`around`). Two
+// buffers of faces alternate. Each tile is relaxed once per sweep, so the faces are the values that an exchange before
+// the next sweep would copy. The last sweep also writes the faces that it reads to the ghost cells. A launch begins
+// while the previous one ends (`let_next_begin`).
 //
 // Bytes per cell and sweep: f read, u read and written, 24 from memory. Through L2, with 8^3 blocks: 37, because rows
 // of u occupy 96 bytes of sectors and faces are read twice. Faces between patches: 16 per value. A separate buffer for

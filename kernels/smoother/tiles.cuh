@@ -1,8 +1,10 @@
-// Relaxation of one item, a tile of at most 8 x 8 x 8 cells, by 64 threads: one block of 8^3 cells (`relax_cube`),
-// smaller blocks that fill a tile (`relax_tile`), and all other items (`relax_any`). kernels/smoother/smoother.cu
-// describes lines, transposes and shared memory.
+// Relaxation of one item by 64 threads. An item is a tile of at most 8 x 8 x 8 cells: one block of 8^3 cells
+// (`relax_cube`), smaller blocks that fill a tile (`relax_tile`), or other blocks (`relax_any`). The file
+// kernels/smoother/smoother.cu describes lines, transposes and shared memory.
 namespace blocks {
 
+// Returns the index of a cell in shared memory; all transposes are free of bank conflicts
+// (kernels/smoother/smoother.cu).
 __device__ __forceinline__ int place(int x, int y, int z) {
     return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7);
 }
@@ -95,8 +97,8 @@ __device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &it
         partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
 }
 
-// Writes the relaxed values of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches,
-// which read them in the next sweep. Each cell is relaxed once per sweep.
+// Writes the relaxed values of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches.
+// The adjacent tiles read the faces in the next sweep. Each cell is relaxed once per sweep.
 __device__ __forceinline__ void leave(
     const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
     const unsigned sides = item.faces & SIDES;

@@ -76,6 +76,7 @@ template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
     }
 }
 
+// Transforms a line in blocks of `length` cells. The matrix for length 1 is sin(90 degrees) = 1.
 __device__ __forceinline__ void transform(double (&v)[8], int length) {
     switch (length) {
     case 1: break;

@@ -5,6 +5,7 @@ namespace blocks {
 constexpr int TILE_THREADS = 64;
 constexpr int TILE_CELLS = 512;
 
+// A patch: addresses of its arrays in device memory, and its extents in cells.
 struct Patch {
     double *u[2]; // the caller's array, and the second array of block Jacobi
     const double *f;
@@ -128,6 +129,7 @@ __device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
     __syncthreads();
 }
 
+// Reports an item as done in `progress`, if other items wait for it.
 __device__ __forceinline__ void advance(const RelaxArgs &a, const Item &item) {
     if (!(item.faces & ADVANCES)) return;
     __syncthreads();

@@ -10,10 +10,12 @@
 //! ```
 //!
 //! Layers therefore count by their conductances along and across. Jumps in both directions (checkerboards, noise) do
-//! not count. A jump between two halves of a window does not count, either: in at least a quarter of the parts of 4 x 4
-//! nodes, the same direction must conduct better, by at least the square root of the ratio of E and N. With nine
-//! points, the diagonals of a cell are added to its couplings in both directions, because they lead one step in x and
-//! one in y.
+//! not count. A jump between two halves of a window does not count, either. Suppose that direction x conducts better in
+//! the window. Then E / N must be at least the square root of the window's ratio in a quarter of its parts of 4 x 4
+//! nodes. Otherwise the window counts as isotropic; direction y is treated in the same way.
+//!
+//! With nine points, the diagonals of a cell are added to its couplings in both directions. A diagonal leads one step
+//! in x and one in y.
 
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;

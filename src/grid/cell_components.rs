@@ -233,7 +233,7 @@ impl Strong {
     }
 
     /// Returns the number of groups that are hidden from the coarse grids. A group is hidden if a coarse grid has
-    /// several points in it and the next coarser grid has none: the group then couples the cells around it strongly.
+    /// several points in it and the next coarser grid has none. The group then couples the cells around it strongly.
     /// Coarse grid l has the cells whose indices are multiples of 2^l. The last grid has at most `coarsest` cells.
     pub fn hidden(&self, cells: Cells, coarsest: usize) -> Result<usize> {
         let last = coarse_grids(cells, coarsest);

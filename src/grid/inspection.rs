@@ -22,7 +22,7 @@ pub struct Questions {
     pub zero_row_sum: f64,
 }
 
-/// Conditions on rows for speculative work: if the new matrix is assumed to be like the previous matrix, rows that
+/// Conditions on rows for speculative work, which assumes that the new matrix is like the previous one. Rows that
 /// satisfy these conditions may be processed before all rows have been inspected.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {

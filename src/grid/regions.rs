@@ -3,7 +3,8 @@
 //!
 //! A deflation vector is one on its region and zero elsewhere. If vectors add up to the constant on a singular
 //! component of the matrix, E = Z^T A Z is singular. Either one vector of the heavy phase is dropped there, or all
-//! vectors are kept and E is shifted by c 1 1^T, which gives the same projection (docs/theory/dpcg.md).
+//! vectors are kept. In the second case, E is shifted by c 1 1^T, which gives the same projection
+//! (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, ComponentList, Strong};

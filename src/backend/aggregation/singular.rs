@@ -1,9 +1,9 @@
 //! Constant vectors of the singular and nearly singular components of a matrix. The rounding errors of r have a nonzero
 //! mean on such a component, which coarse solves must not see.
 //!
-//! On a nearly singular component, where the row sums almost vanish, the constant vector is solved for separately in
-//! double precision: P B P + 1 1^T / sum_i e_i with P = I - 1 1^T / n replaces B. In single precision, B alone would
-//! turn the rounding error of sum r into a large constant vector (docs/theory/aggregation.md, "Nearly singular closed
+//! On a nearly singular component, the row sums almost vanish. Its constant vector is solved for separately in double
+//! precision: P B P + 1 1^T / sum_i e_i with P = I - 1 1^T / n replaces B. In single precision, B alone would convert
+//! the rounding error of sum r to a large constant vector (docs/theory/aggregation.md, "Nearly singular closed
 //! basins").
 
 use super::couplings::{Couplings, NONE, WHAT};
@@ -118,8 +118,8 @@ impl Means {
         }
     }
 
-    /// Computes the constant to be added to z = B r on each component: the stored sum divided by the sum of the row
-    /// sums, minus the mean of z.
+    /// Computes the constant to be added to z = B r on each component: (stored sum) / (sum of the row sums) - (mean of
+    /// z).
     pub fn give<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, excess, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };

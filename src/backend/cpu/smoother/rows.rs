@@ -44,7 +44,7 @@ impl Member<'_, '_> {
     /// Relaxes the selected blocks of one row of blocks.
     ///
     /// # Safety
-    /// While this function runs, no other thread writes cells of these blocks or of the layer around them, and no other
+    /// While this function runs, no other thread writes cells of these blocks or of the layer around them. No other
     /// thread reads cells of these blocks. With `Which::Colour`, no block of another colour is written.
     pub unsafe fn row(&mut self, ways: Ways, p: usize, row: usize, which: Which) {
         let patch = &self.patches()[p];
@@ -284,8 +284,8 @@ impl Member<'_, '_> {
                     }
                     if let Some(k) = behind {
                         // SAFETY: the caller guarantees the conditions of `row`. The first colour is complete in the
-                        // slabs kb - 2 and kb - 1, and up to row jb in slab kb, so all neighbours of this row are
-                        // complete. No later block of the first colour reads this row.
+                        // slabs kb - 2 and kb - 1, and up to row jb in slab kb. All neighbours of this row are
+                        // therefore complete, and no later block of the first colour reads this row.
                         unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
                         // SAFETY: this thread owns the row, and its values are final.
                         unsafe { self.give(ways.cut, p, k * in_slab + jb) };

@@ -34,6 +34,7 @@ impl Room {
         Ok(self.address())
     }
 
+    /// Copies values to the memory, which is reallocated if it is too small, and waits for the copy.
     pub(super) fn put<T: NoUninit>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
         let address = self.need(stream, size_of_val(values), what)?;
         if !values.is_empty() {
@@ -61,6 +62,7 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
+    /// Assigns addresses, aligned to 256 bytes, to u and, with `with_f`, to f of all patches.
     pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
         // The addresses become invalid if the allocation fails or moves.
         self.clear();

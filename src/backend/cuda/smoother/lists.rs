@@ -200,8 +200,8 @@ fn place_items(
     Ok((placed, chunk + 1))
 }
 
-/// Builds the sorted items of one sweep over some patches, with indices into `progress` that begin at 0, and the
-/// numbers of items that increment each entry of `progress`.
+/// Builds the sorted items of one sweep over some patches. The indices into `progress` begin at 0. Also returns the
+/// numbers of items that increment each entry of `progress`, and the stages.
 pub fn items_of(
     blocks: &Blocks,
     range: Range<usize>,
@@ -296,8 +296,8 @@ struct Edge {
     beyond: [Option<(usize, usize)>; 6],
 }
 
-/// Faces between tiles of different patches. A tile writes the values that the adjacent tile reads in the next sweep,
-/// so that ghost cells need not be written and read in between. Used with 7-point stencils, cuts without overlap, and
+/// Faces between tiles of different patches. A tile writes the values that the adjacent tile reads in the next sweep.
+/// Ghost cells are therefore neither written nor read in between. Used with 7-point stencils, cuts without overlap, and
 /// blocks that sine transforms solve.
 #[derive(Default)]
 pub struct Faces {

@@ -4,9 +4,9 @@
 //! of a patch write their faces to buffers. The adjacent tiles of other patches read the buffers in the next sweep.
 //! Ghost cells are exchanged before the first sweep, and the last sweep fills them.
 //!
-//! Patches in host memory have a copy on the device. If there are several groups of patches and the option `transfer`
-//! allows it, the first and the last sweep of a call run group by group. The first sweep of a group overlaps the upload
-//! of the next group. The last sweep of a group overlaps the download of the previous group.
+//! Patches in host memory have a copy on the device. With several groups of patches, the first and the last sweep of a
+//! call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group overlaps the upload of
+//! the next group. The last sweep of a group overlaps the download of the previous group.
 
 use super::data::{Data, kind_of};
 use super::lists::{FACE, to_i32};
@@ -164,6 +164,7 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Uploads all patches in host memory, unless the device already has their values.
     fn ensure_uploaded(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.uploaded, true) {
             self.upload(self.all(), true, 0)?;
@@ -178,6 +179,7 @@ impl Run<'_> {
         self.copy_values(patches, from, to, true, stream)
     }
 
+    /// Copies u between the two arrays of each patch; with `ghosts`, only the ghost layer.
     fn copy_values(&self, patches: Range<usize>, from: usize, to: usize, ghosts: bool, stream: usize) -> Result<()> {
         let data = &*self.data;
         let (first, last) = (data.rooms.segments_before[patches.start], data.rooms.segments_before[patches.end]);
@@ -346,10 +348,12 @@ impl Run<'_> {
         (from, if jacobi { 1 - from } else { from })
     }
 
+    /// Returns whether the ghost cells must be copied to the second array of block Jacobi.
     fn ghosts_wanted(&mut self) -> bool {
         !std::mem::replace(&mut self.ghosts_copied, true) || self.watcher.fills()
     }
 
+    /// Returns the index of the plan for a cut, and builds the plan if it does not exist.
     fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
         // `prepare` usually has built the plan; it is built here if options changed afterwards.
         let kind = kind_of(!self.transforms, self.batches, cut);
@@ -369,6 +373,7 @@ impl Run<'_> {
         }
     }
 
+    /// Finds the first value of u or f that is not finite.
     fn find_bad_cell(&mut self) -> Result<Option<BadCell>> {
         if self.data.rooms.region_count == 0 {
             return Ok(None);
@@ -411,6 +416,7 @@ impl Run<'_> {
         self.exchange_boxes(self.data.rooms.copies.address(), self.data.rooms.copy_count, both)
     }
 
+    /// Copies `count` boxes of ghost cells on the device; with `both`, to both arrays of block Jacobi.
     fn exchange_boxes(&mut self, copies: Address, count: u32, both: bool) -> Result<()> {
         if count == 0 {
             return Ok(());
