@@ -1,6 +1,6 @@
 //! Connected components by union-find over runs. A run is a maximal piece of a row whose nodes are coupled to their
-//! east neighbours: a row of open water, or of one phase, is one run. Couplings between rows unite runs; the run with
-//! the smallest index is the root.
+//! east neighbours. For example, a row of open water, or of one phase, is one run. Couplings between rows unite runs;
+//! the run with the smallest index is the root.
 //!
 //! The rows are those of a plane, or those of a box of cells in storage order. The caller states which rows are
 //! adjacent. Couplings are read as words of bits, so that long runs need no branches.
