@@ -1,16 +1,16 @@
-//! The caller's arrays in a run by a team.
+//! The caller's arrays during a run.
 
 use crate::backend::steps::solve::Arrays;
 use std::marker::PhantomData;
 
-/// An array of the caller that members of a run write: each values of its own.
+/// An array of the caller that the threads of a run write. Each entry belongs to one thread.
 pub struct Output<'a> {
     start: *mut f64,
     len: usize,
     borrow: PhantomData<&'a mut [f64]>,
 }
 
-// SAFETY: values are used by their owner alone, as `slice` asks.
+// SAFETY: each entry is used by its owner thread only, which `slice` requires.
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
@@ -18,68 +18,69 @@ impl<'a> Output<'a> {
         Self { start: array.as_mut_ptr(), len: array.len(), borrow: PhantomData }
     }
 
-    /// Some of its values.
+    /// Returns the `len` entries from `start` on.
     ///
     /// # Safety
-    /// Nobody else may use them while the slice is used.
+    /// No other thread may use these entries while the slice is in use.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &'a mut [f64] {
         assert!(start + len <= self.len);
-        // SAFETY: inside the array, as just checked; not used by others, as the caller promised.
+        // SAFETY: inside the array by the assertion above; the caller guarantees that no other thread uses these
+        // entries.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
 
-/// The caller's arrays, shared by the members of a run.
+/// The caller's arrays, shared by the threads of a run.
 pub struct Caller<'a> {
     pub input_name: &'static str,
     input: &'a [f64],
     output: Output<'a>,
     ld: usize,
     plane: usize,
-    /// Rows of a plane.
+    /// Number of rows of a plane.
     ny: usize,
-    /// The row that both begin with.
+    /// Global number of the first row of both arrays.
     first: usize,
 }
 
 impl<'a> Caller<'a> {
-    /// `ny`: rows of a plane, where there is more than one.
+    /// Wraps the arrays. `ny`: number of rows of a plane, if there is more than one plane.
     pub fn new(arrays: Arrays<'a>, ny: usize) -> Self {
         let Arrays { input_name, input, ld, plane, output, first_row: first, .. } = arrays;
         Self { input_name, input, output: Output::new(output), ld, plane, ny, first }
     }
 
-    /// Where a row begins.
+    /// Returns the index of the first entry of a row.
     fn start(&self, row: usize) -> usize {
         let row = row - self.first;
         row / self.ny * self.plane + row % self.ny * self.ld
     }
 
-    /// The first `len` values of a row of the input.
+    /// Returns the first `len` entries of a row of the input.
     pub fn input(&self, row: usize, len: usize) -> &'a [f64] {
         self.input_at(self.start(row), len)
     }
 
-    /// The same of the output.
+    /// Returns the first `len` entries of a row of the output.
     ///
     /// # Safety
-    /// Nobody else may use them while the slice is used.
+    /// No other thread may use these entries while the slice is in use.
     pub unsafe fn output(&self, row: usize, len: usize) -> &'a mut [f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.output_at(self.start(row), len) }
     }
 
-    /// Values of the input.
+    /// Returns the `len` entries of the input from `start` on.
     pub fn input_at(&self, start: usize, len: usize) -> &'a [f64] {
         &self.input[start..][..len]
     }
 
-    /// Values of the output.
+    /// Returns the `len` entries of the output from `start` on.
     ///
     /// # Safety
-    /// Nobody else may use them while the slice is used.
+    /// No other thread may use these entries while the slice is in use.
     pub unsafe fn output_at(&self, start: usize, len: usize) -> &'a mut [f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.output.slice(start, len) }
     }
 }

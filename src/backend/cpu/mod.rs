@@ -1,5 +1,5 @@
-//! A team of threads, a folder per family; `caller`: the caller's arrays in a run; `observed`: what its members find
-//! out together.
+//! CPU backend: a team of threads, with one folder per family. `caller`: the caller's arrays during a run; `observed`:
+//! inspected inputs and stop request, which the threads share.
 
 mod aggregation;
 mod caller;

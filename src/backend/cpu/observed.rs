@@ -32,8 +32,8 @@ impl Observed {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Merges the inputs that each thread has inspected (`seen`: those of this thread) and returns the result. `others`
-    /// adds the inputs of other ranks; thread 0 calls it.
+    /// Merges the inspected inputs of all threads and returns the result. `seen`: inputs that this thread has
+    /// inspected. Thread 0 calls `others`, which adds the inputs of other ranks.
     pub fn inputs(&self, me: Me, seen: &Inputs, name: &'static str, others: impl FnOnce(&mut Inputs)) -> Inputs {
         self.lock().merge(seen, name);
         me.barrier();
@@ -44,7 +44,7 @@ impl Observed {
         *self.lock()
     }
 
-    /// Reports the residual to the observer, which thread 0 passes. Returns whether the observer requests a stop.
+    /// Reports the residual to the observer, which only thread 0 passes. Returns whether the observer requests a stop.
     pub fn tell(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, iteration: usize, residual: f64) -> bool {
         if let Some(observer) = observer {
             self.stop.store(observer.see(Event::Iteration(iteration, residual)), Ordering::Release);

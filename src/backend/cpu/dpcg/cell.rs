@@ -1,10 +1,15 @@
-//! The V-cycle of the cell-centred multigrid by a team, with the bits of one thread.
+//! Multithreaded V-cycle of the multigrid with cell coarsening. Its results are bitwise identical to those of the
+//! serial cycle in `backend::reference`.
 //!
-//! All half-sweeps before the coarse grid are one pass over the planes, and so are those after it: in step t,
-//! half-sweep s is done on plane t - s, so that it finds its neighbours above done with half-sweep s - 1 and not yet
-//! with s, as after sweeps over the whole grid. The restriction follows as one more of them, the prolongation goes
-//! before. Memory sees r, A and x once a pass. Each member has rows j of its own, the same in every plane; in a step it
-//! needs of its neighbours' rows what they did in the step before.
+//! All half-sweeps of red-black Gauss-Seidel before the coarse-grid correction form one pass over the planes. The
+//! half-sweeps after the correction form another pass. In step t of a pass, half-sweep s updates plane t - s. At this
+//! time half-sweep s - 1 has updated plane t - s + 1, and half-sweep s + 1 has not yet updated plane t - s - 1. Each
+//! half-sweep therefore uses the same values as in a sweep over the whole grid. The restriction follows the last
+//! half-sweep of its pass; the prolongation precedes the first half-sweep of its pass. Each pass reads r, A and x from
+//! memory once.
+//!
+//! Each thread owns the same range of rows j in all planes. In a step it reads rows of the neighbouring threads as they
+//! were after the previous step.
 
 use super::rows::Rows;
 use crate::backend::reference::dpcg::grids::{Grid, Hierarchy};
@@ -20,42 +25,43 @@ use std::ops::Range;
 
 const WHAT: &str = "vectors of the multigrid";
 
-/// A grid of fewer cells is left to member 0: to wait for others in each plane costs more than their help.
+/// Minimum number of cells for more than one thread: on smaller grids, waiting in every plane costs more than dividing
+/// the work saves.
 const WORTH_A_TEAM: usize = 16_384;
 
-/// The preconditioner. The caller's grid is worked on in f64, coarse ones in `T`.
+/// The preconditioner. The caller's grid uses f64, the coarse grids use `T`.
 pub struct CellCentred<T> {
     hierarchy: Hierarchy<T>,
     sweeps: usize,
-    /// Right-hand sides and solutions of coarse grids.
+    /// Right-hand sides and solutions of the coarse grids.
     vectors: Vec<[Shared<T>; 2]>,
-    /// The coarsest grid's.
+    /// Workspace of the solver on the coarsest grid.
     work: Shared,
-    /// Rows outside.
+    /// A row of zeros that replaces rows outside the grid.
     zeros: Vec<f64>,
     coarse_zeros: Vec<T>,
 }
 
-/// A member in a run, and how many steps of passes it has come to in this run.
+/// A thread of a run, and the number of steps of all its passes so far.
 pub struct Walker<'a> {
     me: Me<'a>,
     steps: Cell<usize>,
 }
 
 impl<'a> Walker<'a> {
-    /// At the beginning of a run.
+    /// Starts the count of a run at zero.
     pub fn new(me: Me<'a>) -> Self {
         Self { me, steps: Cell::new(0) }
     }
 
-    /// Goes through `steps` steps together with the members next to this one among `team`: nobody begins a step before
-    /// those have ended the one before it. Ends at a barrier.
+    /// Executes `steps` steps in lockstep with the neighbouring threads, among the first `team` threads. No thread
+    /// begins a step before its neighbours have ended the previous step. Ends at a barrier.
     fn walk(&self, team: usize, steps: usize, mut step: impl FnMut(usize)) {
         let (me, base) = (self.me, self.steps.get());
         self.steps.set(base + steps);
         if me.index < team {
             for t in 0..steps {
-                // The barrier before this pass stands for the steps before.
+                // For step 0, the barrier before this pass suffices.
                 if t > 0 && me.index > 0 {
                     me.wait_for(me.index - 1, Point::Last, base + t);
                 }
@@ -71,7 +77,7 @@ impl<'a> Walker<'a> {
 }
 
 impl<T: Real + Number> CellCentred<T> {
-    /// See the one of `reference`.
+    /// Creates the hierarchy; see `backend::reference::dpcg::cell`.
     pub fn new(a: &SevenPoints, sweeps: usize, coarsest: usize) -> Result<Self> {
         let hierarchy = Hierarchy::new(a, coarsest)?;
         let mut vectors = Vec::new();
@@ -84,15 +90,15 @@ impl<T: Real + Number> CellCentred<T> {
         Ok(Self { hierarchy, sweeps, vectors, work, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
     }
 
-    /// z = M^-1 r, by all members; `largest` = max |r|. Ends at a barrier.
+    /// Computes z = M^-1 r; all threads call it. `largest` = max |r|. Ends at a barrier.
     ///
     /// # Safety
-    /// No member writes r, or uses z otherwise, between the barrier before this call and its end.
+    /// Between the barrier before this call and its end, no thread writes r, and only this call uses z.
     pub unsafe fn apply<V: Rows<f64>>(&self, walker: &Walker, a: &SevenPoints, r: &V, z: &V, largest: f64) {
         let grids = &self.hierarchy.grids;
         let scale = power_of_two_below(largest);
         let finest = Level { a: Points::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
-        // SAFETY: each pass ends at a barrier, and says itself who writes what in it.
+        // SAFETY: each pass ends at a barrier; the functions of `Level` state which rows a thread writes in a pass.
         unsafe {
             let (Some(grid), Some([first_r, first_x])) = (grids.first(), self.vectors.first()) else {
                 return self.solve_coarsest(walker.me, a.cells.count(), r, z);
@@ -117,10 +123,10 @@ impl<T: Real + Number> CellCentred<T> {
     }
 
     /// # Safety
-    /// The vectors are used by nothing else until the barrier at the end.
+    /// Nothing else uses the vectors until the barrier at the end of this function.
     unsafe fn solve_coarsest<F: Real, V: Rows<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
         if me.index == 0 {
-            // SAFETY: as the caller promised; `work` is used here alone.
+            // SAFETY: guaranteed by the caller; only thread 0 in this function uses `work`.
             let (r, x, work) =
                 unsafe { (r.row(&(0..count)), x.row_mut(&(0..count)), self.work.slice_mut(0, self.work.len())) };
             self.hierarchy.coarsest.solve(r, x, work);
@@ -128,7 +134,7 @@ impl<T: Real + Number> CellCentred<T> {
         me.barrier();
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let vectors: usize = self.vectors.iter().flatten().map(Shared::bytes).sum();
         self.hierarchy.bytes()
@@ -149,7 +155,8 @@ struct Level<'a, F, V> {
 }
 
 impl<F: Real, V: Rows<F>> Level<'_, F, V> {
-    /// Members at work, and the rows j of this one: those of whole coarse rows, which are then its own, too.
+    /// Returns the number of threads that take part, and the rows j of this thread. These rows form whole coarse rows,
+    /// which this thread also owns.
     fn share(&self, me: Me, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
         let Cells { ny, .. } = self.a.cells;
         let worth = self.a.cells.count() >= WORTH_A_TEAM;
@@ -161,17 +168,17 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         (team, coarse.start * grid.ratio[1]..(coarse.end * grid.ratio[1]).min(ny))
     }
 
-    /// Sweeps from x = 0, red before black, and the residual to the coarse grid.
+    /// Executes the sweeps from x = 0, red cells before black cells, and restricts the residual to the coarse grid.
     ///
     /// # Safety
-    /// A barrier stands before it, and no member does anything else with x and `coarse`, or writes r.
+    /// A barrier precedes this call. Until it ends, only this call uses x and `coarse`, and no thread writes r.
     unsafe fn descend<T: Real, C: Rows<T>>(&self, walker: &Walker, grid: &Grid<T>, coarse: &C, scale: f64) {
         let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
         walker.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
                 let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
                 for j in rows.clone() {
-                    // SAFETY: a row of this member; see the head of this file.
+                    // SAFETY: a row of this thread; for the rows that it reads, see the documentation of this module.
                     unsafe {
                         match half {
                             0 => self.begin(j, k),
@@ -184,17 +191,17 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         });
     }
 
-    /// x += P e scale, and sweeps, black before red.
+    /// Computes x += scale P e, then executes the sweeps, black cells before red cells.
     ///
     /// # Safety
-    /// A barrier stands before it, and no member does anything else with x, or writes r and `e`.
+    /// A barrier precedes this call. Until it ends, only this call uses x, and no thread writes r or `e`.
     unsafe fn ascend<T: Real, C: Rows<T>>(&self, walker: &Walker, grid: &Grid<T>, e: &C, scale: f64) {
         let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
         walker.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
                 let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
                 for j in rows.clone() {
-                    // SAFETY: a row of this member; see the head of this file.
+                    // SAFETY: a row of this thread; for the rows that it reads, see the documentation of this module.
                     unsafe {
                         if half == 0 {
                             let (x, e) = (self.x.row_mut(&self.cells(j, k)), e.row(&coarse_row(grid, j, k)));
@@ -208,21 +215,22 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         });
     }
 
-    /// Cells of row (j, k).
+    /// Returns the cells of row (j, k).
     fn cells(&self, j: usize, k: usize) -> Range<usize> {
         let start = (k * self.a.cells.ny + j) * self.a.cells.nx;
         start..start + self.a.cells.nx
     }
 
-    /// Which of the cells of a row are of a colour: even or odd ones.
+    /// Returns the parity of the index i of the cells of a colour (0: red, 1: black) in row (j, k).
     fn odd(colour: usize, j: usize, k: usize) -> usize {
         (colour + j + k) % 2
     }
 
-    /// Entries of the row, and those to south, north, bottom and top with the values there; zeros outside.
+    /// Returns the matrix entries of row (j, k) and the values of the neighbouring rows to south, north, bottom and
+    /// top. Outside the grid they are zero.
     ///
     /// # Safety
-    /// Nobody writes those values meanwhile.
+    /// No thread writes these values while the slices are in use.
     unsafe fn row<'s>(&'s self, j: usize, k: usize) -> Row<'s, F> {
         let Cells { nx, ny, nz } = self.a.cells;
         let ([east, north, top], cells, zeros) = (self.a.forward, self.cells(j, k), &self.zeros[..nx]);
@@ -234,40 +242,42 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         let (to_south, to_bottom) = (&north[inside(&s)], &top[inside(&b)]);
         let or_zeros = |entries: &'s [F]| if entries.is_empty() { zeros } else { entries };
         let near = [or_zeros(to_south), &north[cells.clone()], or_zeros(to_bottom), &top[cells.clone()]];
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         let values = [s, n, b, t].map(|at| at.map_or(zeros, |at| unsafe { self.x.row(&at) }));
-        // SAFETY: as above.
+        // SAFETY: guaranteed by the caller.
         let r = unsafe { self.r.row(&cells) };
         Row { r, center: &self.a.center[cells.clone()], east: &east[cells], near, values }
     }
 
-    /// x = D^-1 r in red cells, 0 in black ones.
+    /// Sets x = D^-1 r in red cells and x = 0 in black cells.
     ///
     /// # Safety
-    /// The row is this member's.
+    /// The row belongs to this thread.
     unsafe fn begin(&self, j: usize, k: usize) {
         let cells = self.cells(j, k);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         let (r, x) = unsafe { (self.r.row(&cells), self.x.row_mut(&cells)) };
         begin_row(x, Self::odd(0, j, k), r, &self.a.center[cells]);
     }
 
-    /// x = D^-1 (r - (A - D) x) in cells of a colour.
+    /// Computes x = D^-1 (r - (A - D) x) in the cells of a colour.
     ///
     /// # Safety
-    /// The row is this member's, and cells of the other colour are not written meanwhile in the rows around it.
+    /// The row belongs to this thread. No thread writes cells of the other colour in the neighbouring rows during this
+    /// call.
     unsafe fn relax(&self, colour: usize, j: usize, k: usize) {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         let (row, x) = unsafe { (self.row(j, k), self.x.row_mut(&self.cells(j, k))) };
         relax_row(x, Self::odd(colour, j, k), row);
     }
 
-    /// R (r - A x) / scale of a row: of its red cells.
+    /// Adds R (r - A x) / scale of a row to the coarse row. Only red cells contribute, since the last half-sweep made
+    /// the residual of the black cells zero.
     ///
     /// # Safety
-    /// The row is this member's, and so is the coarse one; those around it are not written meanwhile.
+    /// The row and its coarse row belong to this thread. No thread writes the neighbouring rows during this call.
     unsafe fn restrict<T: Real, C: Rows<T>>(&self, j: usize, k: usize, grid: &Grid<T>, coarse: &C, scale: f64) {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         let (row, x, coarse) =
             unsafe { (self.row(j, k), self.x.row(&self.cells(j, k)), coarse.row_mut(&coarse_row(grid, j, k))) };
         if j.is_multiple_of(grid.ratio[1]) && k.is_multiple_of(grid.ratio[2]) {
@@ -285,26 +295,26 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     }
 }
 
-/// Cells of the coarse row that the fine row (j, k) lies in.
+/// Returns the cells of the coarse row that contains the fine row (j, k).
 fn coarse_row<T>(grid: &Grid<T>, j: usize, k: usize) -> Range<usize> {
     let start = (k / grid.ratio[2] * grid.cells.ny + j / grid.ratio[1]) * grid.cells.nx;
     start..start + grid.cells.nx
 }
 
-/// What a row of cells needs beside its own x.
+/// Data for relaxing a row of cells, except x of the row itself.
 #[derive(Clone, Copy)]
 pub struct Row<'a, F> {
     r: &'a [F],
     center: &'a [F],
-    /// Entries to the east.
+    /// Matrix entries to the east.
     east: &'a [F],
-    /// Entries to south, north, bottom and top, and x there.
+    /// Matrix entries to south, north, bottom and top; `values` has x of these neighbours.
     near: [&'a [F]; 4],
     values: [&'a [F]; 4],
 }
 
 impl<F: Real> Row<'_, F> {
-    /// r - (A - D) x in cell i.
+    /// Returns r - (A - D) x in cell i.
     #[inline(always)]
     fn without_center(&self, x: &[F], i: usize) -> F {
         let mut value = self.r[i];
@@ -317,7 +327,7 @@ impl<F: Real> Row<'_, F> {
         self.near.iter().zip(self.values).fold(value, |value, (a, x)| value - a[i] * x[i])
     }
 
-    /// The same in the cells start .. start + out.len(), whose ends may be those of the row.
+    /// Computes r - (A - D) x in the cells start .. start + out.len(). They may include the ends of the row.
     #[inline(always)]
     fn chunk(&self, out: &mut [F], x: &[F], start: usize) {
         let (n, end) = (out.len(), start + out.len());
@@ -345,11 +355,11 @@ impl<F: Real> Row<'_, F> {
     }
 }
 
-/// Cells that are computed before those of one colour are stored.
+/// Number of cells in the buffer of new values, of which only one colour is stored.
 const CHUNK: usize = 256;
 
 for_each_isa! {
-    /// x = r / center in the even or odd cells, 0 in the others.
+    /// Sets x = r / center in the cells with i % 2 = `odd`, and 0 in the others.
     fn begin_row<F: Real>(x: &mut [F], odd: usize, r: &[F], center: &[F]) {
         let n = x.len();
         let (r, center) = (&r[..n], &center[..n]);
@@ -359,7 +369,8 @@ for_each_isa! {
         }
     }
 
-    /// x = D^-1 (r - (A - D) x) in the even or odd cells. All are computed, for the sake of vectors, and half is kept.
+    /// Computes x = D^-1 (r - (A - D) x) in the cells with i % 2 = `odd`. The loop computes all cells, so that it
+    /// vectorizes, and discards the other half.
     fn relax_row<F: Real>(x: &mut [F], odd: usize, row: Row<F>) {
         let mut new = [F::default(); CHUNK];
         for start in (0..x.len()).step_by(CHUNK) {
@@ -374,7 +385,7 @@ for_each_isa! {
         }
     }
 
-    /// r - A x in some cells of a row.
+    /// Computes r - A x in the cells start .. start + out.len() of a row.
     fn residual_chunk<F: Real>(out: &mut [F], x: &[F], start: usize, row: Row<F>) {
         row.chunk(out, x, start);
         let n = out.len();
@@ -385,7 +396,7 @@ for_each_isa! {
     }
 }
 
-/// x += e scale, each e in the `ratio` fine cells of a coarse one.
+/// Computes x += scale P e: each coarse value e is added to `ratio` fine cells.
 fn prolong_row<F: Real, T: Real>(x: &mut [F], e: &[T], ratio: usize, scale: f64) {
     for (x, e) in x.chunks_mut(ratio).zip(e) {
         let e = F::narrow(e.wide() * scale);
@@ -415,7 +426,7 @@ mod tests {
                 let walker = Walker::new(me);
                 for _ in 0..2 {
                     me.barrier();
-                    // SAFETY: r and z are used by nothing else.
+                    // SAFETY: only this call uses r and z.
                     unsafe { multigrid.apply(&walker, &a, &r, &z, max_abs(&b)) };
                 }
             };
@@ -425,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Whatever the number of members: the bits of the plain cycle.
+    /// The result is bitwise identical to the serial cycle for any number of threads.
     #[test]
     fn a_team_does_what_one_thread_does() {
         let sizes = [[50, 77, 33], [3, 40, 150], [300, 64, 1], [1, 130, 140], [2, 2, 2], [40, 41, 42], [600, 9, 5]];

@@ -1,4 +1,4 @@
-//! What surrounds PCG: the caller's arrays, means over singular components, the deflated part of x.
+//! Begin and end of a solve: the caller's arrays, the means over singular components, and the deflated part of x.
 
 use super::field::Field;
 use super::loops::{largest, scaled};
@@ -7,40 +7,41 @@ use crate::backend::steps::solve::{Inputs, SolveSteps};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 
 impl Member<'_> {
-    /// v = v - mean(v) over singular components, plus the kept means with `restore`.
+    /// Subtracts the mean of v over each singular component. With `restore`, also adds the means that `keep_means`
+    /// stored.
     pub(super) fn shift(&self, v: &Field, restore: bool) {
         let k = self.k;
         if k.singular.labels() == 0 {
             return;
         }
-        // SAFETY: cells of this member, which only it writes.
+        // SAFETY: cells of this thread, which no other thread writes.
         let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { v.range(&cells) });
-        // SAFETY: written by `keep_means` alone, between barriers.
+        // SAFETY: only `keep_means` writes these values, and barriers separate it from this function.
         let kept = unsafe { k.kept_means.slice(0, sums.len()) };
         k.singular.each_run(self.me, |cells, component| {
             let to = if restore { kept[component] } else { 0.0 } - sums[component] / k.singular.count[component];
-            // SAFETY: cells of this member, which no other reads in this step.
+            // SAFETY: cells of this thread, which no other thread reads in this step.
             unsafe { v.range_mut(&cells) }.iter_mut().for_each(|v| *v += to);
         });
     }
 
-    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i. z is overwritten.
+    /// Returns the sum over singular components of mean(r)^2 sum_i 1 / a_ii. Overwrites z.
     pub(super) fn constant_square(&self) -> f64 {
         let (k, r) = (self.k, &self.vectors().r);
-        // SAFETY: cells of this member, which only it writes.
+        // SAFETY: cells of this thread, which no other thread writes.
         let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { r.range(&cells) });
         let mean = |component: usize| sums[component] / k.singular.count[component];
         let z = &self.vectors().z;
-        // SAFETY: cells of this member, which no other reads in this step.
+        // SAFETY: cells of this thread, which no other thread reads in this step.
         self.each(|cells| unsafe { z.range_mut(&cells) }.fill(0.0));
         k.singular.each_run(self.me, |cells, component| {
             let center = k.matrix.couplings(&cells).center;
             let square = mean(component) * mean(component);
-            // SAFETY: as above.
+            // SAFETY: cells of this thread, which no other thread reads in this step.
             let z = unsafe { z.range_mut(&cells) };
             z.iter_mut().zip(center).for_each(|(z, center)| *z = square / center);
         });
-        // SAFETY: as above.
+        // SAFETY: cells of this thread, which no other thread writes.
         self.sum(|cells| unsafe { z.range(&cells) }.iter().sum())
     }
 }
@@ -50,7 +51,7 @@ impl SolveSteps for Member<'_> {
         let mut seen = Inputs::none();
         for (row, _) in self.rows() {
             let b = self.input(row);
-            // SAFETY: a row of this member.
+            // SAFETY: a row of this thread.
             let x = if guess { unsafe { self.output(row) } } else { &mut [] };
             seen.look_at_row(self.caller.input_name, b, largest(b), row, true);
             seen.look_at_row("x", x, largest(x), row, false);
@@ -61,10 +62,10 @@ impl SolveSteps for Member<'_> {
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let x = &self.vectors().x;
         for (row, cells) in self.rows() {
-            // SAFETY: a row of this member, which nobody reads in this step.
+            // SAFETY: a row of this thread, which no other thread reads in this step.
             let x = unsafe { x.range_mut(&cells) };
             match guess {
-                // SAFETY: a row of this member.
+                // SAFETY: a row of this thread.
                 true => scaled(x, scale, unsafe { self.output(row) }),
                 false => x.fill(0.0),
             }
@@ -79,14 +80,14 @@ impl SolveSteps for Member<'_> {
 
     fn load_rhs(&mut self, scale: f64) {
         for (row, cells) in self.rows() {
-            // SAFETY: a row of this member, which nobody reads in this step.
+            // SAFETY: a row of this thread, which no other thread reads in this step.
             scaled(unsafe { self.vectors().b.range_mut(&cells) }, scale, self.input(row));
         }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
         let b = &self.vectors().b;
-        // SAFETY: cells of this member, which only it writes.
+        // SAFETY: cells of this thread, which no other thread writes.
         let [sums, magnitudes] = self.k.singular.sum(self.me, true, |cells| unsafe { b.range(&cells) });
         let mut worst = (0, 0.0, 0.0);
         for (component, (&sum, &magnitude)) in sums.iter().zip(magnitudes).enumerate() {
@@ -103,10 +104,10 @@ impl SolveSteps for Member<'_> {
 
     fn keep_means(&mut self) {
         let (k, x) = (self.k, &self.vectors().x);
-        // SAFETY: cells of this member, which only it writes.
+        // SAFETY: cells of this thread, which no other thread writes.
         let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { x.range(&cells) });
         if self.me.index == 0 {
-            // SAFETY: the others wait at the barrier below.
+            // SAFETY: the other threads wait at the barrier below.
             let kept = unsafe { k.kept_means.slice_mut(0, sums.len()) };
             for (component, kept) in kept.iter_mut().enumerate() {
                 *kept = sums[component] / k.singular.count[component];
@@ -119,7 +120,7 @@ impl SolveSteps for Member<'_> {
         self.residual_to(&self.vectors().z)
     }
 
-    /// x = x^ + Z E^-1 Z^T (b - A x^).
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^) (Tang, Nabben, Vuik and Erlangga 2009), and returns max |x_i|.
     fn back_substitute(&mut self) -> f64 {
         if self.k.deflation.is_some() {
             let q = &self.vectors().q;
@@ -135,7 +136,7 @@ impl SolveSteps for Member<'_> {
 
     fn store(&mut self, scale: f64) {
         for (row, cells) in self.rows() {
-            // SAFETY: a row of this member.
+            // SAFETY: a row of this thread.
             unsafe { scaled(self.output(row), scale.recip(), self.vectors().x.range(&cells)) };
         }
     }

@@ -1,4 +1,4 @@
-//! Vectors of values of cells, shared by the members of a team.
+//! Vectors with one value per cell, shared by the threads of a team.
 
 use super::loops::Around;
 use crate::error::Result;
@@ -6,7 +6,8 @@ use crate::grid::cells::Cells;
 use crate::runtime::shared::Shared;
 use std::ops::Range;
 
-/// Values of all cells, with as many zeros before and after them as a plane has cells.
+/// Values of all cells, in natural order. One plane of guard values precedes and follows them. The guard values are
+/// zero, so the loops need no test for the boundary of the box.
 pub struct Field {
     values: Shared,
     guard: usize,
@@ -14,37 +15,37 @@ pub struct Field {
 }
 
 impl Field {
-    /// All zero.
+    /// Allocates a vector of zeros.
     pub fn new(cells: Cells) -> Result<Self> {
         let guard = cells.plane();
         Ok(Self { values: Shared::zeroed(cells.count() + 2 * guard)?, guard, steps: cells.steps() })
     }
 
-    /// Values of a range of cells.
+    /// Returns the values of a range of cells.
     ///
     /// # Safety
-    /// Nobody may write them while the slice is used.
+    /// No thread may write these values while the slice is in use.
     pub unsafe fn range(&self, range: &Range<usize>) -> &[f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.values.slice(self.guard + range.start, range.len()) }
     }
 
-    /// The same, to write.
+    /// Returns the values of a range of cells for writing.
     ///
     /// # Safety
-    /// Nobody else may read or write them while the slice is used.
+    /// No other slice of these values may be in use while this slice is in use.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
     pub unsafe fn range_mut(&self, range: &Range<usize>) -> &mut [f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.values.slice_mut(self.guard + range.start, range.len()) }
     }
 
-    /// Values of a range of cells and of their neighbours.
+    /// Returns the values of a range of cells and of their six neighbours.
     ///
     /// # Safety
-    /// Nobody may write them while the slices are used.
+    /// No thread may write these values while the slices are in use.
     pub unsafe fn around(&self, range: &Range<usize>) -> Around<'_> {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let [w, s, b] = self.before(range);
             let [e, n, t] = self.after(range);
@@ -52,34 +53,34 @@ impl Field {
         }
     }
 
-    /// Of the neighbours to west, south and bottom.
+    /// Returns the values of the neighbours to west, south and bottom.
     ///
     /// # Safety
-    /// As for `around`.
+    /// No thread may write these values while the slices are in use.
     pub unsafe fn before(&self, range: &Range<usize>) -> [&[f64]; 3] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         self.steps.map(|step| unsafe { self.values.slice(self.guard + range.start - step, range.len()) })
     }
 
-    /// Of the neighbours to east, north and top.
+    /// Returns the values of the neighbours to east, north and top.
     ///
     /// # Safety
-    /// As for `around`.
+    /// No thread may write these values while the slices are in use.
     pub unsafe fn after(&self, range: &Range<usize>) -> [&[f64]; 3] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         self.steps.map(|step| unsafe { self.values.slice(self.guard + range.start + step, range.len()) })
     }
 
-    /// All zero again.
+    /// Sets all values to zero, including the guard values.
     ///
     /// # Safety
-    /// Nobody may use the values meanwhile.
+    /// No other thread may use the values during the call.
     pub unsafe fn clear(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.values.clear() };
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.values.bytes()
     }

@@ -1,19 +1,22 @@
-//! An iteration in two passes over memory: with a Neumann series (or Jacobi, its order 0) those are all, a
-//! preconditioner that is applied as a whole stands between them.
+//! A PCG iteration in two passes over memory. With Jacobi or a Neumann series, the two passes are the whole iteration.
+//! Other preconditioners run between the two passes.
 //!
 //! ```text
 //! descend, rows upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //! ascend, rows downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>,  Z^T q
 //! ```
 //!
-//! Both triangles of the series need rows already passed alone: v_k = D^-1 (r - L v_k-1) those before a row, z_k = v -
-//! D^-1 L^T z_k-1 those after it, of the plane beside it at most; they are kept in rings of rows. Where a member begins
-//! it computes the rows of the others that it needs once again: the same numbers, whoever does them. q follows p by a
-//! plane, while the couplings are in cache; pieces that need p of another member come after a barrier. With P A p = q -
-//! A Z t, t = E^-1 Z^T q, <p, P A p> = <p, q> - <Z^T q, t>.
+//! The Neumann series needs no passes of its own. Row by row, v_k = D^-1 (r - L v_(k-1)) needs only preceding rows of
+//! v_(k-1). Likewise, z_k = v - D^-1 L^T z_(k-1) needs only following rows of z_(k-1). These rows are at most one plane
+//! away and are kept in ring buffers. At the boundary of its range, a thread recomputes the rows of the other threads
+//! that it needs. The recomputed values are bitwise identical.
 //!
-//! Bytes a cell and iteration: 64 downwards (r, q, 4 couplings; r and v), 80 upwards (v, p, x, 4 couplings; p, x and
-//! q). Where M is applied as a whole, descend is r = r - alpha P A p and <r, r>, 24 bytes, and z is there for ascend.
+//! q = A p is computed one plane behind p, while the couplings are in the cache. Pieces that need p of another thread
+//! follow after a barrier. Since P A p = q - A Z t with t = E^-1 Z^T q, <p, P A p> = <p, q> - <Z^T q, t>.
+//!
+//! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 couplings; writes r and v). `ascend` moves 80
+//! bytes per cell (reads v, p, x and 4 couplings; writes p, x and q). With another preconditioner, `descend` computes
+//! only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
 
 use super::loops::{add_scaled, advance, dot, multiply, triangle, triangle_of_scaled, weighted_square};
 use super::member::Member;
@@ -21,8 +24,8 @@ use super::state::Vectors;
 use crate::backend::steps::dpcg::Preconditioner;
 use std::ops::Range;
 
-/// Rows of cells that a triangle needs, one ring for each term of the series: the last plane and the row in work, each
-/// row between two zeros.
+/// Ring buffers of rows, one per term of the series. A ring has the rows of the last plane and the current row, each
+/// between two zeros.
 struct Rings<'a> {
     values: &'a mut [f64],
     nx: usize,
@@ -30,7 +33,7 @@ struct Rings<'a> {
 }
 
 impl Rings<'_> {
-    /// Where row `row` of a term is, its first cell.
+    /// Returns the index of the first cell of row `row` of a term.
     fn at(&self, term: usize, row: usize) -> usize {
         (term * (self.ny + 1) + row % (self.ny + 1)) * (self.nx + 2) + 1
     }
@@ -40,7 +43,7 @@ impl Rings<'_> {
         &mut self.values[at..][..self.nx]
     }
 
-    /// Of a term: the values to the west, south and bottom of a row, or (`after`) to the east, north and top.
+    /// Returns the values of a term to the west, south and bottom of a row, or with `after` to the east, north and top.
     fn beside(&self, term: usize, row: usize, after: bool) -> [&[f64]; 3] {
         let (period, here) = (self.ny + 1, self.at(term, row));
         let others = if after { [row + 1, row + self.ny] } else { [row + period - 1, row + 1] };
@@ -50,13 +53,13 @@ impl Rings<'_> {
     }
 }
 
-/// Values of the rings of a member, and of a row of z, or of P A p.
+/// Returns the number of values of a thread's rings, including one row for z or P A p.
 pub fn ring_values(order: usize, nx: usize, ny: usize) -> usize {
     order.max(1) * (ny + 1) * (nx + 2) + nx
 }
 
 impl Member<'_> {
-    /// Terms of the series after the first; none where M is no series.
+    /// Returns the order of the series (0 for Jacobi), or `None` for other preconditioners.
     pub(super) fn order(&self) -> Option<usize> {
         match self.k.preconditioner {
             Preconditioner::Jacobi => Some(0),
@@ -65,24 +68,24 @@ impl Member<'_> {
         }
     }
 
-    /// Its rings, and a row.
+    /// Returns the rings of this thread, and a row of workspace.
     #[expect(clippy::mut_from_ref, reason = "each thread has its own set")]
     fn rings(&self, order: usize) -> (Rings<'_>, &mut [f64]) {
         let cells = self.k.pieces.cells;
         let len = ring_values(order, cells.nx, cells.ny);
-        // SAFETY: the rings of this member, which begins and ends its work with them within one stage.
+        // SAFETY: the rings of this thread. Each stage borrows them once, and no borrow outlives its stage.
         let values = unsafe { self.k.rings.slice_mut(self.me.index * len, len) };
         let (values, row) = values.split_at_mut(len - cells.nx);
         (Rings { values, nx: cells.nx, ny: cells.ny }, row)
     }
 
-    /// Cells of a row.
+    /// Returns the cells of a row.
     fn cells_of(&self, row: usize) -> Range<usize> {
         let nx = self.k.pieces.cells.nx;
         row * nx..(row + 1) * nx
     }
 
-    /// Rows of this member.
+    /// Returns the rows of this thread.
     fn own_rows(&self) -> Range<usize> {
         let share = self.k.pieces.share(self.me);
         if share.is_empty() {
@@ -91,13 +94,13 @@ impl Member<'_> {
         self.k.pieces.rows(share.start).start..self.k.pieces.rows(share.end - 1).end
     }
 
-    /// r = r - alpha P A p in rows, P A p = q - A Z t. A row of that is in `projected`, so that q need not go to memory
-    /// again; where beta asks for P A p, since M changes, q becomes that.
+    /// Computes r = r - alpha P A p for `rows`, with P A p = q - A Z t. The row buffer `projected` has P A p, so q is
+    /// not written to memory. With aggregation, q is overwritten by P A p, which the flexible beta needs.
     fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>, projected: &mut [f64]) {
         let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
         for row in rows {
             let cells = self.cells_of(row);
-            // SAFETY: cells of this member, which no other reads in this step.
+            // SAFETY: cells of this thread, which no other thread reads in this step.
             let (r, q) = unsafe { (r.range_mut(&cells), q.range_mut(&cells)) };
             let Some(d) = &k.deflation else {
                 add_scaled(r, -alpha, q);
@@ -112,13 +115,13 @@ impl Member<'_> {
         }
     }
 
-    /// `descend` where M is applied as a whole.
+    /// Executes `descend` for a preconditioner in `State::whole`: computes r = r - alpha P A p and returns <r, r>.
     pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
         let (k, r) = (self.k, &self.vectors().r);
         let (_, projected) = self.rings(0);
         let [norm2] = self.sums(|piece| {
             self.advance_residual_rows(alpha, k.pieces.rows(piece), projected);
-            // SAFETY: cells of this member.
+            // SAFETY: cells of this thread.
             let r = unsafe { r.range(&k.pieces.range(piece)) };
             [dot(r, r)]
         });
@@ -126,12 +129,12 @@ impl Member<'_> {
         norm2
     }
 
-    /// v_term of a row, to the rings, or with `last` to z.
+    /// Computes term v_term of a row into the rings, or with `last` into z.
     fn lower_row(&self, rings: &mut Rings, term: usize, row: usize, last: bool) {
         let (Vectors { r, z, .. }, cells) = (self.vectors(), self.cells_of(row));
         let a = self.k.matrix.couplings(&cells);
         let [w, _, s, _, b, _] = a.near;
-        // SAFETY: r was advanced before a barrier, or by this member; z is written in cells of this member.
+        // SAFETY: r was updated before a barrier or by this thread; z is written in cells of this thread.
         let (r, out) = unsafe { (r.range(&cells), if last { Some(z.range_mut(&cells)) } else { None }) };
         if term == 0 {
             let out = out.unwrap_or_else(|| rings.row_mut(0, row));
@@ -148,11 +151,11 @@ impl Member<'_> {
         }
     }
 
-    /// `descend`; <r, M^-1 r> is kept.
+    /// Executes `descend` with a series: computes r and v, returns <r, r>, and stores <r, M^-1 r> in `rho`.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>, order: usize) -> f64 {
         let own = self.own_rows();
         let halo = order * self.k.pieces.cells.ny;
-        // What others need is advanced first.
+        // The last `halo` rows of this thread, which other threads read, are updated before the barrier.
         let shared = own.end.saturating_sub(halo).max(own.start);
         let (mut rings, projected) = self.rings(order);
         if let Some(alpha) = alpha {
@@ -160,7 +163,8 @@ impl Member<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Of term m, only the last order - m planes before the first row are needed, and can be had.
+            // Term m needs at most order - m planes before the first row. If fewer planes exist, all preceding rows are
+            // computed.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
             let known = own.start <= halo;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
@@ -178,7 +182,7 @@ impl Member<'_> {
                 self.lower_row(&mut rings, order, row, true);
                 let cells = self.cells_of(row);
                 let center = self.k.matrix.couplings(&cells).center;
-                // SAFETY: cells of this member.
+                // SAFETY: cells of this thread.
                 let (r, v) = unsafe { (r.range(&cells), z.range(&cells)) };
                 norm2 += dot(r, r);
                 rho += weighted_square(v, center);
@@ -189,12 +193,12 @@ impl Member<'_> {
         norm2
     }
 
-    /// z_term of a row, to the rings; with `last` to `out`.
+    /// Computes term z_term of a row into the rings, or into `last` if present.
     fn upper_row(&self, rings: &mut Rings, term: usize, row: usize, last: Option<&mut [f64]>) {
         let cells = self.cells_of(row);
         let a = self.k.matrix.couplings(&cells);
         let [_, e, _, n, _, t] = a.near;
-        // SAFETY: nobody writes v in this stage.
+        // SAFETY: no thread writes v in this stage.
         let v = unsafe { self.vectors().z.range(&cells) };
         if term == 0 {
             return rings.row_mut(0, row).copy_from_slice(v);
@@ -211,15 +215,16 @@ impl Member<'_> {
         }
     }
 
-    /// q = A p in a piece, Z^T q of it, and <p, q>.
+    /// Computes q = A p for a piece and its part of Z^T q; returns its part of <p, q>.
     fn multiply_piece(&self, piece: usize) -> f64 {
         let (k, Vectors { p, q, .. }) = (self.k, self.vectors());
         let cells = k.pieces.range(piece);
-        // SAFETY: p of these cells and those beside them is there, see `fused_ascend`; writes cells of this member.
+        // SAFETY: `fused_ascend` has updated p in these cells and their neighbours; q is written in cells of this
+        // thread.
         let (q, p) = unsafe { (q.range_mut(&cells), p.around(&cells)) };
         multiply(q, k.matrix.couplings(&cells), p);
         if let Some(d) = &k.deflation {
-            // SAFETY: a piece of this member, done once in this stage.
+            // SAFETY: a piece of this thread, summed once in this stage.
             let mut sums = unsafe { d.begin(self.me, piece, true) };
             let rows = k.pieces.rows(piece).zip(q.chunks_exact(k.pieces.cells.nx));
             rows.for_each(|(row, q)| sums.add(row, q));
@@ -227,7 +232,7 @@ impl Member<'_> {
         dot(p.here, q)
     }
 
-    /// `ascend`.
+    /// Executes `ascend`: updates z, x, p and q row by row in descending order, and returns <p, P A p>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>, order: usize) -> f64 {
         let (k, own) = (self.k, self.own_rows());
         let (pieces, rows) = (k.pieces, k.pieces.cells.rows());
@@ -244,7 +249,7 @@ impl Member<'_> {
             });
         }
         let share = pieces.share(self.me);
-        // Whether p beside a piece is this member's own.
+        // Whether this thread owns all rows within one plane of a piece.
         let inside = |piece: usize| {
             let beside = pieces.rows(piece);
             let below = beside.start.saturating_sub(ny);
@@ -253,7 +258,7 @@ impl Member<'_> {
         let mut next = share.end;
         let note = |piece: usize| {
             let energy = self.multiply_piece(piece);
-            // SAFETY: a piece of this member.
+            // SAFETY: a piece of this thread.
             unsafe { noted.note(piece, [energy]) };
         };
         let Vectors { x, p, z, .. } = self.vectors();
@@ -263,7 +268,7 @@ impl Member<'_> {
                 (0..order).for_each(|term| self.upper_row(&mut rings, term, row, None));
                 self.upper_row(&mut rings, order, row, Some(&mut *last));
             }
-            // SAFETY: cells of this member; others read p after the barrier below.
+            // SAFETY: cells of this thread; the other threads read p only after the barrier below.
             let (x, p, v) = unsafe { (x.range_mut(&cells), p.range_mut(&cells), z.range(&cells)) };
             let z = if order > 0 { &*last } else { v };
             match step {

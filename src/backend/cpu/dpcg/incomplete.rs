@@ -1,8 +1,9 @@
-//! Triangular solves of an incomplete factorization by a team, with the bits of one thread.
+//! Multithreaded triangular solves of the incomplete factorization. Their results are bitwise identical to those of the
+//! serial solves in `backend::reference`.
 //!
-//! A cell needs those before it in x, y and z. Each member has rows j of its own, the same in every plane: it solves
-//! them in plane k when the member before has done so, and works on plane k while that one is on plane k + 1. Backwards
-//! the last member leads.
+//! The forward solve for a cell needs the preceding cells in x, y and z. Each thread owns the same range of rows j in
+//! all planes. It solves its rows in plane k after the preceding thread has finished plane k. The preceding thread then
+//! already works on plane k + 1. In the backward solve, the last thread begins.
 
 use super::rows::Rows;
 use crate::backend::reference::dpcg::incomplete::Incomplete as Factors;
@@ -12,23 +13,23 @@ use crate::isa::for_each_isa;
 use crate::runtime::team::{Me, Point, share};
 use std::ops::Range;
 
-/// The factors, and a row of zeros: neighbours outside.
+/// The factors, and a row of zeros that replaces neighbours outside the box.
 pub struct Incomplete {
     factors: Factors,
     zeros: Vec<f64>,
 }
 
 impl Incomplete {
-    /// See [`Factors::factorize`].
+    /// Computes the factorization; see [`Factors::factorize`].
     pub fn factorize(a: &SevenPoints, omega: f64) -> Result<Self> {
         let zeros = zeroed(a.cells.nx, "a row of zeros")?;
         Ok(Self { factors: Factors::factorize(a, omega)?, zeros })
     }
 
-    /// z = M^-1 r, by all members. `turn` counts the calls of a run, from 0. Ends at a barrier.
+    /// Computes z = M^-1 r; all threads call it. `turn` is the number of previous calls in the run. Ends at a barrier.
     ///
     /// # Safety
-    /// No member writes r, or uses z otherwise, between the barrier before this call and its end.
+    /// Between the barrier before this call and its end, no thread writes r, and only this call uses z.
     pub unsafe fn apply<V: Rows<f64>>(&self, me: Me, turn: usize, a: &SevenPoints, r: &V, z: &V) {
         let (ny, nz) = (a.cells.ny, a.cells.nz);
         let team = me.members.min(ny);
@@ -39,7 +40,7 @@ impl Incomplete {
                 if me.index > 0 {
                     me.wait_for(me.index - 1, Point::Last, stage(k + 1));
                 }
-                // SAFETY: rows of this member; the row before them in this plane is done.
+                // SAFETY: rows of this thread; `wait_for` ensures that the row before them in this plane is complete.
                 own.clone().for_each(|j| unsafe { self.forward(a, j, k, r, z) });
                 me.post(Point::Last, stage(k + 1));
             }
@@ -47,8 +48,8 @@ impl Incomplete {
                 if me.index + 1 < team {
                     me.wait_for(me.index + 1, Point::First, stage(nz - k));
                 }
-                // SAFETY: rows of this member. The row after them is done, so that the member after this one has read
-                // what it needs of the way forward.
+                // SAFETY: rows of this thread; `wait_for` ensures that the row after them is complete. The following
+                // thread has thus completed its forward solve, and no longer reads the forward values of these rows.
                 own.clone().rev().for_each(|j| unsafe { self.backward(a, j, k, z) });
                 me.post(Point::First, stage(nz - k));
             }
@@ -56,16 +57,16 @@ impl Incomplete {
         me.barrier();
     }
 
-    /// Row (j, k) of (D + L) y = r; y is in z.
+    /// Solves row (j, k) of (D + L) y = r; stores y in z.
     ///
     /// # Safety
-    /// The row is the caller's; the rows (j - 1, k) and (j, k - 1) are not written meanwhile.
+    /// The row belongs to the calling thread. No thread writes rows (j - 1, k) and (j, k - 1) during this call.
     unsafe fn forward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, r: &V, z: &V) {
         let cells = row_of(a, j, k);
         let [east, north, top] = a.forward;
         let [_, row, plane] = a.cells.steps();
         let before = |is_inside: bool, step: usize| is_inside.then(|| cells.start - step..cells.end - step);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (a_south, south) = self.with(north, before(j > 0, row), z);
             let (a_bottom, bottom) = self.with(top, before(k > 0, plane), z);
@@ -74,15 +75,15 @@ impl Incomplete {
         }
     }
 
-    /// Row (j, k) of (D + L^T) z = D y.
+    /// Solves row (j, k) of (D + L^T) z = D y; z contains y on entry.
     ///
     /// # Safety
-    /// The row is the caller's; the rows (j + 1, k) and (j, k + 1) are not written meanwhile.
+    /// The row belongs to the calling thread. No thread writes rows (j + 1, k) and (j, k + 1) during this call.
     unsafe fn backward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, z: &V) {
         let cells = row_of(a, j, k);
         let [_, row, plane] = a.cells.steps();
         let after = |is_inside: bool, step: usize| is_inside.then(|| cells.start + step..cells.end + step);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (_, north) = self.with(&[], after(j + 1 < a.cells.ny, row), z);
             let (_, top) = self.with(&[], after(k + 1 < a.cells.nz, plane), z);
@@ -91,10 +92,11 @@ impl Incomplete {
         }
     }
 
-    /// Entries (none: none) and values of a row; zeros outside.
+    /// Returns matrix entries and values of a row; zeros if `cells` is `None`. If `entries` is empty, so is the first
+    /// result.
     ///
     /// # Safety
-    /// Nobody writes the row meanwhile.
+    /// No thread writes the row while the slices are in use.
     unsafe fn with<'v, V: Rows<f64>>(
         &'v self,
         entries: &'v [f64],
@@ -102,27 +104,28 @@ impl Incomplete {
         z: &'v V,
     ) -> (&'v [f64], &'v [f64]) {
         let Some(cells) = cells else { return (&self.zeros, &self.zeros) };
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         (entries.get(cells.clone()).unwrap_or_default(), unsafe { z.row(&cells) })
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.factors.bytes() + size_of_val(&*self.zeros)
     }
 }
 
-/// Cells of row (j, k).
+/// Returns the cells of row (j, k).
 fn row_of(a: &SevenPoints, j: usize, k: usize) -> Range<usize> {
     let start = (k * a.cells.ny + j) * a.cells.nx;
     start..start + a.cells.nx
 }
 
-/// Cells whose products are made before their recurrence is run.
+/// Number of cells whose vectorizable products are computed before the sequential recurrence in x.
 const CHUNK: usize = 256;
 
 for_each_isa! {
-    /// z = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_w, west before here. `a`: entries to east, south and bottom.
+    /// Computes z_i = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_(i-1) for ascending i. `a`: entries to east, south
+    /// and bottom.
     fn forward_row(z: &mut [f64], r: &[f64], inverse: &[f64], a: [&[f64]; 3], near: [&[f64]; 2]) {
         let mut west = 0.0;
         let mut a_west = 0.0;
@@ -146,7 +149,8 @@ for_each_isa! {
         }
     }
 
-    /// z = (z - (a_n z_n + a_t z_t) / d) - (a_e / d) z_e, east before here. `a`: entries to east, north and top.
+    /// Computes z_i = (z_i - (a_n z_n + a_t z_t) / d) - (a_e / d) z_(i+1) for descending i. `a`: entries to east, north
+    /// and top.
     fn backward_row(z: &mut [f64], inverse: &[f64], a: [&[f64]; 3], near: [&[f64]; 2]) {
         let mut east = 0.0;
         let mut factors = [0.0; CHUNK];
@@ -173,7 +177,7 @@ mod tests {
     use crate::runtime::shared::Shared;
     use crate::runtime::team::Team;
 
-    /// Whatever the number of members: the bits of the plain sweep, twice in a run.
+    /// The result of two successive calls is bitwise identical to the serial solve for any number of threads.
     #[test]
     fn a_team_solves_as_one_thread_does() {
         for size in [[50, 27, 13], [1, 19, 11], [300, 1, 4], [7, 3, 1], [2, 2, 2], [17, 5, 40]] {
@@ -189,7 +193,7 @@ mod tests {
                 let work = |me: Me| {
                     for turn in 0..2 {
                         me.barrier();
-                        // SAFETY: r and z are used by nothing else.
+                        // SAFETY: only this call uses r and z.
                         unsafe { incomplete.apply(me, turn, &a, &r, &z) };
                     }
                 };

@@ -1,4 +1,4 @@
-//! Sums over labelled cells: of singular components, and of deflation regions (Z^T v).
+//! Sums over labelled cells. The label of a cell is the number of its singular component.
 
 use super::pieces::Pieces;
 use crate::error::{Result, push, reset};
@@ -8,40 +8,40 @@ use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// Consecutive cells of one label.
+/// Consecutive cells with equal label.
 #[derive(Clone, Copy)]
 struct Run {
     start: u32,
     len: u32,
-    /// Of the piece and label, see `Labelled::slots`.
+    /// Slot of the run's piece and label; see `Labelled::slots`.
     slot: u32,
 }
 
-/// Cells by label, and room for sums over them.
+/// Cells grouped by label, and workspace for sums over them.
 #[derive(Default)]
 pub struct Labelled {
     pieces: Pieces,
     runs: Vec<Run>,
-    /// Runs of a piece.
+    /// Start of each piece in `runs`.
     run_start: Vec<usize>,
-    /// A slot for each piece and label in it, in the order of pieces: its label.
+    /// Labels of the slots. A slot is a pair of a piece and a label that occurs in the piece, in the order of pieces.
     slots: Vec<u32>,
-    /// Slots of a piece.
+    /// Start of each piece in `slots`.
     slot_start: Vec<usize>,
-    /// Slots of each label, in order.
+    /// Slots of each label, in ascending order; those of label l are by_label[label_start[l] .. label_start[l + 1]].
     by_label: Vec<u32>,
     label_start: Vec<usize>,
-    /// Cells of each label.
+    /// Number of cells of each label.
     pub count: Vec<f64>,
     sums: Option<Noted>,
-    /// The sums, N numbers a label.
+    /// Sums of v over each label, followed by sums of |v| over each label.
     totals: Option<Shared>,
 }
 
-/// For errors.
+/// Name of the allocation in error messages.
 const RUNS: &str = "cells by label";
 
-/// Numbers of a sum: of v, and of |v|.
+/// Number of sums per label: of v, and of |v|.
 const NUMBERS: usize = 2;
 
 for_each_isa! {
@@ -51,7 +51,7 @@ for_each_isa! {
 }
 
 impl Labelled {
-    /// `runs(row)`: columns and label of the runs of a row, in ascending order.
+    /// Sets the labels. `runs(row)` returns columns and label of the runs of a row, in ascending order.
     pub fn set<R: Iterator<Item = (Range<usize>, Option<usize>)>>(
         &mut self,
         pieces: Pieces,
@@ -81,7 +81,7 @@ impl Labelled {
                     self.add_run(piece, Run { start, len: columns.len() as u32, slot: slot_of[label] })?;
                 }
             }
-            // A sum goes over runs of one slot after the other; where one run follows another, both are one already.
+            // `note_piece` sums the runs slot by slot. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[piece]..].sort_unstable_by_key(|run| (run.slot, run.start));
             self.run_start[piece + 1] = self.runs.len();
             self.slot_start[piece + 1] = self.slots.len();
@@ -92,7 +92,7 @@ impl Labelled {
         Ok(())
     }
 
-    /// A run, joined to the one before where it goes on.
+    /// Appends a run, or merges it with the last run if it is the continuation.
     fn add_run(&mut self, piece: usize, run: Run) -> Result<()> {
         let first = self.run_start[piece];
         match self.runs[first..].last_mut() {
@@ -122,12 +122,12 @@ impl Labelled {
         Ok(())
     }
 
-    /// Labels.
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.count.len()
     }
 
-    /// Calls `f` with the cells and the label of this member's runs.
+    /// Calls `f` with the cells and the label of each run of this thread.
     pub fn each_run(&self, me: Me, mut f: impl FnMut(Range<usize>, usize)) {
         for piece in self.pieces.share(me) {
             for run in &self.runs[self.run_start[piece]..self.run_start[piece + 1]] {
@@ -137,12 +137,12 @@ impl Labelled {
         }
     }
 
-    /// Sums of v, and with `magnitudes` of |v|, over the cells of each label, label by label: read by all members until
-    /// the next sums. `values(range)`: those of this member's cells.
+    /// Returns the sums of v over the cells of each label, and with `magnitudes` also of |v|. All threads may read them
+    /// until the next call. `values(range)` returns v in cells of this thread.
     pub fn sum<'v>(&self, me: Me, magnitudes: bool, values: impl Fn(Range<usize>) -> &'v [f64]) -> [&[f64]; NUMBERS] {
         let (Some(sums), Some(totals)) = (&self.sums, &self.totals) else { return [&[], &[]] };
         let noted = sums.reduce::<NUMBERS>(0, self.slots.len());
-        // All have read what was summed before.
+        // All threads have read the previous sums.
         me.barrier();
         for piece in self.pieces.share(me) {
             self.note_piece(piece, magnitudes, &noted, &values);
@@ -152,13 +152,13 @@ impl Labelled {
         for label in me.share(labels) {
             for (k, noted) in noted.iter().enumerate() {
                 let slots = &self.by_label[self.label_start[label]..self.label_start[label + 1]];
-                // SAFETY: a label of this member; others read it after the barrier below.
+                // SAFETY: a label of this thread; the other threads read the sum after the barrier below.
                 let total = unsafe { totals.slice_mut(k * labels + label, 1) };
                 total[0] = slots.iter().map(|&slot| noted[slot as usize]).sum();
             }
         }
         me.barrier();
-        // SAFETY: written again only after the barrier that sums begin with.
+        // SAFETY: the next write follows the first barrier of the next call.
         std::array::from_fn(|k| unsafe { totals.slice(k * labels, labels) })
     }
 
@@ -180,12 +180,12 @@ impl Labelled {
                     sums[1] += values.iter().map(|v| v.abs()).sum::<f64>();
                 }
             }
-            // SAFETY: a slot of a piece of this member, noted once.
+            // SAFETY: a slot of a piece of this thread, written once per call.
             unsafe { noted.note(slot, sums) };
         }
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Run>() * self.runs.capacity()
             + size_of::<usize>() * (self.run_start.len() + self.slot_start.len() + self.label_start.len())

@@ -1,25 +1,25 @@
-//! Loops over consecutive cells, compiled for several instruction sets. A coupling that leaves the box is zero, and
-//! what it is multiplied by is a number, so that no loop asks for an edge.
+//! Loops over consecutive cells, compiled for several instruction sets. A coupling that leaves the box is zero, and the
+//! guard value that it multiplies is finite. The loops therefore need no test for the boundary of the box.
 
 use crate::backend::residual::residual_of_row;
 use crate::grid::cells::Couplings;
 use crate::isa::for_each_isa;
 
-/// Values of consecutive cells, and of their neighbours: west, east, south, north, bottom, top.
+/// Values of consecutive cells, and of their neighbours to west, east, south, north, bottom and top.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
     pub here: &'a [f64],
     pub near: [&'a [f64]; 6],
 }
 
-/// The first n of each.
+/// Returns the first n values of each slice, so that the compiler can omit bounds checks in the loops.
 #[inline(always)]
 fn cut<const N: usize>(of: [&[f64]; N], n: usize) -> [&[f64]; N] {
     of.map(|values| &values[..n])
 }
 
 for_each_isa! {
-    /// q = A v.
+    /// Computes q = A v.
     fn multiply(q: &mut [f64], a: Couplings, v: Around) {
         let n = q.len();
         let [center, here] = cut([a.center, v.here], n);
@@ -32,7 +32,7 @@ for_each_isa! {
         }
     }
 
-    /// r = b - A v, from differences.
+    /// Computes r = b - A v, summing couplings times differences of v (see `residual_of_row`).
     fn residual(r: &mut [f64], b: &[f64], a: Couplings, v: Around) {
         let n = r.len();
         let [b_here, center, here] = cut([b, a.center, v.here], n);
@@ -49,7 +49,7 @@ for_each_isa! {
         }
     }
 
-    /// u = D^-1 (r - T v), T the couplings in three directions.
+    /// Computes u = D^-1 (r - T v), where T has the couplings in three directions: one step of Horner's rule for K.
     fn triangle(u: &mut [f64], r: &[f64], center: &[f64], t: [&[f64]; 3], v: [&[f64]; 3]) {
         let n = u.len();
         let [r, center] = cut([r, center], n);
@@ -60,7 +60,7 @@ for_each_isa! {
         }
     }
 
-    /// u = v - D^-1 T w.
+    /// Computes u = v - D^-1 T w, where T has the couplings in three directions: one step of Horner's rule for K^T.
     fn triangle_of_scaled(u: &mut [f64], v: &[f64], center: &[f64], t: [&[f64]; 3], w: [&[f64]; 3]) {
         let n = u.len();
         let [v, center] = cut([v, center], n);
@@ -71,28 +71,28 @@ for_each_isa! {
         }
     }
 
-    /// u = D^-1 r.
+    /// Computes u = D^-1 r.
     fn over_center(u: &mut [f64], r: &[f64], center: &[f64]) {
         for ((u, r), center) in u.iter_mut().zip(r).zip(center) {
             *u = r / center;
         }
     }
 
-    /// x = x + alpha p.
+    /// Computes x = x + alpha p.
     fn add_scaled(x: &mut [f64], alpha: f64, p: &[f64]) {
         for (x, p) in x.iter_mut().zip(p) {
             *x += alpha * p;
         }
     }
 
-    /// p = z + beta p.
+    /// Computes p = z + beta p.
     fn direct(p: &mut [f64], z: &[f64], beta: f64) {
         for (p, z) in p.iter_mut().zip(z) {
             *p = z + beta * *p;
         }
     }
 
-    /// x = x + alpha p, p = z + beta p.
+    /// Computes x = x + alpha p and then p = z + beta p.
     fn advance(x: &mut [f64], alpha: f64, p: &mut [f64], z: &[f64], beta: f64) {
         for ((x, p), z) in x.iter_mut().zip(p).zip(z) {
             *x += alpha * *p;
@@ -100,24 +100,24 @@ for_each_isa! {
         }
     }
 
-    /// <v, D v>.
+    /// Returns <v, D v>.
     fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
         crate::runtime::reduce::weighted_square(v, d)
     }
 
-    /// to = factor * from.
+    /// Computes to = factor * from.
     fn scaled(to: &mut [f64], factor: f64, from: &[f64]) {
         for (to, from) in to.iter_mut().zip(from) {
             *to = factor * from;
         }
     }
 
-    /// <a, b>.
+    /// Returns <a, b>.
     fn dot(a: &[f64], b: &[f64]) -> f64 {
         crate::runtime::reduce::dot(a, b)
     }
 
-    /// max |a|, NaN if any entry is.
+    /// Returns max |a_i|, or NaN if any entry is NaN.
     fn largest(a: &[f64]) -> f64 {
         crate::runtime::reduce::max_abs(a)
     }

@@ -1,7 +1,7 @@
-//! One member of a run: the steps of PCG, the textbook ones, each over this member's pieces.
+//! Unfused steps of PCG. Each thread executes every step for its own pieces.
 //!
-//! A step writes cells of its own and reads arrays that no member writes in it; a barrier stands between a step and the
-//! next that reads its neighbours' cells. That is what the unsafe blocks rest on.
+//! Safety of the unsafe blocks: a step writes only cells of its own thread, and reads only arrays that no thread writes
+//! in this step. A barrier separates the step from the next step that reads cells of other threads.
 
 use super::field::Field;
 use super::loops::{add_scaled, direct, dot, largest, multiply, over_center, residual, triangle, triangle_of_scaled};
@@ -22,20 +22,20 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// One member of a run.
+/// A thread of a run, with its recurrence scalars.
 pub struct Member<'a> {
     pub(super) k: &'a State,
     pub(super) me: Me<'a>,
     pub(super) caller: &'a Caller<'a>,
-    /// On member 0.
+    /// Present on thread 0 only.
     pub(super) observer: Option<&'a mut dyn Observer>,
-    /// Counts reductions.
+    /// Number of reductions so far, which selects the buffer of the next reduction.
     turn: Cell<usize>,
-    /// <r, M^-1 r> of the last fused descend.
+    /// <r, M^-1 r> from the last `fused_descend`.
     pub(super) rho: f64,
-    /// <r, r>, where M is applied as a whole.
+    /// <r, r>, the scale of r for a preconditioner in `State::whole`.
     pub(super) norm2: f64,
-    /// The last step, with which r became r - alpha q.
+    /// Step length alpha of the last update r = r - alpha q, for the flexible beta.
     alpha: f64,
     turns: Turns<'a>,
 }
@@ -54,12 +54,12 @@ impl<'a> Member<'a> {
         [x, b, r, p, q, z][id.0]
     }
 
-    /// Calls `f` with the cells of each piece of this member.
+    /// Calls `f` with the cells of each piece of this thread.
     pub(super) fn each(&self, mut f: impl FnMut(Range<usize>)) {
         self.k.pieces.share(self.me).for_each(|piece| f(self.k.pieces.range(piece)));
     }
 
-    /// The caller's rows of this member: rows and their cells.
+    /// Returns the rows of this thread and the cells of each row.
     pub(super) fn rows(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
         let (pieces, nx) = (self.k.pieces, self.k.pieces.cells.nx);
         let rows = pieces.share(self.me).flat_map(move |piece| pieces.rows(piece));
@@ -71,9 +71,9 @@ impl<'a> Member<'a> {
     }
 
     /// # Safety
-    /// The row must be of this member's pieces.
+    /// The row must belong to a piece of this thread.
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
-        // SAFETY: no other member uses this row, as the caller promised.
+        // SAFETY: no other thread uses this row, as the caller guarantees.
         unsafe { self.caller.output(row, self.k.pieces.cells.nx) }
     }
 
@@ -83,37 +83,37 @@ impl<'a> Member<'a> {
         self.k.vectors.noted.reduce(self.turn.get(), self.k.pieces.count())
     }
 
-    /// What `of` gives for the pieces, noted.
+    /// Stores the partial results `of(piece)` for the pieces of this thread.
     fn note<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
         let noted = self.reduction();
         for piece in self.k.pieces.share(self.me) {
-            // SAFETY: a piece of this member.
+            // SAFETY: a piece of this thread.
             unsafe { noted.note(piece, of(piece)) };
         }
         noted
     }
 
-    /// Sums of what `of` gives for all pieces.
+    /// Returns the sums of `of(piece)` over all pieces.
     pub(super) fn sums<const N: usize>(&self, of: impl FnMut(usize) -> [f64; N]) -> [f64; N] {
         self.note(of).sum(Some(self.me))
     }
 
-    /// Sum of `of` over all pieces.
+    /// Returns the sum of `of(cells)` over all pieces.
     pub(super) fn sum(&self, mut of: impl FnMut(Range<usize>) -> f64) -> f64 {
         self.sums(|piece| [of(self.k.pieces.range(piece))])[0]
     }
 
     pub(super) fn dot(&self, a: &Field, b: &Field) -> f64 {
-        // SAFETY: cells of this member, which only it writes.
+        // SAFETY: cells of this thread, which no other thread writes.
         self.sum(|cells| unsafe { dot(a.range(&cells), b.range(&cells)) })
     }
 
-    /// out = b - A x; returns its square.
+    /// Computes out = b - A x; returns <out, out>.
     pub(super) fn residual_to(&self, out: &Field) -> f64 {
         let k = self.k;
         self.me.barrier();
         self.sum(|cells| {
-            // SAFETY: reads x, b and the matrix, writes cells of this member.
+            // SAFETY: reads x, b and the matrix, writes cells of this thread.
             let out = unsafe {
                 let out = out.range_mut(&cells);
                 let v = &k.vectors;
@@ -124,23 +124,23 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// to = A v.
+    /// Computes to = A v.
     pub(super) fn product(&self, to: &Field, v: &Field) {
         self.me.barrier();
         self.each(|cells| {
-            // SAFETY: reads v and the matrix, writes cells of this member.
+            // SAFETY: reads v and the matrix, writes cells of this thread.
             unsafe { multiply(to.range_mut(&cells), self.k.matrix.couplings(&cells), v.around(&cells)) };
         });
     }
 
-    /// t = E^-1 Z^T v.
+    /// Computes t = E^-1 Z^T v.
     fn solve_coarse(&self, d: &Projection, v: &Field) {
-        // SAFETY: cells of this member, which only it writes.
+        // SAFETY: cells of this thread, which no other thread writes.
         d.restrict(self.me, |cells| unsafe { v.range(&cells) });
         self.solve_noted(d);
     }
 
-    /// t = E^-1 g of the g = Z^T v that was noted; returns <g, t>.
+    /// Computes t = E^-1 g from the stored partial sums of g = Z^T v; returns <g, t>.
     pub(super) fn solve_noted(&self, d: &Projection) -> f64 {
         let start = Instant::now();
         let g = d.solve(self.me);
@@ -150,41 +150,41 @@ impl<'a> Member<'a> {
         d.product(g)
     }
 
-    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009).
+    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009).
     pub(super) fn project(&self, v: &Field) {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, v);
         for (row, cells) in self.rows() {
-            // SAFETY: cells of this member, which no other reads in this step.
+            // SAFETY: cells of this thread, which no other thread reads in this step.
             d.subtract(row, self.k.matrix.couplings(&cells), unsafe { v.range_mut(&cells) });
         }
     }
 
-    /// x = x + Z E^-1 Z^T r: with r = b - A x^ that of PCG's x^, x solves A x = b as x^ solves P A x^ = P b.
+    /// Computes x = x^ + Z E^-1 Z^T r. If x^ solves P A x^ = P b and r = b - A x^, then x solves A x = b.
     pub(super) fn add_deflated_part(&self, r: &Field) {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, r);
         for (row, cells) in self.rows() {
-            // SAFETY: cells of this member, which no other reads in this step.
+            // SAFETY: cells of this thread, which no other thread reads in this step.
             d.prolong(row, unsafe { self.vectors().x.range_mut(&cells) });
         }
     }
 
-    /// z = D^-1 r.
+    /// Computes z = D^-1 r.
     fn jacobi(&self, z: &Field) {
         self.each(|cells| {
             let center = self.k.matrix.couplings(&cells).center;
-            // SAFETY: cells of this member, which no other reads in this step.
+            // SAFETY: cells of this thread, which no other thread reads in this step.
             unsafe { over_center(z.range_mut(&cells), self.vectors().r.range(&cells), center) };
         });
     }
 
-    /// z = M^-1 r, where M is applied as a whole. Returns <r, z>, where that is known.
+    /// Computes z = M^-1 r with the preconditioner in `State::whole`. Returns <r, z> if the preconditioner computes it.
     fn apply_whole(&mut self) -> Option<f64> {
         let whole = self.k.whole.as_ref()?;
         let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
         self.me.barrier();
-        // SAFETY: in this step nobody writes r or uses z but this call.
+        // SAFETY: between the barrier above and the end of this call, no thread writes r, and only this call uses z.
         unsafe { whole.apply(&mut self.turns, self.me, &a, (r, z), self.norm2.sqrt()) }
     }
 }
@@ -193,7 +193,7 @@ impl VectorSteps for Member<'_> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let product = self.dot(self.vector(a), self.vector(b));
         if (a, b) == (VectorId::R, VectorId::R) {
-            // For an M that is applied as a whole.
+            // A preconditioner in `State::whole` scales r by its norm.
             self.norm2 = product;
         }
         product
@@ -201,14 +201,14 @@ impl VectorSteps for Member<'_> {
 
     fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
         let (to, from) = (self.vector(to), self.vector(from));
-        // SAFETY: cells of this member; others read `to` only after a barrier.
+        // SAFETY: cells of this thread; the other threads read `to` only after a barrier.
         self.each(|cells| unsafe { add_scaled(to.range_mut(&cells), factor, from.range(&cells)) });
     }
 
     fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
         let (to, from) = (self.vector(to), self.vector(from));
         self.each(|cells| {
-            // SAFETY: cells of this member; others read `to` only after a barrier.
+            // SAFETY: cells of this thread; the other threads read `to` only after a barrier.
             let (to, from) = unsafe { (to.range_mut(&cells), from.range(&cells)) };
             if scale == 0.0 { to.copy_from_slice(from) } else { direct(to, from, scale) }
         });
@@ -216,13 +216,13 @@ impl VectorSteps for Member<'_> {
 
     fn clear(&mut self, v: VectorId) {
         let v = self.vector(v);
-        // SAFETY: cells of this member, which nobody reads in this step.
+        // SAFETY: cells of this thread, which no other thread reads in this step.
         self.each(|cells| unsafe { v.range_mut(&cells) }.fill(0.0));
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
         let v = self.vector(v);
-        // SAFETY: cells of this member, which only it writes.
+        // SAFETY: cells of this thread, which no other thread writes.
         let noted = self.note(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
         max_abs(noted.all(Some(self.me))[0])
     }
@@ -245,7 +245,7 @@ impl VectorSteps for Member<'_> {
 impl PcgSteps for Member<'_> {
     fn residual_from_rhs(&mut self) -> f64 {
         let Vectors { b, r, .. } = self.vectors();
-        // SAFETY: cells of this member, which no other reads in this step.
+        // SAFETY: cells of this thread, which no other thread reads in this step.
         self.each(|cells| unsafe { r.range_mut(&cells).copy_from_slice(b.range(&cells)) });
         self.project(r);
         self.inner(VectorId::R, VectorId::R)
@@ -254,12 +254,12 @@ impl PcgSteps for Member<'_> {
     fn precondition(&mut self) -> f64 {
         let Vectors { r, z, .. } = self.vectors();
         match self.k.preconditioner {
-            // SAFETY: cells of this member, which no other reads in this step.
+            // SAFETY: cells of this thread, which no other thread reads in this step.
             Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
             Preconditioner::Jacobi => self.jacobi(z),
             Preconditioner::Neumann { order } => {
                 let Vectors { q, s, .. } = self.vectors();
-                // Order 0 needs none.
+                // A series of order 0 uses no workspace.
                 let s = s.as_ref().unwrap_or(q);
                 let Ok(()) = series(&mut Series(self), order, [q, s], z);
             }
@@ -286,7 +286,7 @@ impl PcgSteps for Member<'_> {
         Centered { removed, norm2: Some(self.inner(VectorId::R, VectorId::R)) }
     }
 
-    /// q = P A p.
+    /// Computes q = P A p and returns <p, q>.
     fn multiply(&mut self) -> f64 {
         let Vectors { p, q, .. } = self.vectors();
         self.product(q, p);
@@ -311,8 +311,8 @@ impl PcgSteps for Member<'_> {
         if self.k.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { self.textbook_ascend(step) }
     }
 
-    /// With an M that is not linear <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q: q is P A p of the last
-    /// direction (Notay 2000).
+    /// Returns beta = rho / rho_old. With aggregation, M depends on r, and the flexible beta <z, r - r_old> / rho_old
+    /// replaces it (Notay 2000). Here r - r_old = -alpha q, where q = P A p for the last direction p.
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
         if !matches!(self.k.preconditioner, Preconditioner::Aggregation { .. }) {
             return rho / rho_old;
@@ -328,7 +328,7 @@ impl PcgSteps for Member<'_> {
     }
 }
 
-/// The steps of a Neumann series; U is L^T. Each writes cells of the member alone.
+/// Steps of a Neumann series with U = L^T. Each step writes only cells of this thread.
 struct Series<'a, 'b>(&'a Member<'b>);
 
 impl<'a> SeriesSteps for Series<'a, '_> {
@@ -346,7 +346,7 @@ impl<'a> SeriesSteps for Series<'a, '_> {
         member.each(|cells| {
             let a = member.k.matrix.couplings(&cells);
             let [w, _, s, _, b, _] = a.near;
-            // SAFETY: nobody writes r or `from` until the next barrier; cells of `to` of this member.
+            // SAFETY: no thread writes r or `from` before the next barrier; `to` has cells of this thread.
             unsafe {
                 let (to, r) = (to.range_mut(&cells), member.vectors().r.range(&cells));
                 triangle(to, r, a.center, [w, s, b], from.before(&cells));
@@ -361,7 +361,7 @@ impl<'a> SeriesSteps for Series<'a, '_> {
         member.each(|cells| {
             let a = member.k.matrix.couplings(&cells);
             let [_, e, _, n, _, t] = a.near;
-            // SAFETY: nobody writes v or `from` until the next barrier; cells of `to` of this member.
+            // SAFETY: no thread writes v or `from` before the next barrier; `to` has cells of this thread.
             unsafe {
                 let (to, v) = (to.range_mut(&cells), v.range(&cells));
                 triangle_of_scaled(to, v, a.center, [e, n, t], from.after(&cells));

@@ -1,9 +1,10 @@
-//! Boxes of cells in natural order, by a team of threads.
+//! Multithreaded steps of deflated PCG for boxes of cells in natural order.
 //!
-//! Each may use those before it: `pieces` (what members share), `labelled` (sums over singular components), `regions`
-//! (deflation), `loops` (over consecutive cells), `field` and `rows` (vectors),
-//! `incomplete`, `cell` and `vertex` (preconditioners; `whole`: one of them), `state` (the data of a factorization),
-//! `member` (the steps of PCG), `fused` (in two passes), `ends` (a solve around them).
+//! Modules, each of which uses only modules named before it: `pieces` (division of the cells among threads), `labelled`
+//! (sums over singular components), `regions` (deflation), `loops` (over consecutive cells), `field` and `rows`
+//! (vectors), `incomplete`, `cell` and `vertex` (preconditioners; `whole` selects one of them), `state` (data of a
+//! factorization), `member` (unfused steps of PCG), `fused` (an iteration in two passes), `ends` (begin and end of a
+//! solve).
 
 mod cell;
 mod ends;
@@ -44,23 +45,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use whole::Whole;
 
-/// Below this many cells a box is left to member 0: a barrier costs more than the work.
+/// With fewer cells than this, thread 0 works alone: a barrier costs more than the work that it divides.
 const WORTH_A_TEAM: usize = 16_384;
 
-/// The `cpu` backend.
+/// Backend `cpu` of the family `dpcg_`.
 pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
-    /// Of a matrix that is not factorized yet; else it is in `state`.
+    /// The matrix, until the first `factorize`; afterwards `state` owns it.
     matrix: Kept,
-    /// Until `factorize`.
+    /// Results of `survey` and `find_regions`, which the next `factorize` consumes.
     found: Found,
     state: Option<State>,
     seconds_of_e: f64,
 }
 
 impl Cpu {
-    /// Uses at most `threads`; the team is made when a matrix is large enough for it.
+    /// Creates a backend with at most `threads` threads. They start when a matrix is large enough.
     pub fn new(threads: usize) -> Self {
         Self {
             wanted_threads: threads,
@@ -82,7 +83,8 @@ impl Cpu {
         Ok(())
     }
 
-    /// The data of a factorization, but for the matrix, in memory of the one before.
+    /// Computes the data of a factorization except the matrix. Reuses vectors and preconditioner memory of the previous
+    /// factorization.
     fn state_of(
         &mut self,
         setup: &Setup,
@@ -167,7 +169,7 @@ impl DpcgBackend for Cpu {
                 Ok(solver)
             }
             Err(error) => {
-                // Another preconditioner may be wanted of the same matrix.
+                // After an error, the caller may try another preconditioner for this matrix.
                 (self.found, self.matrix) = (found, matrix);
                 Err(error)
             }
@@ -194,12 +196,14 @@ impl DpcgBackend for Cpu {
             |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
-            // Loops go over cells beside a row, too, where 0 * inf would stay for good.
+            // Loops multiply values beyond the ends of a row by zero couplings. Since 0 * inf is NaN, an infinity from this
+            // run would spread in the next run.
             for field in state.vectors.fields() {
-                // SAFETY: no run is on, since this state is borrowed mutably.
+                // SAFETY: this function borrows the state mutably and `team.run` has returned, so no other thread uses
+                // the fields.
                 unsafe { field.clear() };
             }
-            // SAFETY: as above.
+            // SAFETY: as for the fields.
             unsafe { state.rings.clear() };
         }
         result

@@ -1,13 +1,15 @@
-//! Pieces: the rows of cells that one sum is noted for, and what the members of a team share.
+//! Division of the cells into pieces: each piece has one partial result of a reduction, and one owner thread.
 
 use crate::grid::cells::Cells;
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// Cells of a piece, but for what completes a row: a sum over it costs no more than its values.
+/// Minimum number of cells of a piece, rounded up to whole rows. Large enough that the partial results cost little
+/// compared with reading the cells.
 const PIECE: usize = 1024;
 
-/// A box of cells in pieces of whole rows. They depend on the box alone, and so do the bits of sums over them.
+/// Division of a box of cells into pieces of whole rows. It depends on the box only, so sums over pieces are bitwise
+/// identical for any number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     /// The box.
@@ -16,28 +18,28 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Cuts a box.
+    /// Divides a box into pieces.
     pub fn new(cells: Cells) -> Self {
         Self { cells, rows: PIECE.div_ceil(cells.nx) }
     }
 
-    /// Pieces.
+    /// Returns the number of pieces.
     pub fn count(&self) -> usize {
         self.cells.rows().div_ceil(self.rows)
     }
 
-    /// Rows of a piece.
+    /// Returns the rows of a piece.
     pub fn rows(&self, piece: usize) -> Range<usize> {
         self.rows * piece..(self.rows * (piece + 1)).min(self.cells.rows())
     }
 
-    /// Cells of a piece.
+    /// Returns the cells of a piece.
     pub fn range(&self, piece: usize) -> Range<usize> {
         let Range { start, end } = self.rows(piece);
         start * self.cells.nx..end * self.cells.nx
     }
 
-    /// Pieces of a member.
+    /// Returns the pieces of a thread.
     pub fn share(&self, me: Me) -> Range<usize> {
         me.share(self.count())
     }

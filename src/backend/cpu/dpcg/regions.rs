@@ -1,14 +1,16 @@
-//! The projection of deflation by a team, P v = v - A Z t with t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009).
+//! Multithreaded projection of deflation, P v = v - A Z t with t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009).
 //!
-//! Regions are kept as the runs of equal region in a row of cells; rows whose runs are those of a row beside them share
-//! them. With e_i the sum of row i of A, and t_r(i) the value of cell i's region, zero outside of all,
+//! The regions are stored as runs: consecutive cells of a row in one region. Adjacent rows with equal runs share one
+//! list. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0 for a cell
+//! without region. Then
 //!
 //! ```text
-//! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)),
+//! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)).
 //! ```
 //!
-//! which is zero but beside the borders of regions and where rows have sums. Z^T v is a sum over pieces of the box,
-//! each summed by its owner, and then over the pieces in order: the same bits for any number of members.
+//! This vector is nonzero only next to boundaries of regions, and in rows with a nonzero row sum. Z^T v is first summed
+//! over each piece by its owner thread, and then over the pieces in order. It is therefore bitwise identical for any
+//! number of threads.
 
 use super::pieces::Pieces;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver, multiply_rows};
@@ -23,45 +25,46 @@ use crate::runtime::team::Me;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// For errors.
+/// Name of the allocation in error messages.
 const DEFLATION: &str = "deflation by regions";
 
 for_each_isa! {
-    /// sum += v
+    /// Computes sum += v.
     fn add(sum: &mut [f64], v: &[f64]) {
         for (sum, v) in sum.iter_mut().zip(v) {
             *sum += v;
         }
     }
 
-    /// v -= a d
+    /// Computes v -= a d.
     fn subtract_scaled(v: &mut [f64], a: &[f64], d: f64) {
         for (v, a) in v.iter_mut().zip(a) {
             *v -= a * d;
         }
     }
 
-    /// The sum of v.
+    /// Returns the sum of v.
     fn sum_of(v: &[f64]) -> f64 {
         sum(v)
     }
 }
 
-/// Consecutive cells of one region in a row; where it ends, the next one begins.
+/// First cell and region of consecutive cells in a row that belong to one region. The run ends where the next run
+/// begins.
 #[derive(Clone, Copy)]
 struct Run {
     start: u32,
-    /// As many as there are vectors: none.
+    /// Region number; the number of deflation vectors: cells without region.
     region: u32,
 }
 
-/// The runs of all rows.
+/// Runs of all rows. A pattern is a list of runs that one or more rows have.
 #[derive(Default)]
 struct Patterns {
     nx: usize,
-    /// Which runs row j + ny k has.
+    /// Pattern of row j + ny k.
     of_row: Vec<u32>,
-    /// Runs of pattern p: start[p] .. start[p + 1].
+    /// Index of the first run of each pattern: pattern p has the runs start[p] .. start[p + 1].
     start: Vec<u32>,
     runs: Vec<Run>,
 }
@@ -98,14 +101,15 @@ impl Patterns {
         &self.runs[self.start[pattern] as usize..self.start[pattern + 1] as usize]
     }
 
-    /// Columns and region of each run.
+    /// Returns columns and region of each run of a row.
     fn columns(&self, row: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
         let runs = self.of(row);
         let ends = runs[1..].iter().map(|run| run.start as usize).chain([self.nx]);
         runs.iter().zip(ends).map(|(run, end)| (run.start as usize..end, run.region as usize))
     }
 
-    /// Calls `f` with the columns where two rows are of different regions, and with these.
+    /// Calls `f(columns, r, s)` for the columns where two rows belong to different regions, r in `row` and s in
+    /// `other`.
     fn differences(&self, row: usize, other: usize, mut f: impl FnMut(Range<usize>, usize, usize)) {
         if self.of_row[row] == self.of_row[other] {
             return;
@@ -132,28 +136,28 @@ impl Patterns {
     }
 }
 
-/// Where the sums over a piece are noted: a slot for each region that has cells in it.
+/// Slots for the partial sums of Z^T v. A slot is a pair of a piece and a region with cells in this piece.
 #[derive(Default)]
 struct Slots {
-    /// Slots of a piece.
+    /// Index of the first slot of each piece.
     of_piece: Vec<u32>,
     /// Slots of a region, in the order of pieces: by_region[region_start[r] .. region_start[r + 1]].
     by_region: Vec<u32>,
     region_start: Vec<u32>,
-    /// Of a row, where the slots of its runs begin in `of_run`: those of rows with the same pattern, one after the
-    /// other in a piece, are the same.
+    /// For each row, the index in `of_run` of the slot of its first run. Consecutive rows of a piece with one pattern
+    /// share these slots.
     of_row: Vec<u32>,
     of_run: Vec<u32>,
 }
 
-/// The slot of a run outside of all regions.
+/// Slot number of a run without region.
 const NO_SLOT: u32 = u32::MAX;
 
 impl Slots {
     fn new(pieces: Pieces, patterns: &Patterns, vectors: usize) -> Result<Self> {
         let mut slots = Self { of_row: zeroed(pieces.cells.rows(), DEFLATION)?, ..Self::default() };
         reset(&mut slots.of_piece, pieces.count() + 1, DEFLATION)?;
-        // Of each slot its region; of each region its last slot.
+        // `region`: region of each slot. `last`: latest slot of each region.
         let (mut region, mut last) = (Vec::new(), zeroed(vectors + 1, DEFLATION)?);
         last.fill(NO_SLOT);
         for piece in 0..pieces.count() {
@@ -188,7 +192,7 @@ impl Slots {
         }
         reset(&mut self.by_region, region.len(), DEFLATION)?;
         for (slot, &r) in region.iter().enumerate() {
-            // Each start moves to the next one's place.
+            // Each start advances to the start of the next region.
             let at = &mut start[r as usize + 1];
             self.by_region[*at as usize] = slot as u32;
             *at += 1;
@@ -211,10 +215,11 @@ impl Slots {
     }
 }
 
-/// The sums of matrix rows that have any, row of cells by row.
+/// Row sums of the matrix, stored for those rows of cells that have a nonzero row sum.
 #[derive(Default)]
 struct Excess {
-    /// Which of the rows kept, counted from 1; 0: all its sums are zero. Empty where all rows are of this kind.
+    /// Number of the stored row of row sums, counted from 1; 0: all its row sums are zero. Empty if all components are
+    /// singular.
     of_row: Vec<u32>,
     values: Vec<f64>,
 }
@@ -244,7 +249,7 @@ impl Excess {
     }
 }
 
-/// Z, E and what a team needs to project with them.
+/// Z, E and the workspace of the projection.
 pub struct Projection {
     pieces: Pieces,
     patterns: Patterns,
@@ -252,18 +257,18 @@ pub struct Projection {
     excess: Excess,
     coarse: CoarseMatrix,
     scratch: Mutex<Scratch>,
-    /// Z^T v by slot.
+    /// Partial sums of Z^T v by slot.
     partial: Shared,
-    /// Z^T v, a set for each member.
+    /// Z^T v, one copy per thread.
     g: Shared,
-    /// t = E^-1 Z^T v, and a zero for cells in no region.
+    /// t = E^-1 Z^T v, followed by a zero for cells without region.
     t: Shared,
-    /// A row for each member: sums of columns.
+    /// Sums by column, one row per thread.
     columns: Shared,
 }
 
 impl Projection {
-    /// For the regions of a matrix and their E, for at most `members`.
+    /// Prepares the projection for the regions of a matrix and their E, for at most `members` threads.
     pub fn new(
         pieces: Pieces,
         a: &SevenPoints,
@@ -289,21 +294,21 @@ impl Projection {
         })
     }
 
-    /// How systems with E are solved.
+    /// Returns the method that solves systems with E.
     pub fn solver(&self) -> Solver {
         self.coarse.solver()
     }
 
-    /// Vectors.
+    /// Returns the number of deflation vectors.
     pub fn count(&self) -> usize {
         self.coarse.count()
     }
 
-    /// Notes Z^T v of this member's pieces. `values(cells)`: v in its own cells.
+    /// Computes the partial sums of Z^T v for the pieces of this thread. `values(cells)` returns v in its cells.
     pub fn restrict<'v>(&self, me: Me, values: impl Fn(Range<usize>) -> &'v [f64]) {
         let nx = self.patterns.nx;
         for piece in self.pieces.share(me) {
-            // SAFETY: a piece of this member, and one after the other; `solve` begins with a barrier.
+            // SAFETY: pieces of this thread, one after the other; `solve` begins with a barrier.
             let mut sums = unsafe { self.begin(me, piece, true) };
             for row in self.pieces.rows(piece) {
                 sums.add(row, values(row * nx..(row + 1) * nx));
@@ -311,15 +316,16 @@ impl Projection {
         }
     }
 
-    /// Begins the sums over a piece, all of whose rows are then added in order, upwards or downwards.
+    /// Begins the partial sums of a piece. The caller then adds all rows of the piece in ascending (`upwards`) or
+    /// descending order.
     ///
     /// # Safety
-    /// The piece must be this member's, which ends the sums over one piece before it begins those over the next, and
-    /// nobody may use what is noted before a barrier.
+    /// The piece must belong to the calling thread, which must end the sums of a piece before it begins the next piece.
+    /// No thread may use the sums before a barrier.
     pub unsafe fn begin(&self, me: Me, piece: usize, upwards: bool) -> PieceSums<'_> {
         let slots = self.slots.of_piece[piece] as usize..self.slots.of_piece[piece + 1] as usize;
         let nx = self.patterns.nx;
-        // SAFETY: the slots of a piece are its owner's, a row of columns is a member's.
+        // SAFETY: only the owner of a piece uses its slots, and only this thread uses its row of `columns`.
         let (noted, columns) =
             unsafe { (self.partial.slice_mut(slots.start, slots.len()), self.columns.slice_mut(me.index * nx, nx)) };
         noted.fill(0.0);
@@ -334,12 +340,12 @@ impl Projection {
         }
     }
 
-    /// From what all members noted to t = E^-1 Z^T v; returns g = Z^T v, whose product with t is that of v and
-    /// Z E^-1 Z^T v. Two barriers, the first one before all else.
+    /// Computes t = E^-1 Z^T v from the partial sums, and returns g = Z^T v. Then <g, t> = <v, Z E^-1 Z^T v>. Passes
+    /// two barriers, the first on entry.
     pub fn solve(&self, me: Me) -> &[f64] {
         me.barrier();
         let k = self.count();
-        // SAFETY: a set is a member's own; slots were noted before the barrier.
+        // SAFETY: the copy of g belongs to this thread; the partial sums were written before the barrier.
         let (g, partial) = unsafe { (self.g.slice_mut(me.index * k, k), self.partial.slice(0, self.partial.len())) };
         for (r, g) in g.iter_mut().enumerate() {
             *g = self.slots.of_region(r).iter().map(|&slot| partial[slot as usize]).sum();
@@ -347,13 +353,13 @@ impl Projection {
         match self.coarse.inverse() {
             Some(inverse) => {
                 let own = me.share(k);
-                // SAFETY: rows of this member; t was read before the barrier.
+                // SAFETY: entries of this thread; all threads had read the previous t before the barrier.
                 let t = unsafe { self.t.slice_mut(own.start, own.len()) };
                 multiply_rows(&inverse[own.start * k..], g, t);
             }
             None if me.index == 0 => {
                 let scratch = &mut *self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the others wait at the barrier below.
+                // SAFETY: the other threads wait at the barrier below.
                 self.coarse.solve(g, unsafe { self.t.slice_mut(0, k) }, scratch);
             }
             None => {}
@@ -362,18 +368,18 @@ impl Projection {
         g
     }
 
-    /// t of the last `solve`, and a zero.
+    /// Returns t of the last `solve`, followed by a zero.
     fn t(&self) -> &[f64] {
-        // SAFETY: written again only in the next `solve`, behind a barrier.
+        // SAFETY: only the next `solve` writes t, after a barrier.
         unsafe { self.t.slice(0, self.t.len()) }
     }
 
-    /// <g, t>: of the last `solve`, the product of v and Z E^-1 Z^T v.
+    /// Returns <g, t> = <v, Z E^-1 Z^T v> for t of the last `solve`.
     pub fn product(&self, g: &[f64]) -> f64 {
         dot(g, self.t())
     }
 
-    /// v = v - A Z t in a row of cells, `a`: its couplings.
+    /// Computes v = v - A Z t in a row of cells with couplings `a`.
     pub fn subtract(&self, row: usize, a: Couplings, v: &mut [f64]) {
         let t = self.t();
         let [_, east, south, north, bottom, top] = a.near;
@@ -401,7 +407,7 @@ impl Projection {
         }
     }
 
-    /// v = v + Z t in a row of cells.
+    /// Computes v = v + Z t in a row of cells.
     pub fn prolong(&self, row: usize, v: &mut [f64]) {
         let t = self.t();
         for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
@@ -409,7 +415,7 @@ impl Projection {
         }
     }
 
-    /// Bytes of all arrays, E and its solver included.
+    /// Returns the allocated size in bytes, including E and its solver.
     pub fn bytes(&self) -> usize {
         let shared = [&self.partial, &self.g, &self.t, &self.columns];
         self.patterns.bytes()
@@ -421,16 +427,16 @@ impl Projection {
     }
 }
 
-/// The sums over a piece, by region.
+/// Partial sums of a piece by region, while its rows are added.
 pub struct PieceSums<'a> {
     of: &'a Projection,
     rows: Range<usize>,
     first_slot: usize,
     noted: &'a mut [f64],
-    /// Sums over rows of one pattern, column by column.
+    /// Sums by column over consecutive rows of one pattern.
     columns: &'a mut [f64],
     upwards: bool,
-    /// `columns` hold rows that have not been noted.
+    /// Whether `columns` contains rows that are not yet in the slots.
     open: bool,
 }
 
@@ -450,7 +456,7 @@ impl PieceSums<'_> {
         }
     }
 
-    /// Notes what the columns hold, which are sums over rows with the runs of `row`.
+    /// Adds the column sums, which cover rows with the runs of `row`, to the slots.
     fn note(&mut self, row: usize) {
         let first = self.of.slots.of_row[row] as usize;
         for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {

@@ -1,45 +1,46 @@
-//! Rows of vectors that a team shares, wherever they lie.
+//! Row access for shared vectors, with or without guard values.
 
 use super::field::Field;
 use crate::runtime::shared::{Number, Shared};
 use std::ops::Range;
 
-/// A vector of values of cells, in natural order.
+/// A vector with one value per cell, in natural order.
 pub trait Rows<T> {
     /// Values of a range of cells.
+    /// Returns the values of a range of cells.
     ///
     /// # Safety
-    /// Nobody may write them while the slice is used.
+    /// No thread may write these values while the slice is in use.
     unsafe fn row(&self, cells: &Range<usize>) -> &[T];
 
-    /// The same, to write.
+    /// Returns the values of a range of cells for writing.
     ///
     /// # Safety
-    /// Nobody else may read or write them while the slice is used.
+    /// No other slice of these values may be in use while this slice is in use.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     unsafe fn row_mut(&self, cells: &Range<usize>) -> &mut [T];
 }
 
 impl Rows<f64> for Field {
     unsafe fn row(&self, cells: &Range<usize>) -> &[f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.range(cells) }
     }
 
     unsafe fn row_mut(&self, cells: &Range<usize>) -> &mut [f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.range_mut(cells) }
     }
 }
 
 impl<T: Number> Rows<T> for Shared<T> {
     unsafe fn row(&self, cells: &Range<usize>) -> &[T] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.slice(cells.start, cells.len()) }
     }
 
     unsafe fn row_mut(&self, cells: &Range<usize>) -> &mut [T] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.slice_mut(cells.start, cells.len()) }
     }
 }

@@ -1,4 +1,4 @@
-//! A matrix with its preconditioner and its vectors, shared by the members of a team.
+//! State that the threads of a solve share: the matrix, its preconditioner and the vectors of PCG.
 
 use super::field::Field;
 use super::labelled::Labelled;
@@ -12,23 +12,23 @@ use crate::grid::cells::Kept;
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 
-/// What a solve works on.
+/// Vectors of PCG and partial results of reductions.
 pub struct Vectors {
     pub b: Field,
     pub x: Field,
     pub r: Field,
     pub p: Field,
-    /// A p; scratch space of `precondition`.
+    /// A p, or P A p with deflation; workspace of the Neumann series and of `back_substitute`.
     pub q: Field,
     pub z: Field,
-    /// The other one, of a Neumann series.
+    /// Second workspace vector of a Neumann series.
     pub s: Option<Field>,
-    /// Sums over pieces.
+    /// Partial results of reductions, per piece.
     pub noted: Noted,
 }
 
 impl Vectors {
-    /// `series`: for a Neumann series, too.
+    /// Allocates the vectors. `series`: also the vector `s` for a Neumann series.
     pub fn new(pieces: Pieces, series: bool) -> Result<Self> {
         let field = || Field::new(pieces.cells);
         Ok(Self {
@@ -43,7 +43,7 @@ impl Vectors {
         })
     }
 
-    /// All of cells.
+    /// Returns all vectors.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         [&self.b, &self.x, &self.r, &self.p, &self.q, &self.z].into_iter().chain(&self.s)
     }
@@ -53,30 +53,30 @@ impl Vectors {
     }
 }
 
-/// A matrix with what was made of it.
+/// Data of a factorization.
 pub struct State {
     pub pieces: Pieces,
     pub matrix: Kept,
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
-    /// Stages are fused where they can be.
+    /// Whether an iteration runs as two fused passes where the preconditioner permits it.
     pub fused: bool,
-    /// Rows in work of the fused stages, a set per member.
+    /// Ring buffers of rows for the fused passes, one set per thread.
     pub rings: Shared,
-    /// Where that is applied as a whole.
+    /// The preconditioner, unless it is `None`, `Jacobi` or `Neumann`.
     pub whole: Option<Whole>,
-    /// Cells by singular component.
+    /// Cells grouped by singular component.
     pub singular: Labelled,
-    /// Means of x over these, to come back to.
+    /// Means of the initial guess over the singular components, which the solve restores at the end.
     pub kept_means: Shared,
     pub deflation: Option<Projection>,
     pub observed: Observed,
-    /// Of the last run, nanoseconds of coarse solves.
+    /// Time of the coarse solves with E in the last run, in nanoseconds.
     pub coarse_nanos: std::sync::atomic::AtomicU64,
 }
 
 impl State {
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.matrix.bytes()
             + self.vectors.bytes()

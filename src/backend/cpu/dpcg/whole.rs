@@ -1,4 +1,4 @@
-//! Preconditioners that are applied as a whole, by the team.
+//! Preconditioners whose application is not fused with the passes of PCG.
 
 use super::cell::{CellCentred, Walker};
 use super::field::Field;
@@ -14,39 +14,40 @@ use crate::runtime::shared::Number;
 use crate::runtime::team::{Me, Team};
 use crate::runtime::workers::Workers;
 
-/// One of them.
+/// One of these preconditioners.
 pub enum Whole {
-    /// An incomplete factorization.
+    /// An incomplete Cholesky factorization.
     Incomplete(Incomplete),
-    /// Multigrid on every second cell.
+    /// Multigrid with vertex coarsening; coarse grids in single precision.
     Vertex32(Vertex<f32>),
-    /// The same in double precision.
+    /// Multigrid with vertex coarsening; double precision.
     Vertex64(Vertex<f64>),
-    /// Multigrid on pairs of cells.
+    /// Multigrid with cell coarsening; coarse grids in single precision.
     Cell32(CellCentred<f32>),
-    /// The same in double precision.
+    /// Multigrid with cell coarsening; double precision.
     Cell64(CellCentred<f64>),
-    /// Multigrid by aggregation.
+    /// Multigrid by aggregation; single precision.
     Aggregates32(Cycle<f32>),
-    /// The same in double precision.
+    /// Multigrid by aggregation; double precision.
     Aggregates64(Cycle<f64>),
 }
 
-/// What a member of a run counts from one application to the next.
+/// Counters of a thread across the applications of a run.
 pub struct Turns<'a> {
     walker: Walker<'a>,
     turn: usize,
 }
 
 impl<'a> Turns<'a> {
-    /// At the beginning of a run.
+    /// Starts the counters of a run at zero.
     pub fn new(me: Me<'a>) -> Self {
         Self { walker: Walker::new(me), turn: 0 }
     }
 }
 
 impl Whole {
-    /// That of a matrix, where one is asked for; in the memory of `previous` where that fits.
+    /// Computes the preconditioner of a matrix, or returns `None` for `None`, `Jacobi` and `Neumann`. Reuses the memory
+    /// of `previous` if it fits.
     pub fn make(
         previous: Option<Self>,
         preconditioner: Preconditioner,
@@ -56,7 +57,7 @@ impl Whole {
         let mut kept = Kept::default();
         let previous = match preconditioner {
             Preconditioner::Multigrid { vertex: true, .. } => previous,
-            // Its memory first.
+            // Free the previous preconditioner before allocating a new one.
             _ => {
                 kept = previous.map(Self::into_kept).unwrap_or_default();
                 None
@@ -81,10 +82,10 @@ impl Whole {
         }))
     }
 
-    /// z = M^-1 r, by all members. `norm`: |r|. Returns r' z, where that costs no pass of its own.
+    /// Computes z = M^-1 r; all threads call it. `norm`: |r|. Returns <r, z> if this needs no extra pass.
     ///
     /// # Safety
-    /// No member writes r, or uses z otherwise, between the barrier before this call and its end.
+    /// Between the barrier before this call and its end, no thread writes r, and only this call uses z.
     pub unsafe fn apply(
         &self,
         turns: &mut Turns,
@@ -96,7 +97,7 @@ impl Whole {
         let all = 0..a.cells.count();
         turns.turn += 1;
         let turn = turns.turn - 1;
-        // SAFETY: as the caller promised; members ask for cells of z of their own.
+        // SAFETY: guaranteed by the caller; each thread requests only its own cells of z.
         unsafe {
             match self {
                 Self::Vertex32(grids) => {
@@ -115,7 +116,7 @@ impl Whole {
         None
     }
 
-    /// Aggregates, for the next matrix.
+    /// Returns the aggregates for reuse with the next matrix.
     fn into_kept(self) -> Kept {
         match self {
             Self::Aggregates32(cycle) => cycle.into_kept(),
@@ -124,7 +125,7 @@ impl Whole {
         }
     }
 
-    /// Aggregates that were kept from the matrix before.
+    /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         match self {
             Self::Aggregates32(cycle) => cycle.aggregates_kept(),
@@ -133,7 +134,7 @@ impl Whole {
         }
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Incomplete(incomplete) => incomplete.bytes(),
@@ -161,12 +162,12 @@ fn aggregated<V: Real + Number>(
     Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
 }
 
-/// z = B r.
+/// Computes z = B r.
 ///
 /// # Safety
 /// As for [`Whole::apply`].
 unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Field) {
-    // SAFETY: as the caller promised; the cycle gives each cell to one member.
+    // SAFETY: guaranteed by the caller; the cycle assigns each cell to one thread.
     let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };
     cycle.apply(me, Way::Flexible, |i| r[i], to);
 }
@@ -183,7 +184,7 @@ fn vertex(
         Some(Whole::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => Whole::Vertex32(grids),
         Some(Whole::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => Whole::Vertex64(grids),
         other => {
-            // Its memory first.
+            // Free the previous preconditioner before allocating a new one.
             drop(other);
             match single {
                 true => Whole::Vertex32(Vertex::new(cells, sweeps, members)?),

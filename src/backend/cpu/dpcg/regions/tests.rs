@@ -1,4 +1,4 @@
-//! The projection by a team against the formula, cell by cell.
+//! Tests of the multithreaded projection against the formula, evaluated cell by cell.
 
 use super::*;
 use crate::backend::coarse::deflation::Solver;
@@ -24,7 +24,7 @@ fn kept(problem: &TwoPhase) -> Kept {
     kept
 }
 
-/// Couplings of cell c to others, its own included.
+/// Returns the entries (column, value) of row c of A, including the diagonal.
 fn row(a: &SevenPoints, c: usize) -> Vec<(usize, f64)> {
     let mut entries = vec![(c, a.center[c])];
     for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
@@ -58,7 +58,7 @@ impl Case {
         CoarseMatrix::new(&self.matrix.matrix(), &self.components, &self.regions, solver, 1e-12).unwrap()
     }
 
-    /// P v, v + Z t, and <g, t>, by so many members.
+    /// Returns P v, v + Z t and <g, t>, computed by `members` threads.
     fn by_team(&self, v: &[f64], solver: Solver, members: usize) -> (Vec<f64>, Vec<f64>, f64) {
         let (a, nx) = (self.matrix.matrix(), self.matrix.cells().nx);
         let pieces = Pieces::new(a.cells);
@@ -70,7 +70,7 @@ impl Case {
             let g = projection.solve(me);
             for row in pieces.share(me).flat_map(|piece| pieces.rows(piece)) {
                 let cells = row * nx..(row + 1) * nx;
-                // SAFETY: a row of this member.
+                // SAFETY: a row of this thread.
                 let [p, x] = outs.each_ref().map(|out| unsafe { out.slice_mut(cells.start, nx) });
                 p.copy_from_slice(&v[cells.clone()]);
                 x.copy_from_slice(&v[cells.clone()]);
@@ -88,12 +88,12 @@ impl Case {
                 work,
             )
             .unwrap();
-        // SAFETY: the run is over.
+        // SAFETY: the run has ended.
         let [p, x] = outs.map(|out| unsafe { out.slice(0, v.len()) }.to_vec());
         (p, x, product)
     }
 
-    /// The same by the formula.
+    /// Returns P v, v + Z t and <g, t>, computed by the formula.
     fn plainly(&self, v: &[f64]) -> (Vec<f64>, Vec<f64>, f64) {
         let a = self.matrix.matrix();
         let coarse = self.coarse(Solver::Inverse);
@@ -130,7 +130,7 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// A v of random v, so that sums over covered components are zero.
+/// Returns A v for a random v. Its sums over regions that fill a singular component are zero.
 fn of_the_range(a: &SevenPoints) -> Vec<f64> {
     let mut generator = SplitMix(3);
     let v: Vec<f64> = (0..a.cells.count()).map(|_| 2.0 * generator.unit() - 1.0).collect();
@@ -163,12 +163,12 @@ fn rows_may_be_added_downwards() {
     let pieces = Pieces::new(a.cells);
     let projection =
         Projection::new(pieces, &a, &case.components, &case.regions, case.coarse(Solver::Inverse), 1).unwrap();
-    // Whole numbers: the order of sums does not matter.
+    // The values are integers, so the order of summation does not matter.
     let v: Vec<f64> = (0..a.cells.count()).map(|c| f64::from(c as u32 % 19)).collect();
     let sums = |upwards: bool| {
         let work = |me: Me| {
             for piece in 0..pieces.count() {
-                // SAFETY: one member, one piece after the other.
+                // SAFETY: a single thread, one piece after the other.
                 let mut sums = unsafe { projection.begin(me, piece, upwards) };
                 let mut rows: Vec<usize> = pieces.rows(piece).collect();
                 if !upwards {
