@@ -1,10 +1,12 @@
-//! Bad input of the `dpcg_` family. A check runs on the backend that its options name, and answers what was refused, so
-//! that programs may compare backends: they refuse with the same statuses and the same sentences.
+//! Bad input of the `dpcg_` family.
+//!
+//! A check runs on the backend that its options select, and returns all failures in order. Programs compare the
+//! backends, which must return equal statuses and error messages.
 
 use crate::common::dpcg::*;
 use crate::common::{Failure, bits, outcome, status};
 
-/// What a backend refused, in order.
+/// A check. It returns the failures of a backend, in order.
 pub type Check = fn(&str) -> Vec<Failure>;
 
 pub const CHECKS: [(&str, Check); 9] = [
@@ -22,12 +24,12 @@ pub const CHECKS: [(&str, Check); 9] = [
 pub const SIZE: [usize; 3] = [8, 6, 7];
 pub const CELLS: usize = 8 * 6 * 7;
 
-/// The number of a cell.
+/// Returns the index of a cell.
 fn cell([i, j, k]: [usize; 3]) -> usize {
     (k * SIZE[1] + j) * SIZE[0] + i
 }
 
-/// Failures as they come.
+/// The failures so far.
 #[derive(Default)]
 struct Told(Vec<Failure>);
 
@@ -40,13 +42,13 @@ impl Told {
     }
 }
 
-/// A handle with its matrix: a bubble in a closed box.
+/// Creates a factorized handle: a bubble in a closed box.
 pub fn good(options: &str) -> (Solver, TwoPhase) {
     let a = TwoPhase::new("1", SIZE, 1e-3);
     (Solver::of(&a, options), a)
 }
 
-/// The handle still solves.
+/// Checks that the handle can still factorize and solve.
 #[track_caller]
 pub fn assert_alive(solver: &Solver, a: &TwoPhase) {
     let b = a.rhs("rand");
@@ -56,7 +58,7 @@ pub fn assert_alive(solver: &Solver, a: &TwoPhase) {
     assert!(a.relative_residual(&b, &x) <= 1.001e-6);
 }
 
-/// Regions act at the next factorize, whether they are given or taken back.
+/// Setting or removing regions takes effect at the next factorize.
 pub fn regions_before_factorize(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let (solver, a) = good(&format!("{backend} preconditioner=jacobi deflation=levelset"));
@@ -70,7 +72,7 @@ pub fn regions_before_factorize(backend: &str) -> Vec<Failure> {
         assert!(x.iter().all(|&v| v == 2.0));
         assert_alive(&solver, &a);
     }
-    // Where there is no matrix the sentence says that.
+    // Without a matrix, the error message asks for dpcg_factorize.
     let solver = Solver::new(SIZE, backend);
     solver.regions(Some(&labels)).unwrap();
     told.refused(solver.solve(&b, &mut x), status::STATE, &["dpcg_factorize must come before this call"]);
@@ -78,7 +80,7 @@ pub fn regions_before_factorize(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// Labels below -1; gaps are legal, and the largest label is.
+/// Labels below -1 are errors. Gaps and the largest label are legal.
 pub fn labels_that_are_none(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let (solver, a) = good(&format!("{backend} preconditioner=jacobi deflation=levelset"));
@@ -87,7 +89,7 @@ pub fn labels_that_are_none(backend: &str) -> Vec<Failure> {
         labels[cell([i, j, k])] = label;
         let sentence = format!("labels must be -1 (no region) or at least 0, got {label} at ({i}, {j}, {k})");
         told.refused(solver.regions(Some(&labels)), status::ARGUMENT, &[&sentence]);
-        // The handle is as it was.
+        // The handle is unchanged.
         assert_eq!(solver.solve_from_zero(&a.rhs("rand")).1, status::OK);
     }
     let mut labels = vec![5; CELLS];
@@ -97,7 +99,7 @@ pub fn labels_that_are_none(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// 65,536 labels, one a cell, are refused where they are deflated by, and nowhere else.
+/// 65,536 labels, one per cell, are an error only if these labels are deflated.
 pub fn too_many_labels(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let a = TwoPhase::new("1", [64, 32, 32], 1e-3);
@@ -128,7 +130,8 @@ pub fn too_many_labels(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// More boxes than cells in a direction: whatever is deflated, so that the answer does not depend on what `auto` takes.
+/// More boxes than cells in a direction are an error for every deflation, so that the result does not depend on the
+/// choice of `auto`.
 pub fn more_boxes_than_cells(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let (solver, a) = good(backend);
@@ -148,7 +151,7 @@ pub fn more_boxes_than_cells(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// A center that is not positive, and a code that stores -A and -b.
+/// A center that is not positive, and a program that stores -A and -b.
 pub fn rows_that_no_definite_matrix_has(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let (solver, a) = good(backend);
@@ -165,7 +168,7 @@ pub fn rows_that_no_definite_matrix_has(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// By the place of the first one, in any array of any call.
+/// The error message names the first nonfinite entry of any array in any call.
 pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let (solver, a) = good(backend);
@@ -199,7 +202,7 @@ pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
         // SAFETY: as above.
         not_finite("x", outcome(unsafe { dpcg_multiply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) }));
         assert!(z.iter().all(|&v| v == 5.0));
-        // Unchecked, they must still not be called a success.
+        // Without the check, the status must still not be success.
         solver.options("check_input=0").unwrap();
         assert_ne!(solver.solve(&vector, &mut [0.0; CELLS]), Ok(status::OK), "{bad}");
         solver.options("check_input=1").unwrap();
@@ -208,7 +211,7 @@ pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// Couplings out of the box, of a code with periodic edges.
+/// Couplings that point out of the box, as in a program with periodic boundaries.
 pub fn couplings_that_leave_the_box(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let a = TwoPhase::new("1", SIZE, 1e-3);
@@ -237,7 +240,7 @@ pub fn couplings_that_leave_the_box(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// b that does not fit one of two tanks is refused where that is asked for, by the tank, or projected.
+/// A b that is incompatible on one of two tanks is an error if the option asks for the check; otherwise b is projected.
 pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
     let mut told = Told::default();
     let mut a = TwoPhase::new("1", SIZE, 1e-3);
@@ -246,7 +249,7 @@ pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
         a.center[c] += face;
         a.center[c + 1] += face;
     }
-    // Sums without rounding, which backends add up in other orders: over a tank 84 values of 1 and 84 of -1.
+    // Exact sums, which do not depend on the order of the backends: each tank has 84 values of 1 and 84 of -1.
     let fits: Vec<f64> = (0..CELLS).map(|c| if c % 2 == 0 { 1.0 } else { -1.0 }).collect();
     let solver = Solver::of(&a, &format!("{backend} check_compatibility=1"));
     assert_eq!(solver.int(crate::common::key::INFO_SINGULAR_COMPONENTS), 2);
@@ -268,7 +271,7 @@ pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
     told.0
 }
 
-/// All air: one phase, whatever its density. Nothing is deflated, and no method minds; labels without cells are none.
+/// Only air: one phase of any density. Nothing is deflated, and labels without cells count as none.
 pub fn all_air(backend: &str) -> Vec<Failure> {
     for method in ["", "preconditioner=neumann deflation=levelset_subdomain", "deflation=levelset keep_all=1"] {
         let mut a = TwoPhase::new("0", SIZE, 1.0);

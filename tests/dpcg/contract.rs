@@ -1,5 +1,5 @@
-//! What the header promises of the `dpcg_` family: solutions, results, layouts, regions, and the same bits where those
-//! are promised.
+//! Promises of the header about the `dpcg_` family: solutions, results, layouts, regions, and bitwise identical results
+//! where these are promised.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,12 +17,12 @@ use std::ptr::null_mut;
 const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
 const DEFLATIONS: [&str; 4] = ["none", "subdomain subdomains_x=2 subdomains_y=2", "levelset", "levelset_subdomain"];
 
-/// Nine bubbles in a closed box, and one below an open top: singular and regular.
+/// Nine bubbles in a closed box (singular), and one bubble below an open top (regular).
 fn systems() -> [TwoPhase; 2] {
     [TwoPhase::new("9", [17, 12, 15], 1e-3), TwoPhase::new("1;dir=top", [13, 14, 9], 1e-3)]
 }
 
-/// Every preconditioner with every kind of deflation solves to what is asked for, and tells what it took.
+/// Every preconditioner with every deflation solves to the tolerance, and reports what it used.
 #[test]
 fn all_methods_solve() {
     for backend in BACKENDS {
@@ -51,7 +51,7 @@ fn all_methods_solve() {
     }
 }
 
-/// Aggregation with every kind of deflation, singular systems and regular ones; where it is not offered, that is said.
+/// Aggregation with every deflation, on singular and regular systems. Unsupported combinations return an error.
 #[test]
 fn aggregation_solves() {
     for (a, singular) in systems().iter().zip([1, 0]) {
@@ -70,7 +70,7 @@ fn aggregation_solves() {
             }
         }
     }
-    // Twice the matrix keeps its aggregates, in either precision; another box has others.
+    // Twice the matrix keeps its aggregates in both precisions; another box gets new ones.
     let [a, _] = systems();
     let b = a.rhs("rand");
     let mut twice = a.clone();
@@ -92,7 +92,7 @@ fn aggregation_solves() {
     );
 }
 
-/// Orders, numbers of boxes, solvers of the coarse matrix, kept vectors: all are answers to the same question.
+/// Orders, numbers of boxes, coarse solvers and kept vectors: all variants solve the same system.
 #[test]
 fn variants_of_methods_solve() {
     let [a, _] = systems();
@@ -116,7 +116,7 @@ fn variants_of_methods_solve() {
     }
 }
 
-/// A Neumann series of order 0 is Jacobi's: the same counts, whatever is deflated.
+/// A Neumann series of order 0 is the Jacobi preconditioner: equal iteration counts with every deflation.
 #[test]
 fn order_zero_is_jacobi() {
     for a in systems() {
@@ -132,7 +132,7 @@ fn order_zero_is_jacobi() {
     }
 }
 
-/// `auto` takes the same for any threads and backend; sweeps are told by what a cycle does.
+/// The choice of `auto` does not depend on threads and backend. Sweeps are compared through the result of a cycle.
 #[test]
 fn auto_chooses_by_the_matrix() {
     for (a, labelled, expected) in systems_for_auto() {
@@ -154,7 +154,7 @@ fn auto_chooses_by_the_matrix() {
             for threads in [1, 2, 3, 7] {
                 let (other, found) = of(&format!("backend=cpu threads={threads} {options}"));
                 assert_eq!(other, told, "{expected:?} {options} with {threads} threads");
-                // Coarse grids in single precision.
+                // Coarse grids are in single precision.
                 let off = max_difference(&found, &z) / max_abs(&z);
                 assert!(off <= 1e-3, "{expected:?} {options} with {threads} threads: {off:e}");
             }
@@ -162,14 +162,14 @@ fn auto_chooses_by_the_matrix() {
     }
 }
 
-/// Iterations of b of this handle, from zero.
+/// Returns the iterations of a solve from zero.
 #[track_caller]
 fn iterations_of(solver: &Solver, b: &[f64]) -> i64 {
     assert_eq!(solver.solve_from_zero(b).1, status::OK);
     solver.int(common_key::INFO_ITERATIONS)
 }
 
-/// The vector that is dropped of a singular matrix is kept with `keep_all`, for the same projection.
+/// The vector that is dropped for a singular matrix is kept with `keep_all`; the projection is the same.
 #[test]
 fn all_vectors_kept() {
     let [a, regular] = systems();
@@ -185,10 +185,10 @@ fn all_vectors_kept() {
             let ((dropped, some), (kept, all)) = (of(&a, 0), of(&a, 1));
             assert_eq!([some, all], [[found, found - 1], [found, found]], "{backend} {kind}");
             let counts = [dropped, kept].map(|solver| iterations_of(&solver, &b));
-            // Rounding of another E.
+            // The other E rounds differently.
             assert!((counts[0] - counts[1]).abs() <= 1, "{backend} {kind}: {counts:?}");
         }
-        // Nothing is to be dropped where the matrix is regular.
+        // For a regular matrix, no vector is dropped.
         let vectors = [0, 1].map(|kept| {
             let solver = Solver::of(&regular, &format!("{backend} deflation=subdomain subdomains_x=4 keep_all={kept}"));
             solver.int(key::INFO_REGIONS) - solver.int(key::INFO_DEFLATION_VECTORS)
@@ -197,7 +197,7 @@ fn all_vectors_kept() {
     }
 }
 
-/// E by its inverse, by its factor and by an inner CG: the same method, as far as `coarse_tol` goes.
+/// E by its inverse, by its factor and by an inner CG: the same method up to `coarse_tol`.
 #[test]
 fn solvers_of_the_coarse_matrix() {
     let [a, _] = systems();
@@ -216,7 +216,7 @@ fn solvers_of_the_coarse_matrix() {
             let found = iterations_of(&solver, &b);
             assert!((found - count).abs() <= 1, "{backend} {name}: {found} iterations, {count} with the inverse");
         }
-        // A looser inner CG is another preconditioner, by about its tolerance.
+        // A larger tolerance of the inner CG changes the preconditioner by about this tolerance.
         let [loose, middle, tight] =
             [1e-2, 1e-5, 1e-12].map(|tol| off(&of(&format!("coarse_solver=cg coarse_tol={tol}"))));
         assert!(loose > 1e-4 && loose < 1.0, "{backend}: {loose:e} off");
@@ -225,14 +225,14 @@ fn solvers_of_the_coarse_matrix() {
     }
 }
 
-/// The same phases, a face having the arithmetic mean of 1/rho of its cells.
+/// Returns the system with the arithmetic mean of 1/rho on each face.
 fn with_arithmetic_faces(mut a: TwoPhase, contrast: f64) -> TwoPhase {
     let kappa: Vec<f64> = a.air.iter().map(|&air| if air { 1.0 / contrast } else { 1.0 }).collect();
     let steps = [1, a.size[0], a.size[0] * a.size[1]];
     a.center.fill(0.0);
     for c in 0..a.cells() {
         for (forward, step) in a.forward.iter_mut().zip(steps) {
-            // None points out of the box.
+            // No face points out of the box.
             if !forward[c].is_nan() {
                 let face = 0.5 * (kappa[c] + kappa[c + step]);
                 forward[c] = -face;
@@ -244,14 +244,14 @@ fn with_arithmetic_faces(mut a: TwoPhase, contrast: f64) -> TwoPhase {
     a
 }
 
-/// The bubble of nine that a cell of the cube of 32 is nearest to.
+/// Returns the index of the nearest of nine bubbles, for a cell of the cube of 32.
 fn bubble(c: usize) -> i32 {
     let at = [c % 32, c / 32 % 32, c / 1024].map(|i| (i as f64 + 0.5) / 32.0);
     if at.iter().all(|x| (x - 0.5).abs() < 0.125) { 8 } else { (0..3).map(|d| i32::from(at[d] > 0.5) << d).sum() }
 }
 
-/// Labels grow by a layer where they are the caller's: with arithmetic faces the liquid beside a bubble is coupled as
-/// strongly as the bubble (229 iterations become 123 in a cube of 64).
+/// Labels of the caller grow by one layer. With arithmetic faces, the liquid next to a bubble is coupled as strongly as
+/// the bubble. (In a cube of 64, 123 iterations instead of 229.)
 #[test]
 fn labels_grow_by_a_layer() {
     let size = [32; 3];
@@ -272,7 +272,7 @@ fn labels_grow_by_a_layer() {
     }
 }
 
-/// f32 is for multigrid, and told where it is in use; it changes M^-1 r by its rounding.
+/// f32 applies to multigrid only, and is reported where it is in use. It changes M^-1 r by its rounding.
 #[test]
 fn precision_of_multigrid() {
     const F64: i64 = 1;
@@ -293,12 +293,12 @@ fn precision_of_multigrid() {
         let [single, double] = ["f32", "f64"]
             .map(|precision| of(&format!("preconditioner=multigrid deflation=none precision={precision}")).apply(&r));
         let off = max_difference(&single, &double) / max_abs(&double);
-        // Rounding of f32, times the contrast.
+        // Rounding of f32 times the contrast.
         assert!(off > 1e-9 && off < 1e-3, "{backend}: {off:e} off");
     }
 }
 
-/// Rows and planes of any length, padding that is no number: the same bits, and padding as it was.
+/// Padded rows and planes with NaN in the padding: results are bitwise identical, and the padding is unchanged.
 #[test]
 fn padded_arrays() {
     let [a, _] = systems();
@@ -328,7 +328,7 @@ fn padded_arrays() {
     }
 }
 
-/// Boxes of one cell, one row, one plane.
+/// Boxes of one cell, one row or one plane.
 #[test]
 fn thin_boxes() {
     for size in [[1, 1, 1], [2, 2, 2], [1, 9, 7], [8, 1, 5], [9, 6, 1], [1, 1, 40], [30, 1, 1], [3, 2, 2]] {
@@ -344,7 +344,7 @@ fn thin_boxes() {
     }
 }
 
-/// Any number of threads: the same bits.
+/// Results are bitwise identical for any number of threads.
 #[test]
 fn threads_give_the_same_bits() {
     let a = TwoPhase::new("9", [50, 41, 37], 1e-3);
@@ -363,7 +363,7 @@ fn threads_give_the_same_bits() {
     }
 }
 
-/// b = 0, a guess that is the solution, no iterations at all.
+/// b = 0, an exact initial guess, and max_iter = 0.
 #[test]
 fn solves_without_iterations() {
     for backend in BACKENDS {
@@ -390,7 +390,7 @@ fn solves_without_iterations() {
     }
 }
 
-/// On a singular component x keeps the guess's mean, and a constant in b is projected out.
+/// On a singular component, x keeps the mean of the guess, and constants in b are projected out.
 #[test]
 fn singular_systems() {
     let [a, _] = systems();
@@ -409,20 +409,20 @@ fn singular_systems() {
     }
 }
 
-/// y = A x to rounding, by any method.
+/// y = A x is accurate to rounding.
 #[test]
 fn products_with_the_matrix() {
     for backend in BACKENDS {
         for a in systems() {
             let x = random(a.cells(), 8);
             let y = Solver::of(&a, backend).multiply(&x);
-            // |b - A x| / |b| with b = y is the norm of the difference over that of y.
+            // With b = y, |b - A x| / |b| is the relative error of y.
             assert!(a.relative_residual(&y, &x) <= 1e-14);
         }
     }
 }
 
-/// M^-1 is symmetric and positive, with deflation too, so that a plain CG may use it.
+/// M^-1 is symmetric and positive, also with deflation, so that a plain CG can use it.
 #[test]
 fn applications_of_the_preconditioner() {
     for backend in BACKENDS {
@@ -448,7 +448,8 @@ fn applications_of_the_preconditioner() {
     }
 }
 
-/// Labels of the caller are copied; gaps do not matter; those of the bubbles are what is found without them.
+/// Labels of the caller are copied, and gaps have no effect. The labels of the bubbles give the regions that are found
+/// without labels.
 #[test]
 fn regions_of_the_caller() {
     let a = TwoPhase::new("9", [32; 3], 1e-3);
@@ -469,7 +470,7 @@ fn regions_of_the_caller() {
     let found = run(None);
     assert_eq!(run(Some(&|label| label)), found);
     assert_eq!(run(Some(&|label| 1000 * label + 5)), found, "gaps");
-    // Bytes of the labels are those of the handle.
+    // The labels count as memory of the handle.
     let solver = Solver::of(&a, "");
     let before = solver.int(common_key::INFO_BYTES_HOST);
     solver.regions(Some(&vec![0; a.cells()])).unwrap();
@@ -478,11 +479,11 @@ fn regions_of_the_caller() {
     assert_eq!(solver.int(common_key::INFO_BYTES_HOST), before);
 }
 
-/// A label across two tanks is two regions.
+/// A label that covers two tanks gives two regions.
 #[test]
 fn labels_across_components() {
     let mut a = TwoPhase::new("1", [24, 12, 12], 1e-3);
-    // A wall without flow at i = 11 | 12, through the bubble.
+    // A wall without flow between i = 11 and 12, through the bubble.
     for c in (0..a.cells()).filter(|c| c % 24 == 11) {
         let face = std::mem::replace(&mut a.forward[0][c], 0.0);
         a.center[c] += face;
@@ -495,7 +496,7 @@ fn labels_across_components() {
     assert_eq!(solver.int(common_key::INFO_COMPONENTS), 2);
     assert_eq!(solver.int(common_key::INFO_SINGULAR_COMPONENTS), 2);
     assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS), 2);
-    // One b for both, without a mean in either.
+    // A b with mean zero on both tanks.
     let mut b = random(a.cells(), 9);
     for tank in 0..2 {
         let of_tank = |c: &usize| usize::from(c % 24 > 11) == tank;
@@ -508,7 +509,7 @@ fn labels_across_components() {
     assert!(a.relative_residual(&b, &x) <= 1.001e-6);
 }
 
-/// Solid cells are rows without couplings: x there is b / center.
+/// Solid cells are rows without couplings: x = b / center.
 #[test]
 fn solid_cells() {
     let a = TwoPhase::new("surf;obs=box", [20, 16, 18], 1e-3);
@@ -525,7 +526,7 @@ fn solid_cells() {
     }
 }
 
-/// Nothing but one phase: there is nothing to deflate, and no need to.
+/// With one phase, nothing is deflated.
 #[test]
 fn one_phase() {
     let mut a = TwoPhase::new("1", [16; 3], 1.0);
@@ -546,14 +547,14 @@ struct Watched {
 }
 
 unsafe extern "C-unwind" fn watch(context: *mut c_void, iteration: i64, residual: f64) -> i32 {
-    // SAFETY: the tests pass one that outlives the calls.
+    // SAFETY: the tests pass a `Watched` that outlives the calls.
     let watched = unsafe { &mut *context.cast::<Watched>() };
     assert_eq!(iteration, watched.told.len() as i64);
     watched.told.push(residual);
     i32::from(iteration == watched.stop_at)
 }
 
-/// The monitor is told every residual, from iteration 0, as the history keeps them; and may stop.
+/// The monitor receives every residual from iteration 0 on, as the history stores them, and may stop the solve.
 #[test]
 fn monitors() {
     let [a, _] = systems();
@@ -577,12 +578,12 @@ fn monitors() {
 }
 
 unsafe extern "C-unwind" fn keep_line(context: *mut c_void, _: i32, message: *const c_char) {
-    // SAFETY: the test passes a list that outlives the calls; the message ends with NUL.
+    // SAFETY: the test passes a list that outlives the calls; the message is NUL-terminated.
     let (lines, message) = unsafe { (&mut *context.cast::<Vec<String>>(), CStr::from_ptr(message)) };
     lines.push(message.to_string_lossy().into_owned());
 }
 
-/// A line a solve, and one about couplings that leave the box.
+/// The log has one line per solve, and one about couplings that leave the box.
 #[test]
 fn lines_of_the_log() {
     let a = TwoPhase::new("1", [7, 5, 6], 1e-3);
@@ -595,16 +596,16 @@ fn lines_of_the_log() {
         solver.factorize_arrays(&a.center, forward.each_ref().map(|f| &f[..])).unwrap();
     }
     solver.solve_from_zero(&a.rhs("rand"));
-    // The list is told nothing more.
+    // The list receives no further lines.
     outcome(common::rrbsolver_set_log(None, null_mut())).unwrap();
-    // Other tests of this program may have lines of their own.
+    // Other tests of this program may log lines too.
     let own: Vec<&String> = lines.iter().filter(|l| l.contains("7 x 5 x 6") || l.contains("top has 1 entry")).collect();
     assert_eq!(own.len(), 2, "{lines:?}");
     assert!(own[0].starts_with("dpcg: top has 1 entry that point out of the grid"), "{}", own[0]);
     assert!(own[1].starts_with("dpcg: 7 x 5 x 6, cpu jacobi levelset, "), "{}", own[1]);
 }
 
-/// Times apart, and eigenvalues of what CG saw.
+/// Setup and solve times are separate results; eigenvalues are estimated from CG coefficients.
 #[test]
 fn results() {
     let [a, _] = systems();
@@ -624,7 +625,7 @@ fn results() {
     assert!(solver.int(key::INFO_REGIONS) > solver.int(key::INFO_DEFLATION_VECTORS));
 }
 
-/// New matrices on a handle that has one.
+/// One handle factorizes a sequence of matrices.
 #[test]
 fn a_handle_for_many_matrices() {
     let solver = Solver::new([17, 12, 15], "rel_tol=1e-8");
@@ -640,7 +641,7 @@ fn a_handle_for_many_matrices() {
     }
 }
 
-/// The one-line replacement does what a handle does.
+/// dpcg_solve_once gives the results of a handle.
 #[test]
 fn in_one_call() {
     let [a, _] = systems();

@@ -1,5 +1,5 @@
-//! The `cuda` backend of deflated PCG against `reference`, and what only a device has. tests/emulator makes a device of
-//! the host.
+//! The `cuda` backend of deflated PCG compared with `reference`, and features that only devices have. tests/emulator
+//! emulates a device.
 
 #[path = "cuda_aggregation.rs"]
 mod aggregation;
@@ -31,7 +31,7 @@ use rrbsolver_problems::two_phase::TwoPhase;
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 
-/// A handle.
+/// A handle of the family `dpcg_`.
 struct Solver {
     h: *mut dpcg_handle,
 }
@@ -47,7 +47,7 @@ impl Solver {
     fn new(size: [usize; 3], options: &str) -> Self {
         let mut h = null_mut();
         let [nx, ny, nz] = size.map(|n| n as i64);
-        // SAFETY: a place for the handle.
+        // SAFETY: the pointer outlives the call.
         outcome(unsafe { dpcg_create(nx, ny, nz, &mut h) }).unwrap();
         let solver = Self { h };
         solver.options(options).unwrap();
@@ -62,7 +62,7 @@ impl Solver {
 
     fn options(&self, options: &str) -> Result<i32, common::Failure> {
         let text = CString::new(options).unwrap();
-        // SAFETY: a live handle and text.
+        // SAFETY: a live handle and a NUL-terminated string.
         outcome(unsafe { dpcg_set_options(self.h, text.as_ptr()) })
     }
 
@@ -96,23 +96,23 @@ impl Solver {
 
     fn real(&self, key: i32) -> f64 {
         let mut value = 0.0;
-        // SAFETY: a live handle; a place for the value.
+        // SAFETY: a live handle; the value outlives the call.
         outcome(unsafe { dpcg_get_real(self.h, key, &mut value) }).unwrap();
         value
     }
 
     fn int(&self, key: i32) -> i64 {
         let mut value = 0;
-        // SAFETY: a live handle; a place for the value.
+        // SAFETY: a live handle; the value outlives the call.
         outcome(unsafe { dpcg_get_int(self.h, key, &mut value) }).unwrap();
         value
     }
 }
 
-/// Sizes with whole and partial rows, planes and blocks; what is one cell thick.
+/// Sizes with whole and partial rows, planes and blocks, and boxes one cell thick.
 const SIZES: [[usize; 3]; 5] = [[24, 20, 22], [13, 9, 17], [1, 12, 9], [40, 1, 1], [2, 2, 2]];
 
-/// Preconditioners, with what f32 may change.
+/// Preconditioners, with the relative error that f32 may cause.
 const PRECONDITIONERS: [(&str, f64); 11] = [
     ("none", 1e-12),
     ("jacobi", 1e-12),
@@ -134,19 +134,19 @@ const DEFLATIONS: [&str; 4] = [
     "levelset_subdomain subdomains_x=2 subdomains_y=2 subdomains_z=2",
 ];
 
-/// A x and M^-1 r on two backends.
+/// Compares A x and M^-1 r on two backends.
 fn compare_products(cuda: &Solver, reference: &Solver, b: &[f64], off: f64) {
     assert_eq!(cuda.int(info::DEVICE), 0);
     let near = |what: &str, found: &[f64], expected: &[f64], off: f64| {
         let error = max_difference(found, expected) / max_abs(expected).max(f64::MIN_POSITIVE);
         assert!(error <= off, "{what}: {error:e} off");
     };
-    // Sums of seven products.
+    // Rounding of sums of seven products.
     near("A x", &cuda.multiply(b), &reference.multiply(b), 1e-14);
     near("M^-1 r", &cuda.apply(b), &reference.apply(b), off);
 }
 
-/// The first iterations on two backends, before a test would end them.
+/// Compares the first iterations on two backends, with a tolerance that does not stop them.
 fn compare_beginning(a: &TwoPhase, options: &str, off: f64) {
     const ITERATIONS: i64 = 6;
     let b = a.rhs("rand");
@@ -156,12 +156,12 @@ fn compare_beginning(a: &TwoPhase, options: &str, off: f64) {
     let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
     assert_eq!(cuda.solve(&b, &mut x).unwrap(), reference.solve(&b, &mut expected).unwrap());
     assert_eq!([cuda.int(info::ITERATIONS), reference.int(info::ITERATIONS)], [ITERATIONS; 2]);
-    // Roundings, times the contrast and what few iterations make of them.
+    // Rounding, times the contrast and its growth in a few iterations.
     let error = max_difference(&x, &expected) / max_abs(&expected);
     assert!(error <= 1e-11, "x is {error:e} off");
 }
 
-/// The same system on two backends, solved within 2000 iterations.
+/// Compares solves on two backends, within 2000 iterations.
 fn compare(a: &TwoPhase, options: &str, off: f64) {
     let b = a.rhs("rand");
     let of = |backend: &str| Solver::of(a, &format!("backend={backend} max_iter=2000 {options}"));
@@ -170,21 +170,22 @@ fn compare(a: &TwoPhase, options: &str, off: f64) {
     let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
     assert_eq!(cuda.solve(&b, &mut x).unwrap(), reference.solve(&b, &mut expected).unwrap());
     let [found, wanted] = [&cuda, &reference].map(|solver| solver.int(info::ITERATIONS));
-    // Products that the device fuses round otherwise: CG without orthogonality takes 3 to 5 percent more or less after
-    // hundreds of iterations, where one count is not the right one.
+    // Fused products on the device round differently. CG that has lost orthogonality then needs 3 to 5 % more or fewer
+    // iterations after hundreds of iterations, and no single count is right.
     let allowed = if wanted <= 100 { 1 + wanted / 50 } else { 1 + wanted / 16 };
     assert!((found - wanted).abs() <= allowed, "{found} iterations instead of {wanted}");
     let residual = a.relative_residual(&b, &x);
     assert!(residual <= 1.001e-6, "residual {residual:e}");
-    // From there, with another scale.
+    // Starts from this solution at another scale.
     let far: Vec<f64> = b.iter().map(|b| 1e-3 * b).collect();
     x.iter_mut().for_each(|x| *x *= 1e-3);
     cuda.solve(&far, &mut x).unwrap();
     assert_eq!(cuda.int(info::ITERATIONS), 0);
 }
 
-/// All combinations on one set, two sets more with one deflation, for some of the preconditioners. An emulated device
-/// has one deflation on the largest box, and the beginning alone of most of what takes a hundred iterations.
+/// Compares all combinations on one set, and one deflation on two further sets, for the selected preconditioners. An
+/// emulated device uses one deflation on the largest box. It computes only the first iterations of most solves with a
+/// hundred iterations.
 fn compare_all(wanted: impl Fn(&str) -> bool) {
     let mut rows = Rows::default();
     let emulated = device::emulated();
@@ -194,13 +195,13 @@ fn compare_all(wanted: impl Fn(&str) -> bool) {
             for (preconditioner, off) in PRECONDITIONERS.into_iter().filter(|(name, _)| wanted(name)) {
                 for (k, deflation) in DEFLATIONS.iter().enumerate() {
                     let small = size.contains(&1) || size[0] < 4;
-                    // Obstacles cut thin boxes in two, and b does not fit each.
+                    // Obstacles divide thin boxes, and b is then incompatible on the parts.
                     let left_out = match small {
                         true => k > 0 || set.contains("obs"),
                         false => set != "9" && k != 3,
                     };
                     let (large, multigrid) = (size == SIZES[0], preconditioner.contains("multigrid"));
-                    // Hundreds of iterations of the largest box tell no more.
+                    // Hundreds of iterations on the largest box check nothing more.
                     if left_out || large && k < 3 && (emulated || !multigrid) {
                         continue;
                     }
@@ -227,11 +228,11 @@ fn cell_multigrid_as_the_reference() {
     compare_all(|name| name.contains("cell"));
 }
 
-/// Boxes at whose ends tiles of 32 x 16 columns and pieces of planes end, or do not.
+/// Boxes that end at or between the ends of tiles of 32 x 16 columns and of pieces of planes.
 const TILED: [[usize; 3]; 9] =
     [[66, 34, 20], [65, 5, 3], [64, 17, 4], [33, 18, 7], [17, 33, 1], [3, 40, 5], [1, 2, 40], [5, 1, 1], [2, 2, 2]];
 
-/// An iteration in few passes, and step by step.
+/// Compares fused iterations with unfused steps.
 fn fused_as_the_textbook() {
     let mut rows = Rows::default();
     let emulated = device::emulated();
@@ -274,7 +275,7 @@ fn compare_fused(a: &TwoPhase, options: &str) {
         (x, solver.int(info::ITERATIONS))
     });
     assert_eq!(counted, expected);
-    // Roundings, times the contrast and what few iterations make of them.
+    // Rounding, times the contrast and its growth in a few iterations.
     let off = max_difference(&fused, &textbook) / max_abs(&textbook).max(f64::MIN_POSITIVE);
     assert!(off <= 1e-11, "{off:e} off");
 }
@@ -287,7 +288,7 @@ fn many_tiles() {
     }
 }
 
-/// Flat and long cells: grids that are coarsened in one direction or in two before they are in all.
+/// Flat and long cells: grids that are first coarsened in one or two directions only.
 fn some_directions() {
     let mut rows = Rows::default();
     let size @ [nx, ny, _] = [20, 18, 16];
@@ -313,10 +314,10 @@ fn some_directions() {
     rows.end();
 }
 
-/// What a handle holds on the device, tables of the survey and lists of labels included.
+/// Device memory of a handle, including the tables of the survey and lists of labels.
 fn bytes_a_cell() {
     let a = TwoPhase::new("9", [96; 3], 1e-3);
-    // Bytes a cell: the matrix and seven vectors are 88, components and groups 8, the tables of the survey another 8.
+    // Bytes per cell: 88 for the matrix and seven vectors, 8 for components and groups, 8 for the tables of the survey.
     for (options, most) in [
         ("preconditioner=neumann deflation=levelset_subdomain", 130.0),
         ("", 180.0),
@@ -344,7 +345,7 @@ fn deflation_of_every_kind() {
         "",
         "preconditioner=multigrid",
     ] {
-        // A cycle in single precision; else rounding, times the condition of E.
+        // Rounding of a single-precision cycle, or double rounding times the condition number of E.
         let off = if options.contains("multigrid") { 1e-3 } else { 1e-10 };
         rows.row(options, || compare(&a, &format!("preconditioner=neumann {options}"), off));
     }
@@ -353,7 +354,7 @@ fn deflation_of_every_kind() {
     let labels: Vec<i32> = a.air.iter().map(|&air| if air { 7 } else { -1 }).collect();
     let counts = ["reference", "cuda"].map(|backend| {
         let solver = Solver::new(size, &format!("backend={backend} preconditioner=neumann deflation=levelset"));
-        // SAFETY: a live handle; a label for each cell.
+        // SAFETY: a live handle; one label per cell.
         outcome(unsafe { dpcg_set_regions(solver.h, labels.as_ptr()) }).unwrap();
         solver.factorize(&a).unwrap();
         let mut x = vec![0.0; b.len()];
@@ -398,7 +399,7 @@ impl There {
 
 impl Drop for There {
     fn drop(&mut self) {
-        // SAFETY: allocated above.
+        // SAFETY: allocated in `new`.
         in_context(|| ok(unsafe { sys::cuMemFree_v2(self.0) }));
     }
 }
@@ -409,7 +410,7 @@ fn ok(result: sys::CUresult) {
 
 fn in_context(f: impl FnOnce()) {
     let mut context = null_mut();
-    // SAFETY: a device is there, and the driver was started by the library; the pointers outlive the calls.
+    // SAFETY: a device exists and the library has initialized the driver; the pointers outlive the calls.
     unsafe {
         ok(sys::cuDevicePrimaryCtxRetain(&mut context, 0));
         ok(sys::cuCtxPushCurrent_v2(context));
@@ -418,7 +419,7 @@ fn in_context(f: impl FnOnce()) {
     }
 }
 
-/// With rows and planes further apart than their values.
+/// Returns the values with padded rows and planes.
 fn padded(values: &[f64], [nx, ny, nz]: [usize; 3], ld: usize, plane: usize) -> Vec<f64> {
     let mut wide = vec![f64::NAN; (nz - 1) * plane + (ny - 1) * ld + nx];
     for k in 0..nz {
@@ -429,7 +430,7 @@ fn padded(values: &[f64], [nx, ny, nz]: [usize; 3], ld: usize, plane: usize) -> 
     wide
 }
 
-/// Arrays of the host and of the device, with padding or without: the same bits.
+/// Arrays on the host and on the device, with and without padding: bitwise identical results.
 fn arrays_here_and_there() {
     let size = [12, 10, 9];
     let a = TwoPhase::new("9", size, 1e-3);
@@ -464,7 +465,7 @@ fn arrays_here_and_there() {
     }
 }
 
-/// Other densities: the memory stays, and so does what a handle of its own finds.
+/// A second matrix with other densities reuses the memory, and gives the results of a new handle.
 fn second_factorizations() {
     let size = [16, 15, 14];
     for options in [
@@ -493,13 +494,13 @@ fn second_factorizations() {
     }
 }
 
-/// Other preconditioners and precisions on one handle, whose memory goes from one to the next.
+/// A sequence of preconditioners and precisions on one handle, which reuses its memory.
 fn one_after_the_other() {
     let a = TwoPhase::new("9", [16, 15, 14], 1e-3);
     let b = a.rhs("rand");
     let solver = Solver::new(a.size, "backend=cuda");
     for options in [
-        // Without the other p of fused passes.
+        // Without the second vector p of fused iterations.
         "preconditioner=neumann order=0 fusion=off deflation=none precision=auto",
         "preconditioner=multigrid fusion=on deflation=none precision=f64",
         "preconditioner=multigrid fusion=on deflation=none precision=f32",
@@ -516,7 +517,7 @@ fn one_after_the_other() {
     }
 }
 
-/// What is refused is refused as on the CPU: the same statuses, the same sentences.
+/// Errors on the device equal errors on the CPU: same statuses and error messages.
 fn bad_input_as_on_the_cpu() {
     let mut rows = Rows::default();
     for (name, check) in bad_input::CHECKS {
@@ -525,7 +526,7 @@ fn bad_input_as_on_the_cpu() {
     rows.end();
 }
 
-/// The first value that is not finite, and x as given.
+/// The first nonfinite value is reported, and x is unchanged.
 fn bad_values() {
     let a = TwoPhase::new("9", [8; 3], 1e-3);
     let solver = Solver::of(&a, "backend=cuda");
@@ -537,7 +538,7 @@ fn bad_values() {
     assert_eq!(bits(&x), before);
     x[100] = 0.0;
     solver.solve(&b, &mut x).unwrap_err().expect(status::NOT_FINITE, &["b", "(4, 5, 4)"]);
-    // The handle lives, and nothing of that stays.
+    // The handle remains usable, and the failure has no effect on later solves.
     b[300] = 0.0;
     x.fill(0.0);
     solver.solve(&a.rhs("rand"), &mut x).unwrap();
@@ -551,7 +552,7 @@ unsafe extern "C-unwind" fn stop(user: *mut c_void, iteration: i64, _residual: f
     i32::from(iteration == 3)
 }
 
-/// Every iteration is told, and a monitor may stop; on a stream of the caller.
+/// Every iteration is reported, and a monitor may stop the solve, on a stream of the caller.
 fn monitors_and_streams() {
     let a = TwoPhase::new("9", [10, 9, 8], 1e-3);
     let solver = Solver::of(&a, "backend=cuda preconditioner=jacobi");
@@ -577,7 +578,7 @@ unsafe extern "C-unwind" fn go_on(_user: *mut c_void, _iteration: i64, _residual
     0
 }
 
-/// A loop that a monitor may stop pauses after some iterations, and goes on with the same bits.
+/// A loop that a monitor may stop pauses after some iterations. The results are bitwise identical.
 fn pauses_change_nothing() {
     let a = TwoPhase::new("9", [12, 10, 9], 1e-3);
     let b = a.rhs("rand");
@@ -585,7 +586,7 @@ fn pauses_change_nothing() {
         let solver = Solver::of(&a, &format!("backend=cuda deflation=none preconditioner={preconditioner}"));
         let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
         solver.solve(&b, &mut expected).unwrap();
-        // More than until the first pause, an odd number of them or not.
+        // More iterations than until the first pause; with preconditioners of odd and even order.
         assert!(solver.int(info::ITERATIONS) > 33, "{} iterations", solver.int(info::ITERATIONS));
         // SAFETY: a live handle.
         outcome(unsafe { dpcg_set_monitor(solver.h, Some(go_on), null_mut()) }).unwrap();

@@ -1,5 +1,5 @@
-//! `preconditioner=amg` on a device: another program's counts (tests/golden/README.md), the CPU's, and what else is to
-//! be solved with it.
+//! `preconditioner=amg` on a device: iteration counts of another program (tests/golden/README.md) and of the CPU, and
+//! further systems.
 
 use crate::Solver;
 use crate::common::dpcg::{cut_in_two, random};
@@ -11,7 +11,7 @@ use rrbsolver_problems::two_phase::TwoPhase;
 const AMG: &str = "backend=cuda preconditioner=amg";
 const IN_USE: i64 = 7;
 
-/// Iterations from zero to a relative residual of `rel_tol`, which is that of x; x.
+/// Solves from zero. Returns iterations and x, after checking that the true relative residual is at most `rel_tol`.
 #[track_caller]
 fn solved(solver: &Solver, a: &TwoPhase, b: &[f64], rel_tol: f64, what: &str) -> (i64, Vec<f64>) {
     let mut x = vec![0.0; b.len()];
@@ -22,8 +22,8 @@ fn solved(solver: &Solver, a: &TwoPhase, b: &[f64], rel_tol: f64, what: &str) ->
     (solver.int(info::ITERATIONS), x)
 }
 
-/// At most one iteration more than that program, whose coarsest level has 128 rows where the inverse takes over from
-/// 1024 here. An emulated device takes the small boxes and some of the others.
+/// At most one iteration more than the other program. Its coarsest level has 128 rows, while 1024 rows are inverted
+/// here. An emulated device computes the small boxes and some of the others.
 pub fn aggregation_of_golden_systems() {
     let mut rows = Rows::default();
     let table = include_str!("../golden/aggregation.csv");
@@ -45,7 +45,7 @@ pub fn aggregation_of_golden_systems() {
     rows.end();
 }
 
-/// One cell, lines and planes of them, obstacles; regular and singular; in single precision and in double.
+/// Single cells, lines, planes and obstacles; regular and singular systems; single and double precision.
 pub fn aggregation_of_awkward_boxes() {
     let mut rows = Rows::default();
     for size in
@@ -57,7 +57,7 @@ pub fn aggregation_of_awkward_boxes() {
             }
             rows.row(&format!("{set} {size:?}"), || {
                 let a = TwoPhase::new(set, size, 1e-3);
-                // Without its mean, that of one cell is zero.
+                // With a single cell, b minus its mean would be zero.
                 let b = if a.cells() == 1 { vec![3.0] } else { a.rhs("rand") };
                 for (precision, rel_tol) in [("f32", 1e-6), ("f64", 1e-10)] {
                     let options = format!("preconditioner=amg precision={precision} rel_tol={rel_tol}");
@@ -65,7 +65,8 @@ pub fn aggregation_of_awkward_boxes() {
                     let cpu = Solver::of(&a, &format!("backend=cpu {options}"));
                     let mut x = vec![0.0; b.len()];
                     assert_eq!(cpu.solve(&b, &mut x).unwrap(), status::OK);
-                    // Handshakes, Jacobi and a fixed matrix against pairs in turn, Gauss-Seidel and a K-cycle.
+                    // The device uses handshakes, Jacobi and a fixed matrix. The CPU uses pairwise aggregation,
+                    // Gauss-Seidel and a K-cycle.
                     let most = 2 * cpu.int(info::ITERATIONS) + 3;
                     assert!(found.0 <= most, "{precision}: {} iterations, at most {most}", found.0);
                 }
@@ -75,7 +76,7 @@ pub fn aggregation_of_awkward_boxes() {
     rows.end();
 }
 
-/// Several singular components, with vectors of bubbles and labels, fused and step by step; the same bits every time.
+/// Several singular components, with vectors for bubbles and labels, fused and unfused; every run is bitwise identical.
 pub fn aggregation_of_components() {
     let mut rows = Rows::default();
     for (name, a) in [
@@ -98,12 +99,12 @@ pub fn aggregation_of_components() {
     rows.end();
 }
 
-/// b of a random x, so that it fits every component.
+/// Returns b = A x for a random x, so that b is compatible on every component.
 fn multiplied(a: &TwoPhase) -> Vec<f64> {
     Solver::of(a, "backend=cpu preconditioner=jacobi deflation=none").multiply(&random(a.cells(), 5))
 }
 
-/// M is a symmetric positive matrix, with vectors, too.
+/// M is symmetric and positive, also with deflation vectors.
 pub fn aggregation_applied() {
     for set in ["9", "r200;dir=top"] {
         let a = TwoPhase::new(set, [14, 13, 12], 1e-3);
@@ -121,7 +122,7 @@ pub fn aggregation_applied() {
             let [one, other] = [dot(&u, &mv), dot(&v, &mu)];
             let size = (dot(&u, &mu) * dot(&v, &mv)).sqrt();
             assert!((one - other).abs() <= 1e-11 * size, "{set} {deflation}: {one:e} {other:e}");
-            // Linear.
+            // M^-1 is linear.
             let both: Vec<f64> = u.iter().zip(&v).map(|(u, v)| u - 3.0 * v).collect();
             let sum: Vec<f64> = mu.iter().zip(&mv).map(|(u, v)| u - 3.0 * v).collect();
             assert!(max_difference(&solver.apply(&both), &sum) <= 1e-11 * max_abs(&sum), "{set} {deflation}");
@@ -129,7 +130,7 @@ pub fn aggregation_applied() {
     }
 }
 
-/// One handle, from matrix to matrix and from one preconditioner to another.
+/// One handle with a sequence of matrices and preconditioners.
 pub fn aggregation_again() {
     let size = [18, 17, 16];
     let matrices = [("9", 1e-3), ("r200;dir=top", 1e-6), ("surf;obs=box", 1e-3)];

@@ -1,4 +1,4 @@
-//! What `auto` takes on a device, and what a device refuses.
+//! Choices of `auto` on a device, and errors for features that devices lack.
 
 use crate::common::dpcg::{blocks, choices, systems_for_auto};
 use crate::common::{outcome, status};
@@ -8,7 +8,7 @@ use rrbsolver::ffi::dpcg_set_regions;
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// What is done on the host alone is said to.
+/// Features of the host alone are reported as such.
 pub fn not_on_a_device() {
     let a = TwoPhase::new("9", [8; 3], 1e-3);
     for (options, words) in [
@@ -22,13 +22,13 @@ pub fn not_on_a_device() {
     let labels = There::new(&[0.0; 512]);
     for memory in ["auto", "host", "device"] {
         let solver = Solver::new(a.size, &format!("backend=cuda memory={memory}"));
-        // SAFETY: a live handle; the array has room for as many labels.
+        // SAFETY: a live handle; the array has one label per cell.
         let failure = outcome(unsafe { dpcg_set_regions(solver.h, labels.0 as *const i32) }).unwrap_err();
         failure.expect(status::ARGUMENT, &["labels", "an array on device 0", "be on the host"]);
     }
 }
 
-/// `auto` takes the same as on the host; sweeps are told by what a cycle does.
+/// `auto` makes the same choices as on the host. Sweeps are compared through the result of a cycle.
 pub fn auto_as_the_reference() {
     let mut rows = Rows::default();
     for (a, labelled, expected) in systems_for_auto() {
@@ -38,7 +38,7 @@ pub fn auto_as_the_reference() {
                 let [reference, cuda] = ["reference", "cuda"].map(|backend| {
                     let solver = Solver::new(a.size, &format!("backend={backend} {options}"));
                     if labelled {
-                        // SAFETY: a live handle; a label for each cell.
+                        // SAFETY: a live handle; one label per cell.
                         outcome(unsafe { dpcg_set_regions(solver.h, labels.as_ptr()) }).unwrap();
                     }
                     solver.factorize(&a).unwrap();
@@ -47,7 +47,7 @@ pub fn auto_as_the_reference() {
                 let told = choices(|key| cuda.int(key));
                 assert_eq!(told, choices(|key| reference.int(key)));
                 assert!(!options.is_empty() || told[..3] == expected, "{told:?}");
-                // Coarse grids in single precision.
+                // Coarse grids are in single precision.
                 compare_products(&cuda, &reference, &a.rhs("rand"), 1e-3);
             });
         }
@@ -55,7 +55,7 @@ pub fn auto_as_the_reference() {
     rows.end();
 }
 
-/// `auto` takes a device for large grids.
+/// `auto` selects a device for large grids.
 pub fn automatic_backend() {
     let backend = |size, options: &str| {
         Solver::of(&TwoPhase::new("1", size, 1e-2), options).int(crate::common::key::INFO_BACKEND)
@@ -64,7 +64,7 @@ pub fn automatic_backend() {
     assert_eq!([backend([28; 3], "backend=cpu"), backend([28; 3], "preconditioner=ic0")], [1, 1]);
 }
 
-/// Aggregation in place of multigrid, as on the CPU; the plain backend has none.
+/// Aggregation instead of multigrid, as on the CPU; the reference backend has no aggregation.
 pub fn crowds_as_on_the_cpu() {
     let crowded = 6;
     for (name, a) in [("rods", blocks(38, [3, 6, 3], "")), ("flat", TwoPhase::new("r200;asp=4", [32; 3], 1e-6))] {

@@ -6,13 +6,13 @@ use crate::device::Rows;
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// E of more vectors than a step of its inversion takes, over several components, singular or not, and where a product
-/// with its inverse would lose too much.
+/// E with more vectors than one step of its inversion processes, on several singular or regular components. One E is so
+/// ill-conditioned that a product with its inverse would lose too many digits.
 pub fn coarse_matrices_as_the_reference() {
     const INVERSE: i64 = 1;
     const CHOLESKY: i64 = 2;
     let of = |name: &str| TwoPhase::new(name, [15, 14, 13], 1e-3);
-    // A wall without a hole, and behind it a matrix with row sums.
+    // A wall without a hole, and behind it a matrix with positive row sums.
     let wall = |excess: f64| {
         let mut a = of("9");
         for c in (0..a.cells()).filter(|c| c % 15 == 7) {
@@ -44,11 +44,12 @@ pub fn coarse_matrices_as_the_reference() {
                     .map(|backend| Solver::of(&a, &format!("backend={backend} preconditioner=jacobi {text}")));
                 assert_eq!(cuda.int(info::DEFLATION_VECTORS), reference.int(info::DEFLATION_VECTORS));
                 assert_eq!(cuda.int(info::COARSE_SOLVER), solver);
-                // With a mean: of an r without one z would be what rounding leaves of its sum, over a row sum of 2e-12.
+                // r has a nonzero mean: otherwise z would be the rounding error of its sum, divided by a row sum of
+                // 2e-12.
                 let r: Vec<f64> = a.rhs("rand").iter().map(|v| v + 1.0).collect();
                 let (z, expected) = (cuda.apply(&r), reference.apply(&r));
                 let off = max_difference(&z, &expected) / max_abs(&expected);
-                // Rounding times the condition of E, that of a row sum of 2e-12 and that of others.
+                // Rounding times the condition number of E, with and without a row sum of 2e-12.
                 assert!(off <= if solver == CHOLESKY { 1e-3 } else { 1e-9 }, "{off:e} off");
             });
         }
@@ -56,7 +57,7 @@ pub fn coarse_matrices_as_the_reference() {
     rows.end();
 }
 
-/// Ponds in a row, each with a null vector: of one region, where E is zero, and of two.
+/// Ponds in a row, each with a null vector. Ponds of one region have E = 0; others have two regions.
 pub fn many_null_vectors() {
     const INVERSE: i64 = 1;
     let mut a = TwoPhase::new("9", [16, 6, 4], 1.0);
@@ -78,12 +79,12 @@ pub fn many_null_vectors() {
         let r = a.rhs("rand");
         let (z, expected) = (cuda.apply(&r), reference.apply(&r));
         let off = max_difference(&z, &expected) / max_abs(&expected);
-        // Rounding: E of a pond is 1, -1, -1, 1.
+        // Rounding only: E of a pond is [1 -1; -1 1].
         assert!(off <= 1e-13, "{boxes}: {off:e} off");
     }
 }
 
-/// E of more vectors than the CPU inverts, in one component, singular or not, and in two, and with shifts.
+/// E with more vectors than the CPU inverts: in one component, singular or regular, in two components, and with shifts.
 pub fn many_vectors() {
     const INVERSE: i64 = 1;
     const CHOLESKY: i64 = 2;
@@ -101,7 +102,7 @@ pub fn many_vectors() {
                 let r: Vec<f64> = a.rhs("rand").iter().map(|v| v + 1.0).collect();
                 let (z, expected) = (cuda.apply(&r), cpu.apply(&r));
                 let off = max_difference(&z, &expected) / max_abs(&expected);
-                // Rounding times the condition of E.
+                // Rounding times the condition number of E.
                 assert!(off <= 1e-9, "{off:e} off");
             });
         }
@@ -109,8 +110,8 @@ pub fn many_vectors() {
     rows.end();
 }
 
-/// A vector that is all of a singular component has E = 0. What rounding leaves of u^T A p must not come back through
-/// it, however large A is: nothing is deflated.
+/// A vector that covers a whole singular component has E = 0. Rounding errors of u^T A p must not return through it at
+/// any scale of A, so it is not deflated.
 pub fn lone_vectors() {
     for scale in [1.0, 2f64.powi(100)] {
         let mut a = TwoPhase::new("9", [12, 10, 8], 1e-3);
@@ -124,7 +125,7 @@ pub fn lone_vectors() {
             (solver.int(info::DEFLATION_VECTORS), solver.int(info::ITERATIONS))
         });
         assert_eq!([with.0, without.0], [1, 0]);
-        // What rounding may change.
+        // A difference that rounding may cause.
         assert!((with.1 - without.1).abs() <= 1, "{with:?}, {without:?}");
     }
 }

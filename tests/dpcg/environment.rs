@@ -1,12 +1,11 @@
-//! Of `tests/environment.rs`, what a process around the library sees: systems of the `dpcg_` family. Each test runs its
-//! body in a child process of its own.
+//! Part of `tests/environment.rs` for systems of the `dpcg_` family. Each test runs its body in a child process.
 
 use super::common::dpcg::*;
 use super::common::{bits, child, key as common_key, status};
 use super::{Lines, in_a_fork, listen_with};
 
-/// `RRBSOLVER_OPTIONS` wins over every set call; bad entries, and those that reshape arrays, are logged and fail nothing;
-/// those of other families are skipped.
+/// `RRBSOLVER_OPTIONS` takes precedence over every set call. Invalid entries, and entries that change the layout of
+/// arrays, are logged and ignored. Entries for other families are skipped.
 #[test]
 fn options() {
     let text = "order=1 max_iter=3 deflaton=none sweeps=9, levels=2 leading_plane=100000 leading_dimension=100000";
@@ -21,26 +20,27 @@ fn options() {
     assert!(said("leading_plane") && said("leading_dimension") && !said("levels"), "{:?}", lines.0);
     let kept = [key::ORDER, common_key::MAX_ITER, key::LEADING_PLANE, key::SWEEPS].map(|key| solver.int(key));
     assert_eq!(kept, [1, 3, 0, 0], "the environment wins, where it may speak");
-    // A wrong value is refused as ever.
+    // A wrong value is still an error.
     solver.set_int(key::ORDER, 9).unwrap_err().expect(status::ARGUMENT, &["order"]);
     let a = TwoPhase::new("1", [12, 10, 9], 1e-3);
     let b = a.rhs("rand");
     solver.factorize(&a).unwrap();
     let (x, result) = solver.solve_from_zero(&b);
     assert_eq!((result, solver.int(common_key::INFO_ITERATIONS)), (status::NOT_CONVERGED, 3));
-    // What the environment said is what was done.
+    // The options of the environment determine the solve.
     let same = Solver::of(&a, "preconditioner=neumann deflation=none rel_tol=1e-12");
     assert_eq!(bits(&same.solve_from_zero(&b).0), bits(&x));
     assert_eq!(rrbsolver::ffi::rrbsolver_set_log(None, std::ptr::null_mut()), status::OK);
 }
 
-/// After a fork a handle is refused or works, but nothing hangs; a new handle works, and so does the parent's.
+/// After a fork, a handle works or returns an error, but never hangs. A new handle works, and so does the handle of the
+/// parent.
 #[test]
 fn fork() {
     if child("of_dpcg::fork", &[]).is_some() {
         return;
     }
-    // A lone member, and a team that is asleep in the parent and absent in the child.
+    // One thread, and a pool that sleeps in the parent and does not exist in the child.
     for (size, members) in [([9, 8, 7], 1), ([32, 30, 28], 3)] {
         let a = TwoPhase::new("9", size, 1e-3);
         let b = a.rhs("rand");
@@ -56,7 +56,7 @@ fn fork() {
                     Err(failure) => failure.status == status::UNSUPPORTED && failure.sentence.contains("fork"),
                 };
                 let mut handle = solver.handle;
-                // SAFETY: the child leaves by _exit: the solver itself is not dropped there.
+                // SAFETY: the child ends with _exit, so `solver` itself is not dropped there.
                 let destroyed = unsafe { dpcg_destroy(&mut handle) } == status::OK;
                 known && destroyed && Solver::of(&a, &options).solve_from_zero(&b).0 == expected
             });

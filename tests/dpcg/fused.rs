@@ -1,5 +1,5 @@
-//! Iterations of deflated PCG in few passes over memory against the textbook's steps (`fusion=off`) and `reference`:
-//! the same counts. Any number of threads: the same bits, either way.
+//! Fused iterations of deflated PCG compared with unfused steps (`fusion=off`) and with `reference`: equal iteration
+//! counts. Both forms are bitwise identical for any number of threads.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,8 +7,8 @@ mod common;
 use common::dpcg::*;
 use common::{bits, key as common_key, max_abs, max_difference, status};
 
-/// Series of several orders and preconditioners that are applied as a whole; grids in double precision, so that
-/// roundings do not count.
+/// Neumann series of several orders, and other preconditioners; multigrid in double precision, so that rounding has no
+/// effect.
 const METHODS: [&str; 8] = [
     "jacobi",
     "neumann order=1",
@@ -22,22 +22,22 @@ const METHODS: [&str; 8] = [
 
 const DEFLATIONS: [&str; 4] = ["none", "subdomain", "levelset", "levelset_subdomain"];
 
-/// Boxes of more than 16,384 cells, the fewest that threads share: pieces of planes that are lines, one plane, odd
+/// Boxes of more than 16,384 cells, the smallest size for several threads: planes that are lines, a single plane, odd
 /// sizes.
 const SHARED: [[usize; 3]; 3] = [[1, 150, 110], [150, 110, 1], [29, 31, 23]];
 
-/// Boxes of one thread.
+/// Boxes that one thread computes.
 const SMALL: [[usize; 3]; 4] = [[2, 2, 2], [1, 12, 9], [13, 9, 1], [17, 12, 15]];
 
-/// Many pieces for each thread.
+/// A box with many pieces per thread.
 const LARGE: [usize; 3] = [50, 77, 63];
 
-/// Bubbles in the planes in the middle too.
+/// Creates a system with bubbles, also in the middle planes.
 fn system(size: [usize; 3]) -> TwoPhase {
     TwoPhase::new("27", size, 1e-2)
 }
 
-/// Each method with each deflation.
+/// Calls `f` for each method with each deflation.
 fn each(mut f: impl FnMut(usize, usize, &str)) {
     for (m, method) in METHODS.iter().enumerate() {
         for (d, deflation) in DEFLATIONS.iter().enumerate() {
@@ -46,7 +46,7 @@ fn each(mut f: impl FnMut(usize, usize, &str)) {
     }
 }
 
-/// x after ten iterations, and how many there are to 1e-2.
+/// Returns x after ten iterations, and the number of iterations to 1e-2.
 fn solved(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<f64>, i64) {
     let solver = Solver::of(a, &format!("{options} rel_tol=1e-14 max_iter=10"));
     let begun = solver.solve_from_zero(b).0;
@@ -59,18 +59,18 @@ fn solved(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<f64>, i64) {
 
 const TEXTBOOK: &str = "backend=cpu threads=2 fusion=off";
 
-/// Few passes against what `others` do.
+/// Compares fused iterations with the options in `others`.
 fn compare(a: &TwoPhase, options: &str, others: &[&str]) {
     let b = a.rhs("rand");
     let (x, count) = solved(a, &b, &format!("backend=cpu threads=2 fusion=on {options}"));
-    // Aggregation has no plain form.
+    // The reference backend has no aggregation.
     let has = |other: &&&str| !options.contains("amg") || !other.contains("reference");
     for other in others.iter().filter(has) {
         let (y, expected) = solved(a, &b, &format!("{other} {options}"));
         let off = max_difference(&x, &y) / max_abs(&y).max(f64::MIN_POSITIVE);
         assert_eq!(count, expected, "{:?} {options}: against {other}", a.size);
-        // Sums in another order: roundings, 1e-16 of x, times what ten iterations make of them, at most the condition
-        // of A, below 1e6 on these boxes at this contrast.
+        // The summation order differs: rounding errors of 1e-16 x times their growth in ten iterations. The growth is
+        // at most the condition number of A, which is below 1e6 for these boxes at this contrast.
         assert!(off <= 1e-10, "{:?} {options}: {off:e} off {other}", a.size);
     }
 }
@@ -85,7 +85,7 @@ fn fused_as_the_textbook() {
         let a = system(size);
         each(|_, _, options| compare(&a, options, &[TEXTBOOK, "backend=reference"]));
     }
-    // Every method once, every deflation.
+    // Each method with one deflation, and all deflations.
     let a = system(LARGE);
     each(|m, d, options| {
         if d == (m + 1) % DEFLATIONS.len() {
@@ -94,14 +94,14 @@ fn fused_as_the_textbook() {
     });
 }
 
-/// Bits of x and of the residuals after a few iterations.
+/// Returns the bits of x and of the residuals after a few iterations.
 fn begun(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>) {
     let solver = Solver::of(a, &format!("backend=cpu {options} rel_tol=1e-14 max_iter=5"));
     let x = solver.solve_from_zero(b).0;
     (bits(&x), bits(&solver.history()))
 }
 
-/// `options` with 1, 2, 3 and 7 threads.
+/// Compares the results of `options` with 1, 2, 3 and 7 threads.
 fn compare_threads(a: &TwoPhase, options: &str) {
     let b = a.rhs("rand");
     let one = begun(a, &b, &format!("threads=1 {options}"));

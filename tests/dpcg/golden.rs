@@ -1,8 +1,8 @@
 //! Iteration counts of an independent prototype (tests/golden/README.md): deflated PCG with every preconditioner and
-//! every kind of deflation, on CPU and device.
+//! every deflation, on CPU and device.
 //!
-//! Quick rows by default; all with `RRBSOLVER_ALL_ROWS=1`. On the CPU, or on the backend that
-//! `RRBSOLVER_GOLDEN_BACKEND` names.
+//! Only quick rows by default; all rows with `RRBSOLVER_ALL_ROWS=1`. `RRBSOLVER_GOLDEN_BACKEND` selects the backend;
+//! the default is the CPU.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -54,7 +54,7 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 impl Row {
-    /// The options that stand for preconditioner and deflation; none where the library has no such method.
+    /// Returns the options for preconditioner and deflation; none if the library has no such method.
     fn options(&self) -> Option<String> {
         let m = self.preconditioner.as_str();
         let preconditioner = match m {
@@ -82,9 +82,9 @@ impl Row {
         Some(format!("preconditioner={preconditioner} {deflation} dilation=0 keep_all={}", i32::from(kept)))
     }
 
-    /// Whether a count is that of the row: within 1 up to 100 iterations and 1 percent above; of the vertex multigrid 1
-    /// in double and 2 in single precision up to 20, and 15 percent above. What is in `FEWER` must be as it stands
-    /// there.
+    /// Returns whether a count agrees with the row: within 1 up to 100 iterations, and within 1 % above. For
+    /// vertex-centered multigrid, the limits are 1 in double and 2 in single precision up to 20 iterations, and 15 %
+    /// above. Rows in `FEWER` must match the counts there within 1.
     fn is_right(&self, iterations: i64) -> bool {
         if let Some(count) = fewer(&self.line) {
             return (iterations - count).abs() <= 1;
@@ -99,11 +99,11 @@ impl Row {
     }
 }
 
-/// Rows of gmg.csv that the library does not reproduce, and its own counts: fewer iterations, to the same true
-/// residual. The prototype takes means from a coarsest grid that is regular (tests/golden/README.md).
+/// Rows of gmg.csv that the library does not reproduce, with its own, smaller counts to the same true residual. The
+/// prototype subtracts means on a coarsest grid that is regular (tests/golden/README.md).
 const FEWER: &str = include_str!("../golden/fewer.csv");
 
-/// The library's own count, where it is another.
+/// Returns the library's own count, if the row is in `FEWER`.
 fn fewer(line: &str) -> Option<i64> {
     let of = |row: &str| {
         let (system, count) = row.rsplit_once(',')?;
@@ -112,7 +112,7 @@ fn fewer(line: &str) -> Option<i64> {
     FEWER.lines().skip(1).find_map(of)
 }
 
-/// Why `auto` took what it did.
+/// Returns the reason for the choice of `auto`.
 fn reason(a: &TwoPhase, options: &str) -> i64 {
     let [nx, ny, nz] = a.size.map(|n| n as i64);
     let mut h: *mut dpcg_handle = std::ptr::null_mut();
@@ -130,11 +130,11 @@ fn reason(a: &TwoPhase, options: &str) -> i64 {
     reason
 }
 
-/// Iterations, deflation vectors and |b - A x| / |b| of a solve.
+/// Solves. Returns iterations, deflation vectors and |b - A x| / |b|.
 fn solve(a: &TwoPhase, b: &[f64], options: &str) -> Result<(i64, i64, f64), String> {
     let said = || {
         let mut text = vec![0u8; 1000];
-        // SAFETY: the text has room for so many bytes.
+        // SAFETY: the buffer has the capacity passed.
         unsafe { rrbsolver_last_error(text.as_mut_ptr().cast(), 1000) };
         CStr::from_bytes_until_nul(&text).unwrap().to_string_lossy().into_owned()
     };
@@ -142,7 +142,7 @@ fn solve(a: &TwoPhase, b: &[f64], options: &str) -> Result<(i64, i64, f64), Stri
     let mut h: *mut dpcg_handle = std::ptr::null_mut();
     let text = CString::new(format!("{options} max_iter=5000")).unwrap();
     let mut x = vec![0.0; b.len()];
-    // SAFETY: a handle of its own, arrays of the size that it was made for, pointers to values of the right types.
+    // SAFETY: a live handle, arrays of its size, and pointers to values of the right types.
     unsafe {
         assert_eq!(dpcg_create(nx, ny, nz, &mut h), RRB_OK);
         let [east, north, top] = a.forward.each_ref().map(Vec::as_ptr);
@@ -208,14 +208,14 @@ fn all() -> bool {
 const DPCG: &str = include_str!("../golden/dpcg.csv");
 const GMG: &str = include_str!("../golden/gmg.csv");
 
-/// Jacobi, Neumann series, incomplete factorizations, cell-centred multigrid; every deflation.
+/// Jacobi, Neumann series, incomplete factorizations and cell-centred multigrid, with every deflation.
 #[test]
 fn deflated_pcg() {
     let quick = |row: &Row| row.size[0] <= 64 && row.iterations <= 30 && ["9", "9s"].contains(&row.set.as_str());
     check(rows(DPCG).into_iter().filter(|row| row.converged && row.size[0] <= 128 && (all() || quick(row))));
 }
 
-/// Multigrid on every second cell. `semi` and `min` are experiments of the prototype.
+/// Vertex-centered multigrid. `semi` and `min` are experiments of the prototype only.
 #[test]
 fn multigrid() {
     let quick = |row: &Row| row.size[0] < 64;
@@ -223,7 +223,8 @@ fn multigrid() {
     check(rows(GMG).into_iter().filter(|row| ours(row) && (all() || quick(row))));
 }
 
-/// Aggregation, where multigrid loses bubbles: 22 iterations at most, with vectors for the bubbles no more than that.
+/// Aggregation where multigrid does not resolve bubbles: at most 22 iterations, and no more with vectors for the
+/// bubbles.
 #[test]
 fn aggregation() {
     for (set, n) in [("r200", 64), ("spray", 64), ("sheet", 64), ("27", 48), ("9;asp=4", 32), ("dam;dir=top", 32)] {
@@ -238,9 +239,9 @@ fn aggregation() {
     }
 }
 
-/// `auto` takes aggregation where coarse grids do not see bubbles of which there are more than deflation takes, or
-/// which flat cells hide: fewer than half of the iterations of multigrid. Not where each bubble is a coarse point at
-/// most.
+/// `auto` selects aggregation if coarse grids do not resolve bubbles, and these are too many to deflate or hidden by
+/// flat cells. It then needs fewer than half of the iterations of multigrid. It does not select aggregation if each
+/// bubble is at most one coarse point.
 #[test]
 fn crowds() {
     let crowded = 6;
@@ -266,7 +267,7 @@ fn crowds() {
     }
 }
 
-/// Geometries, sizes and right-hand sides that `auto` has to solve.
+/// Geometries, sizes and right-hand sides that `auto` must solve.
 const GEOMETRIES: [(&str, [usize; 3], &str); 22] = [
     ("1", [64; 3], "rand"),
     ("8", [64; 3], "rand"),
@@ -292,8 +293,8 @@ const GEOMETRIES: [(&str, [usize; 3], &str); 22] = [
     ("r200", [64; 3], "rand"),
 ];
 
-/// `auto` solves all geometries at contrasts of 1e-3 and 1e-6 within 40 iterations, 200 bubbles at random and 1e-6
-/// within 60. With all rows on other grids too. `--nocapture` shows the counts.
+/// `auto` solves all geometries at contrasts of 1e-3 and 1e-6 within 40 iterations, and 200 random bubbles at 1e-6
+/// within 60. With `RRBSOLVER_ALL_ROWS=1`, also on other grids. `--nocapture` shows the counts.
 #[test]
 fn auto() {
     let backend = std::env::var("RRBSOLVER_GOLDEN_BACKEND").unwrap_or_else(|_| "cpu".to_owned());

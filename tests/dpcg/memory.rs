@@ -1,5 +1,5 @@
-//! Of `tests/rrb/allocation.rs`, which counts what the process takes: 3D systems are solved without taking memory, and
-//! the handle says what it holds.
+//! Part of `tests/rrb/allocation.rs`, which counts allocations of the process: solving 3D systems allocates nothing,
+//! and a handle reports its memory.
 
 use super::common::dpcg::{PRECONDITIONERS, Solver, TwoPhase, dpcg_apply, dpcg_multiply, dpcg_set_monitor, dpcg_solve};
 use super::{calls, common, live, monitor, outcome, status};
@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 const DEFLATIONS: [&str; 4] = ["none", "subdomain", "levelset", "levelset_subdomain coarse_solver=cholesky"];
 
-/// On a box that one member does, and on one for a team; the very first solve counts too.
+/// On a box for one thread and on a box for several threads; the first solve counts too.
 pub fn solving_takes_no_memory() {
     let mut wrong = Vec::new();
     for size in [[9, 8, 7], [40, 31, 29]] {
@@ -45,11 +45,11 @@ pub fn solving_takes_no_memory() {
     assert!(wrong.is_empty(), "memory was taken:\n{}", wrong.join("\n"));
 }
 
-/// `bytes_host` is the memory of the handle, the matrix included; and a second matrix takes no more.
+/// `bytes_host` is the memory of the handle including the matrix; a second matrix needs no more memory.
 pub fn bytes_host_is_what_is_held() {
     let a = TwoPhase::new("9", [96; 3], 1e-3);
     let cells = a.cells() as f64;
-    // Bytes a cell: four arrays of A and five vectors are 72.
+    // Bytes per cell: four arrays of A and five vectors are 72.
     for (options, most) in [
         ("preconditioner=neumann deflation=levelset_subdomain", 130.0),
         ("", 180.0),
@@ -59,7 +59,7 @@ pub fn bytes_host_is_what_is_held() {
         let solver = Solver::of(&a, options);
         let held = live() - before;
         let said = solver.int(common::key::INFO_BYTES_HOST);
-        // Options, history and strings are no arrays of cells.
+        // Options, history and strings are not counted per cell.
         assert!((said - held).abs() <= 100_000 + held / 50, "{options}: {said} said, {held} held");
         assert!(held as f64 <= most * cells, "{options}: {} bytes a cell", held as f64 / cells);
         solver.factorize(&a).unwrap();

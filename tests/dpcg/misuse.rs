@@ -1,5 +1,5 @@
-//! Wrong calls of the `dpcg_` family: each has its status and its sentence, leaves outputs and handle as documented,
-//! and the host lives.
+//! Wrong calls of the `dpcg_` family. Each returns its status and error message, leaves outputs and handle as
+//! documented, and does not end the program.
 
 mod bad_input;
 #[path = "../common/mod.rs"]
@@ -13,7 +13,7 @@ use std::ptr::{null, null_mut};
 
 const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
 
-/// A check on every backend of the CPU: the same statuses, the same sentences.
+/// Runs a check on every CPU backend, and compares statuses and error messages.
 #[track_caller]
 fn on_each_backend(check: Check) {
     let [told, others] = BACKENDS.map(check);
@@ -71,7 +71,7 @@ fn null_pointers() {
     assert_alive(&solver, &a);
 }
 
-/// An address between two values: by name; nothing is read or written.
+/// A misaligned array is reported by name, and is neither read nor written.
 #[test]
 fn unaligned_arrays() {
     let (solver, a) = good("");
@@ -87,7 +87,7 @@ fn unaligned_arrays() {
     for byte in [1, 2, 4] {
         let astray_mut = x.as_mut_ptr().wrapping_byte_add(byte);
         let astray = astray_mut.cast_const();
-        // SAFETY: arrays of the handle's size; those astray are not read.
+        // SAFETY: arrays of the handle's size; misaligned arrays are not read.
         unsafe {
             refused(dpcg_factorize(h, astray, e, n, t), "center", 8);
             refused(dpcg_factorize(h, c, e, n, astray), "top", 8);
@@ -118,12 +118,12 @@ fn extents() {
     refused([1, 1, 1 << 32], &["nx * ny * nz"]);
     assert!(Solver::try_new([(1 << 32) - 1, 1, 1]).is_ok(), "memory is taken at factorize");
     let mut handle = std::ptr::dangling_mut::<Handle>();
-    // SAFETY: `handle` outlives the call, which fails before it looks at what is in it.
+    // SAFETY: `handle` outlives the call, which fails before it reads the pointer.
     assert_eq!(unsafe { dpcg_create(5, 5, 0, &mut handle) }, status::DIMENSION);
     assert_eq!(handle, std::ptr::dangling_mut(), "out is untouched");
 }
 
-/// Rows and planes must not overlap, nor arrays end beyond the address space.
+/// Rows and planes must not overlap, and arrays must not exceed the address space.
 #[test]
 fn layouts() {
     let solver = Solver::new([5, 4, 3], "");
@@ -141,7 +141,7 @@ fn layouts() {
     solver.regions(Some(&[0; 4])).unwrap_err().expect(status::DIMENSION, &["leading_plane"]);
 }
 
-/// Calls out of order, and what acts at the next factorize.
+/// Calls in the wrong order, and options that take effect at the next factorize.
 #[test]
 fn wrong_order() {
     let a = TwoPhase::new("1", SIZE, 1e-3);
@@ -217,7 +217,7 @@ fn options_that_are_refused() {
     assert_alive(&solver, &a);
 }
 
-/// b and x, r and z, x and y may not share a value.
+/// b and x, r and z, x and y must not overlap.
 #[test]
 fn overlapping_arrays() {
     let (solver, a) = good("");
@@ -228,12 +228,12 @@ fn overlapping_arrays() {
         [(dpcg_solve as Call, ["b", "x"]), (dpcg_apply as Call, ["r", "z"]), (dpcg_multiply as Call, ["x", "y"])]
     {
         for (from, to) in [(CELLS, CELLS), (CELLS, CELLS + 1), (CELLS, 2 * CELLS - 1), (CELLS, 1)] {
-            // SAFETY: both ranges lie in `both`.
+            // SAFETY: both ranges are inside `both`.
             let failure = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) }).unwrap_err();
             failure.expect(status::ARGUMENT, &["overlap", names[0], names[1]]);
         }
         assert!(both.iter().all(|&v| v == 1.0));
-        // SAFETY: as above, and disjoint.
+        // SAFETY: as above, without overlap.
         assert_eq!(unsafe { call(solver.handle, base, base.add(2 * CELLS)) }, status::OK);
         both.fill(1.0);
     }
@@ -241,13 +241,13 @@ fn overlapping_arrays() {
         [a.center.clone(), a.forward[0].clone(), a.forward[1].clone(), a.forward[2].clone(), a.rhs("rand")];
     for k in 0..5 {
         let p: Vec<*mut f64> = arrays.iter_mut().map(|v| v.as_mut_ptr()).collect();
-        // SAFETY: arrays of the size named.
+        // SAFETY: arrays of the size passed.
         let result = unsafe { dpcg_solve_once(8, 6, 7, p[0], p[1], p[2], p[3], p[4], p[k], 1e-6, 100, null_mut()) };
         outcome(result).unwrap_err().expect(status::ARGUMENT, &["overlap", "x"]);
     }
 }
 
-/// The checks of `bad_input`, which tests/dpcg/cuda.rs runs on a device.
+/// The checks of `bad_input`, which tests/dpcg/cuda.rs also runs on a device.
 macro_rules! bad_input {
     ($($check:ident)*) => {
         $(#[test]
@@ -274,7 +274,7 @@ bad_input! {
     all_air
 }
 
-/// 65,535 labels are not too many. On a line of cells, where E is a line too.
+/// 65,535 labels are allowed. On a line of cells, E is tridiagonal.
 #[test]
 fn as_many_labels_as_there_may_be() {
     let a = TwoPhase::new("1", [65_536, 1, 1], 1e-3);
@@ -283,13 +283,13 @@ fn as_many_labels_as_there_may_be() {
         let labels: Vec<i32> = (0..65_536).map(|c| 3 * c.min(65_534)).collect();
         solver.regions(Some(&labels)).unwrap();
         assert_alive(&solver, &a);
-        // They cover a singular matrix: one is dropped.
+        // The labels cover a singular matrix, so one vector is dropped.
         let counts = [key::INFO_REGIONS, key::INFO_DEFLATION_VECTORS].map(|key| solver.int(key));
         assert_eq!(counts, [65_535, 65_534], "{backend}");
     }
 }
 
-/// The last pivot of modified incomplete Cholesky is zero where A is singular, and nowhere else.
+/// The last pivot of modified incomplete Cholesky is zero if A is singular, and only then.
 #[test]
 fn modified_incomplete_cholesky_of_a_singular_matrix() {
     for backend in BACKENDS {
@@ -308,7 +308,7 @@ fn modified_incomplete_cholesky_of_a_singular_matrix() {
     }
 }
 
-/// A singular matrix that is taken as regular has no solution for this b: iterates grow beyond all numbers.
+/// A singular matrix that is treated as regular has no solution for this b: the iterates grow without bound.
 #[test]
 fn iterates_that_grow_without_end() {
     let (c, none) = (8e-6, f64::NAN);
@@ -329,7 +329,7 @@ fn iterates_that_grow_without_end() {
             let told =
                 [common::key::INFO_INITIAL_RESIDUAL, common::key::INFO_FINAL_RESIDUAL].map(|key| solver.real(key));
             assert_eq!((x, told), (guess, [1.0; 2]), "{options}");
-            // What is left of that changes no later solve.
+            // The failure has no effect on later solves.
             let [mut x, mut expected] = [guess; 2];
             let b = [1.0, 2.0, 0.5, -0.5];
             let results = [solver.solve(&b, &mut x), Solver::of(&a, &options).solve(&b, &mut expected)];
@@ -339,7 +339,7 @@ fn iterates_that_grow_without_end() {
     }
 }
 
-/// No driver, no such device, or no kernels: said with the status; `auto` does without.
+/// Without a driver, device or kernels, the status says so; `auto` uses the CPU.
 #[test]
 fn a_device_that_is_not_there() {
     let a = TwoPhase::new("1", SIZE, 1e-3);

@@ -1,10 +1,10 @@
-//! Results that a solve reports, of `tests/dpcg/contract.rs`: eigenvalue estimates and the preconditioned norm.
+//! Part of `tests/dpcg/contract.rs` for results of a solve: eigenvalue estimates and the preconditioned norm.
 
 use super::common::dpcg::*;
 use super::common::{dot, key as common_key, status};
 
-/// Eigenvalue estimates of CG with amg, whose flexible beta may be negative by rounding: finite and positive, in order,
-/// or 0 where fewer than two steps had positive coefficients.
+/// Eigenvalue estimates of CG with amg, whose flexible beta may be negative by rounding. They are finite, positive and
+/// ordered, or 0 if fewer than two steps had positive coefficients.
 #[test]
 fn eigenvalue_estimates_are_positive_or_not_available() {
     let mut available = 0;
@@ -24,9 +24,10 @@ fn eigenvalue_estimates_are_positive_or_not_available() {
     assert!(available > 100, "{available} of 290");
 }
 
-/// A closed box with a solid bubble of 1e7 whose row sums are 9e-13 of the center, which counts as singular: the norm
-/// that a solve reports with `norm=preconditioned` is that of P M^-1 P, which `dpcg_apply` applies, and of the mean of
-/// r, `mean(r)^2 sum_i 1 / center_i`, which P removes.
+/// A closed box with a solid bubble of 1e7 whose row sums are 9e-13 of the center, so that it counts as singular.
+///
+/// With `norm=preconditioned`, a solve reports the norm of P M^-1 P, which `dpcg_apply` applies, combined with the mean
+/// of r, `mean(r)^2 sum_i 1 / center_i`, which P removes.
 #[test]
 fn the_preconditioned_norm_is_of_projected_residuals() {
     let n = 10;
@@ -61,7 +62,8 @@ fn the_preconditioned_norm_is_of_projected_residuals() {
             let constant = mean(&r) * a.center.iter().map(|c| 1.0 / c).sum::<f64>().sqrt();
             let (expected, reported) =
                 (norm(&r).hypot(constant) / norm(&b), solver.real(common_key::INFO_FINAL_RESIDUAL));
-            // The products of the bubble, of 1e7, leave 1e-16 of them in r, a hundredth of its norm.
+            // The products of the bubble, of magnitude 1e7, have rounding errors of 1e-16 relative, which are 1 % of
+            // the norm of r.
             assert!((reported / expected - 1.0).abs() < 0.02, "{options} {backend}: {reported:e}, true {expected:e}");
         }
     }

@@ -1,12 +1,12 @@
-//! Random systems: every status and every residual of `dpcg_solve` is held against a recomputation in twice the
-//! precision (tests/problems/src/system.rs), and what is refused must be refused with reason and leave x as given.
+//! Random systems: every status and every residual of `dpcg_solve` is compared with a computation in twice the working
+//! precision (tests/problems/src/system.rs). Errors must be justified and must leave x unchanged.
 //!
-//! | variable | |
+//! | variable | meaning, default |
 //! |---|---|
-//! | `RRBSOLVER_TRUTH_CASES` | how many, 2000 |
-//! | `RRBSOLVER_TRUTH_SEED` | another sequence, 1 |
-//! | `RRBSOLVER_TRUTH_BACKEND` | cpu, cuda, or emulated: cuda on small boxes |
-//! | `RRBSOLVER_TRUTH_CASE` | this case alone, with its options |
+//! | `RRBSOLVER_TRUTH_CASES` | number of cases, 2000 |
+//! | `RRBSOLVER_TRUTH_SEED` | seed of the sequence, 1 |
+//! | `RRBSOLVER_TRUTH_BACKEND` | cpu, cuda, or emulated (cuda on small boxes) |
+//! | `RRBSOLVER_TRUTH_CASE` | number of a single case, whose options are printed |
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,7 +19,7 @@ use common::problems::twice::{Twice, exponent};
 use common::{Failure, bits, max_abs, status};
 use std::collections::BTreeMap;
 
-/// A right-hand side of this part of the given one is rounding (docs/theory/rrb.md).
+/// A projected right-hand side below this fraction of b counts as rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
@@ -33,7 +33,7 @@ impl Random {
         self.0.unit()
     }
 
-    /// low .. high, both included.
+    /// Returns a random integer in low ..= high.
     fn whole(&mut self, low: usize, high: usize) -> usize {
         low + (self.unit() * (high - low + 1) as f64) as usize
     }
@@ -42,7 +42,7 @@ impl Random {
         100.0 * self.unit() < percent
     }
 
-    /// 10^low .. 10^high.
+    /// Returns 10^v with v in [low, high).
     fn power(&mut self, low: f64, high: f64) -> f64 {
         10f64.powf(low + (high - low) * self.unit())
     }
@@ -59,7 +59,7 @@ struct Case {
     guess: Vec<f64>,
     labels: Option<Vec<i32>>,
     options: String,
-    /// Row sums within this part of the center count as zero.
+    /// A row sum is zero if its magnitude is at most this fraction of the center.
     zero_row_sum: f64,
     null_space: &'static str,
     rel_tol: f64,
@@ -69,7 +69,8 @@ struct Case {
     checks_compatibility: bool,
 }
 
-/// Couplings of -1, of several decades, or of two phases; stronger in some directions; walls and land cut them off.
+/// Creates couplings of -1, of several decades, or of two phases. They may be stronger in some directions, and walls
+/// and land may interrupt them.
 fn couplings(r: &mut Random, size: [usize; 3]) -> TwoPhase {
     let [nx, ny, nz] = size;
     let n = nx * ny * nz;
@@ -112,7 +113,7 @@ fn couplings(r: &mut Random, size: [usize; 3]) -> TwoPhase {
     a
 }
 
-/// Centers that make row sums zero, nearly zero, or positive, in all rows, some, or one.
+/// Sets centers so that row sums are zero, nearly zero, or positive, in all rows, some rows or one row.
 fn centers(r: &mut Random, a: &mut TwoPhase) {
     for (p, q, value) in a.couplings() {
         a.center[p] -= value;
@@ -137,7 +138,7 @@ fn centers(r: &mut Random, a: &mut TwoPhase) {
 }
 
 impl Case {
-    /// It asks for what the backend does not have (docs/guides/dpcg.md).
+    /// Returns whether the case requests a feature that the backend lacks (docs/guides/dpcg.md).
     fn is_not_offered(&self) -> bool {
         let asks = |word: &&str| self.options.contains(*word);
         let of_the_host = ["preconditioner=ic0", "preconditioner=ric", "coarse_solver=cg"].iter().any(asks);
@@ -145,16 +146,16 @@ impl Case {
     }
 }
 
-/// Mostly small, where everything ends somewhere and a solve costs little.
+/// Returns mostly small extents, which have many boundary cases and cheap solves.
 fn extents(r: &mut Random, backend: &str) -> [usize; 3] {
     match r.whole(0, 19) {
         0 => [r.whole(1, 40), 1, 1],
         1 => [1, r.whole(1, 12), r.whole(1, 12)],
-        // Enough for several threads.
+        // Enough cells for several threads.
         2 if backend == "cpu" && r.chance(20.0) => [32, 27, 20],
-        // Enough for several blocks of threads.
+        // Enough cells for several thread blocks.
         2 if backend == "cuda" => [r.whole(13, 80), r.whole(13, 40), r.whole(13, 24)],
-        // A device that is emulated takes a second for what a processor does in a millisecond.
+        // An emulated device needs a second for a millisecond of a CPU.
         _ if backend == "emulated" && r.chance(90.0) => [(); 3].map(|()| r.whole(1, 6)),
         _ => [(); 3].map(|()| r.whole(1, 12)),
     }
@@ -274,7 +275,7 @@ fn random_guess(r: &mut Random, len: usize, scale: f64) -> Vec<f64> {
     (0..len).map(|_| scale * (r.unit() - 0.5)).collect()
 }
 
-/// A case with what is true of it.
+/// A case with its exact properties.
 struct Judge<'c> {
     case: &'c Case,
     system: System,
@@ -295,23 +296,23 @@ impl<'c> Judge<'c> {
         Self { case, system, given, b, b_error, b_exponent }
     }
 
-    /// ||b - A x||, b projected, and what rounding may have done to it.
+    /// Computes ||b - A x|| with projected b, and a bound of its rounding error.
     fn residual(&self, x: &[f64]) -> (f64, f64) {
         let (r, errors) = self.residual_vector(x);
         (norm2(&r), norm2_of_sizes(&errors))
     }
 
-    /// b - A x, b projected, and what rounding may have done to its entries.
+    /// Computes b - A x with projected b, and bounds of the rounding errors of its entries.
     fn residual_vector(&self, x: &[f64]) -> (Vec<Twice>, Vec<f64>) {
         let x = twice(x, self.system.exponent - self.b_exponent);
         let rounding = self.system.rounding_of_residual(&self.b, &x);
-        // What twice the precision leaves of products far larger than the residual.
+        // Rounding of the judge itself, if products are far larger than the residual.
         let of_judge = self.system.rounding_of_products(&self.b, &x).into_iter().map(|e| f64::EPSILON * e);
         let errors = rounding.iter().zip(&self.b_error).zip(of_judge).map(|((r, b), own)| r + b + own).collect();
         (self.system.residual(&self.b, &x), errors)
     }
 
-    /// The largest |sum b| / sum |b| of a singular component.
+    /// Returns the largest |sum b| / sum |b| of a singular component.
     fn incompatibility(&self) -> f64 {
         let sizes: Vec<Twice> = self.given.iter().map(|b| b.abs()).collect();
         let of = |(sum, size): (&Twice, &Twice)| {
@@ -320,13 +321,13 @@ impl<'c> Judge<'c> {
         self.system.means(&self.given).iter().zip(&self.system.means(&sizes)).map(of).fold(0.0, f64::max)
     }
 
-    /// Largest center over the smallest.
+    /// Returns the ratio of the largest to the smallest center.
     fn contrast(&self) -> f64 {
         let center = &self.system.center;
         max_abs(center) / center.iter().fold(f64::MAX, |m, &c| m.min(c))
     }
 
-    /// A component's row sums are zero, to rounding or as the caller asserts.
+    /// Returns whether the row sums of a component are zero, up to rounding or as the caller asserts.
     fn singular(&self) -> bool {
         self.system.excess.iter().any(|&e| e <= self.case.zero_row_sum.max(1e-12))
     }
@@ -338,7 +339,7 @@ impl<'c> Judge<'c> {
                 self.case.is_not_offered() || null_space == "constant" && self.system.singular.contains(&false)
             }
             status::INCOMPATIBLE => self.case.checks_compatibility && self.incompatibility() > 0.99e-10,
-            // The last pivot of a singular component may be zero, and one of contrasts nothing but rounding.
+            // The last pivot of a singular component may be zero. At large contrasts, a pivot may be pure rounding.
             status::MATRIX => {
                 let incomplete =
                     ["preconditioner=ic0", "preconditioner=ric"].iter().any(|m| self.case.options.contains(m));
@@ -352,8 +353,8 @@ impl<'c> Judge<'c> {
         }
     }
 
-    /// Status, reason and residuals of a solve that started from `guess` and ended. Returns the classes of
-    /// preconditioned norms that were judged.
+    /// Judges status, reason and residuals of a solve that started from `guess`. Returns the classes of preconditioned
+    /// norms that were judged.
     fn ended(&self, solver: &Solver, ended: i32, guess: &[f64], x: &[f64]) -> Result<Vec<&'static str>, String> {
         let case = self.case;
         let reason = solver.int(common::key::INFO_STOP_REASON);
@@ -381,7 +382,7 @@ impl<'c> Judge<'c> {
         let ((initial, of_initial), (last, of_last)) = (self.residual(guess), self.residual(x));
         let (b, of_b) = (norm2(&self.b), norm2_of_sizes(&self.b_error));
         let (reference, of_reference) = if case.of_initial { (initial, of_initial) } else { (b, of_b) };
-        // Of a b that is constant but for rounding residuals are relative to what was given.
+        // If b is constant up to rounding, residuals are relative to the original b.
         let mut references = vec![(reference, of_reference)];
         if reference - of_reference <= 2.0 * ROUNDING_OF_B * norm2(&self.given) {
             references.push((norm2(&self.given), 0.0));
@@ -414,11 +415,12 @@ impl<'c> Judge<'c> {
 }
 
 impl Judge<'_> {
-    /// Status and residuals in the norm of P M^-1 P, measured by `dpcg_apply` of the same handle. With amg that applies
-    /// the cycle of the solve, which depends on r: the norm is sqrt(r'M(r)^-1 r).
+    /// Judges status and residuals in the norm of P M^-1 P, measured by `dpcg_apply` of the same handle. With amg,
+    /// `dpcg_apply` applies the cycle of the solve, which depends on r: the norm is sqrt(r'M(r)^-1 r).
     ///
-    /// With deflation `dpcg_apply` is P'M^-1 P + Z E^-1 Z', and the norm is that of M^-1 where Z'r = 0, as of each x
-    /// that a solve completes. The guess is one (`started`), but b is not: the reference follows from the initial norm.
+    /// With deflation, `dpcg_apply` is P'M^-1 P + Z E^-1 Z'. It equals the norm of M^-1 if Z'r = 0, which holds for
+    /// each x that a solve returns. The guess is such an x (`started`), but x = 0 with r = b is not. The reference
+    /// therefore follows from the initial norm.
     fn ended_in_norm_of_m(
         &self,
         solver: &Solver,
@@ -428,8 +430,8 @@ impl Judge<'_> {
     ) -> Result<Vec<&'static str>, String> {
         let deflated = is_deflated(solver);
         let nothing = || Ok(Vec::new());
-        // Rounding of E^-1 is no part of the norm, but of what `dpcg_apply` computes: it is small where A is far from
-        // singular. On singular systems `dpcg_apply` moreover centers r, which a deflated solve does not.
+        // The norm does not contain the rounding error of E^-1, but `dpcg_apply` does. The error is small only if A is
+        // far from singular. On singular systems, `dpcg_apply` also centers r, unlike a deflated solve.
         let regular = self.system.excess.iter().all(|&excess| excess > FAR_FROM_SINGULAR);
         if deflated && (!regular || solver.int(key::INFO_COARSE_SOLVER) == COARSE_CG) {
             return nothing();
@@ -455,7 +457,7 @@ impl Judge<'_> {
         } else {
             b
         };
-        // Relative to rounding nothing can be small.
+        // No residual is small relative to rounding.
         let given = norm2(&self.given);
         let largest = self.system.center.iter().fold(0.0, |m: f64, &c| m.max(c));
         let mut references = vec![reference];
@@ -493,8 +495,8 @@ impl Judge<'_> {
         Ok(self.classes(solver, deflated))
     }
 
-    /// What rounding leaves in Z'r at the end of a solve that went through these vectors: 8 units of each product with
-    /// the diagonal.
+    /// Returns the rounding error of Z'r at the end of a solve with these vectors: 8 units of each product with the
+    /// diagonal.
     fn rounding_of_coarse(&self, vectors: [&[f64]; 3]) -> Vec<f64> {
         let largest = vectors.iter().map(|v| max_abs(v)).fold(0.0, f64::max);
         let unit = 8.0 * f64::EPSILON * twice(&[largest], self.system.exponent - self.b_exponent)[0].value();
@@ -515,18 +517,18 @@ impl Judge<'_> {
     }
 }
 
-/// Classes of systems whose preconditioned norms are judged: not deflated and treated as singular, with row sums of
-/// 1e-14 to 1e-12 of the center; the others by their names.
+/// Classes of systems whose preconditioned norms are judged. The first class is not deflated and treated as singular,
+/// with row sums of 1e-14 to 1e-12 of the center. The other names are self-explanatory.
 const SMALL_ROW_SUMS: &str = "row sums of 1e-14 to 1e-12";
 const SINGULAR: &str = "singular";
 const DEFLATED: &str = "deflated";
 const AGGREGATED: &str = "amg";
-/// How many of a class are judged, at least, as a part of all cases.
+/// Smallest number of judged cases per class, as a fraction of all cases.
 const LEAST: [(&str, f64); 4] = [(SMALL_ROW_SUMS, 0.01), (SINGULAR, 0.03), (DEFLATED, 0.025), (AGGREGATED, 0.005)];
 
-/// Largest row sums, relative to the center, of each component of a deflated system that is judged.
+/// In judged deflated systems, each component has a largest row sum above this fraction of the center.
 const FAR_FROM_SINGULAR: f64 = 1e-6;
-/// `coarse_solver=cg`: P is no projection but to its tolerance.
+/// With `coarse_solver=cg`, P is a projection only up to the tolerance.
 const COARSE_CG: i64 = 3;
 
 fn is_deflated(solver: &Solver) -> bool {
@@ -534,7 +536,7 @@ fn is_deflated(solver: &Solver) -> bool {
     solver.int(key::INFO_DEFLATION) != NOT_DEFLATED
 }
 
-/// The guess of the solve that is judged. In the preconditioned norm with deflation it is the x of a solve before,
+/// Returns the guess of the judged solve. In the preconditioned norm with deflation, it is the x of a previous solve,
 /// whose residual is deflated.
 fn started(solver: &Solver, case: &Case) -> Vec<f64> {
     let mut guess = case.guess.clone();
@@ -546,10 +548,10 @@ fn started(solver: &Solver, case: &Case) -> Vec<f64> {
     guess
 }
 
-/// How cases end that ask a device for what none has.
+/// Result of cases that request features that the backend lacks.
 const NOT_OFFERED: &str = "factorize: not offered";
 
-/// What the case ended with, and the classes of preconditioned norms that were judged.
+/// Runs a case. Returns its result, and the classes of preconditioned norms that were judged.
 fn run(case: &Case) -> Result<(String, Vec<&'static str>), String> {
     let judge = Judge::new(case);
     let solver = Solver::new(case.a.size, &case.options);
@@ -637,7 +639,7 @@ fn random_systems() {
     assert!(alone.is_some() || 2 * good > could, "{good} of {could} cases converge");
     for (class, part) in LEAST {
         let (found, least) = (judged.get(class).copied().unwrap_or(0), (part * cases as f64) as u64);
-        // Of a handful of cases a class may have none.
+        // With few cases, a class may be empty.
         assert!(cases < 500 || alone.is_some() || found >= least, "{found} cases of {class} judged, least {least}");
     }
 }

@@ -1,4 +1,4 @@
-/* What the C programs beside this file end with where something is not as documented. */
+/* Ends the C programs of this folder with an error if a condition does not hold. */
 #ifndef CHECK_H
 #define CHECK_H
 

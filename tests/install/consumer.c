@@ -1,5 +1,5 @@
-/* A C99 program as a user would build it against the installed package: solves systems whose solution and smallest
- * eigenvalue are known, and misuses every function once. Exit status 0: all as documented. */
+/* A C99 program as a user builds it against the installed package. It solves systems with known solution and smallest
+ * eigenvalue, and misuses every function once. Exit status 0: all as documented. */
 #include "check.h"
 
 #include <rrbsolver.h>
@@ -19,7 +19,8 @@ typedef struct {
     double solution[SIZE], b[SIZE], x[SIZE], work[SIZE];
 } problem;
 
-/* y = A x for a constant stencil: c at the node, e east, n north, d on both diagonals; zero outside the grid. */
+/* Computes y = A x for a constant stencil: c at the node, e east, n north, d on both diagonals; zero outside the grid.
+ */
 static void multiply(int ld, double c, double e, double n, double d, const double *x, double *y) {
     for (int j = 0; j < NY; j++) {
         for (int i = 0; i < NX; i++) {
@@ -43,7 +44,7 @@ static double norm(int ld, const double *a, const double *b) {
     return sqrt(sum);
 }
 
-/* Fills everything; what is padding, or points outside the grid, becomes NaN and must not be read. */
+/* Fills all arrays. Padding, and entries that point outside the grid, are NaN and must not be read. */
 static void fill(problem *p, int ld, double c, double e, double n, double d) {
     for (int k = 0; k < SIZE; k++) {
         p->center[k] = p->east[k] = p->north[k] = p->northeast[k] = p->northwest[k] = (double)NAN;
@@ -64,14 +65,14 @@ static void fill(problem *p, int ld, double c, double e, double n, double d) {
     multiply(ld, c, e, n, d, p->solution, p->b);
 }
 
-/* The stopping test, recomputed here, and what follows from it: |x - solution| <= |b - A x| / lambda_min(A). */
+/* Recomputes the stopping test, and its consequence |x - solution| <= |b - A x| / lambda_min(A). */
 static void check_solution(problem *p, int ld, double c, double e, double n, double d) {
     double zero[SIZE];
     memset(zero, 0, sizeof zero);
     multiply(ld, c, e, n, d, p->x, p->work);
     const double cos_x = cos(PI / (NX + 1)), cos_y = cos(PI / (NY + 1));
     const double lambda_min = c + 2 * e * cos_x + 2 * n * cos_y + 4 * d * cos_x * cos_y;
-    /* Rounding of nine products and sums with |entries| of a row summing to at most 2 c. */
+    /* Rounding of nine products and sums; the |entries| of a row sum to at most 2 c. */
     const double rounding = 16 * DBL_EPSILON * 2 * c * norm(ld, p->x, zero);
     const double residual = norm(ld, p->b, p->work);
     CHECK(residual <= REL_TOL * norm(ld, p->b, zero) + rounding);
@@ -114,14 +115,14 @@ static void solves(problem *p) {
     CHECK(rrb_get_history(h, history, 64, &count) == RRB_OK && count == value + 1);
     CHECK(rrb_get_real(h, RRB_INFO_FINAL_RESIDUAL, &real) == RRB_OK && real <= REL_TOL);
     CHECK(rrb_get_int(h, RRB_INFO_STOP_REASON, &value) == RRB_OK && value == RRB_STOP_REASON_CONVERGED);
-    /* Its own solution is a guess that meets the test. */
+    /* The solution as initial guess satisfies the test. */
     CHECK(rrb_solve(h, p->b, p->x) == RRB_OK);
     CHECK(rrb_get_int(h, RRB_INFO_ITERATIONS, &value) == RRB_OK && value == 0);
     /* b = 0. */
     memset(p->work, 0, sizeof p->work);
     CHECK(rrb_solve(h, p->work, p->x) == RRB_OK);
     for (int k = 0; k < NX * NY; k++) CHECK(p->x[k] == 0.0);
-    /* The matrix alone, to rounding: entries sum to 8 a row, |solution| <= 2. */
+    /* A product alone, accurate to rounding: the |entries| of a row sum to 8, and |solution| <= 2. */
     CHECK(rrb_multiply(h, p->solution, p->work) == RRB_OK);
     for (int k = 0; k < NX * NY; k++) CHECK(fabs(p->work[k] - p->b[k]) <= 16 * DBL_EPSILON * 16);
     /* The preconditioner alone is positive. */
@@ -130,7 +131,7 @@ static void solves(problem *p) {
     for (int k = 0; k < NX * NY; k++) real += p->work[k] * p->b[k];
     CHECK(real > 0.0);
 
-    /* Monitor: every iteration in order, the values of the history; and a stop. */
+    /* The monitor receives every iteration in order, with the values of the history, and stops a solve. */
     watch w = {0, -1, 0.0};
     CHECK(rrb_set_monitor(h, watch_solve, &w) == RRB_OK);
     memset(p->x, 0, sizeof p->x);
@@ -144,7 +145,7 @@ static void solves(problem *p) {
     CHECK(rrb_get_int(h, RRB_INFO_STOP_REASON, &value) == RRB_OK && value == RRB_STOP_REASON_MONITOR);
     CHECK(rrb_set_monitor(h, NULL, NULL) == RRB_OK);
 
-    /* Too few iterations: a caveat, not a failure, and x is better than the guess. */
+    /* Too few iterations: a positive status, and x is better than the guess. */
     CHECK(rrb_set_int(h, RRB_OPT_MAX_ITER, 2) == RRB_OK);
     memset(p->x, 0, sizeof p->x);
     CHECK(rrb_solve(h, p->b, p->x) == RRB_NOT_CONVERGED);
@@ -153,7 +154,7 @@ static void solves(problem *p) {
     CHECK(rrb_get_real(h, RRB_INFO_FINAL_RESIDUAL, &real) == RRB_OK && real > REL_TOL && real < 1.0);
     CHECK(rrb_set_int(h, RRB_OPT_MAX_ITER, 1000) == RRB_OK);
 
-    /* 9 points (bilinear elements) on the same handle, rows padded. */
+    /* 9 points (bilinear elements) on the same handle, with padded rows. */
     fill(p, LD, 8.0 / 3, -1.0 / 3, -1.0 / 3, -1.0 / 3);
     CHECK(rrb_set_int(h, RRB_OPT_LEADING_DIMENSION, LD) == RRB_OK);
     CHECK(rrb_factorize(h, p->center, p->east, p->north, p->northeast, p->northwest) == RRB_OK);
@@ -162,7 +163,7 @@ static void solves(problem *p) {
     CHECK(isnan(p->x[NX]));
     CHECK(rrb_destroy(&h) == RRB_OK && h == NULL);
 
-    /* In one call. */
+    /* rrb_solve_once. */
     fill(p, NX, 4.0, -1.0, -1.0, 0.0);
     CHECK(rrb_solve_once(NX, NY, p->center, p->east, p->north, NULL, NULL, p->b, p->x, REL_TOL, 100, &value) == RRB_OK);
     CHECK(value > 0 && value < 30);
@@ -195,7 +196,7 @@ static void misuse(problem *p) {
     CHECK(rrb_set_real(h, RRB_OPT_REL_TOL, -1.0) == RRB_ERR_ARGUMENT);
     CHECK(contains("rel_tol must lie in (0, 1), got -1"));
     CHECK(rrb_get_real(h, RRB_OPT_REL_TOL, &real) == RRB_OK && real == 1e-6);
-    /* A buffer that is too short: cut, NUL at the end, the needed length returned. */
+    /* A buffer that is too short: the text is truncated and NUL-terminated, and the required length is returned. */
     rrb_set_real(h, RRB_OPT_REL_TOL, -1.0);
     CHECK(rrbsolver_last_error(text, 8) > 8 && strcmp(text, "rel_tol") == 0);
 
@@ -216,12 +217,12 @@ static void misuse(problem *p) {
     CHECK(rrb_solve(h, p->b, p->x) == RRB_ERR_NOT_FINITE && contains("(7, 0)"));
     for (int k = 0; k < NX * NY; k++) CHECK(p->x[k] == 0.0);
     p->b[7] = 1.0;
-    /* An option that acts at factorize. */
+    /* An option that takes effect at factorize. */
     CHECK(rrb_set_options(h, "levels=2") == RRB_OK);
     CHECK(rrb_solve(h, p->b, p->x) == RRB_ERR_STATE);
     CHECK(rrb_factorize(h, p->center, p->east, p->north, NULL, NULL) == RRB_OK);
     CHECK(rrb_solve(h, p->b, p->x) == RRB_OK);
-    /* cuda is accepted; factorize tells what is missing. */
+    /* cuda is accepted; factorize reports what is missing. */
     CHECK(rrb_set_int(h, RRB_OPT_BACKEND, RRB_BACKEND_CUDA) == RRB_OK);
     {
         int32_t devices = -1;
@@ -234,7 +235,7 @@ static void misuse(problem *p) {
     CHECK(rrb_solve_once(0, 1, p->center, p->east, p->north, NULL, NULL, p->b, p->x, 1e-6, 9, &value) == RRB_ERR_DIMENSION);
 }
 
-/* One patch of 8^3 cells that is one block: solved by one sweep. */
+/* One patch of 8^3 cells that is one block: one sweep solves it. */
 static void smooths(void) {
     static double u[10 * 10 * 10], f[8 * 8 * 8];
     const double stencil[7] = {6, -1, -1, -1, -1, -1, -1};
@@ -261,7 +262,7 @@ static int32_t stops(void *user, int32_t sweep, double *const *u) {
     return sweep == 1;
 }
 
-/* Two patches of 4^3 cells side by side that stay with the library. */
+/* Two adjacent resident patches of 4^3 cells. */
 static void keeps(void) {
     static double u[2][216], f[2][64], r[2][64];
     const double stencil[7] = {6, -1, -1, -1, -1, -1, -1};
@@ -288,19 +289,19 @@ static void keeps(void) {
     CHECK(u[0][43] == 1 + 43 % 5 && smoother_download(h, us) == RRB_OK && u[0][43] != 1 + 43 % 5);
     CHECK(smoother_residual(h, us, fs, NULL, &start) == RRB_OK && start == end);
     CHECK(smoother_residual(h, ours, fs, NULL, &start) == RRB_OK && start == end); /* ours are the caller's to read */
-    /* The ghost function stops before the second sweep; a residual asks it with -1. */
+    /* The ghost function stops before the second sweep; a residual calls it with -1. */
     CHECK(smoother_set_ghost_fill(h, stops, &sweep) == RRB_OK);
     CHECK(smoother_apply(h, NULL, NULL, 5) == RRB_STOPPED && sweep == 1);
     CHECK(smoother_residual(h, NULL, NULL, NULL, NULL) == RRB_OK && sweep == -1);
     CHECK(smoother_destroy(&h) == RRB_OK && h == NULL && smoother_destroy(&h) == RRB_OK);
 }
 
-/* Arrays that are not const: C before C23 wants to be told, where it is pedantic. */
+/* Casts non-const arrays, because C before C23 does not convert them implicitly in pedantic mode. */
 static rrb_status set_patches(smoother_handle *h, int64_t count, int64_t (*lower)[3], int64_t (*size)[3]) {
     return smoother_set_patches(h, count, (const int64_t(*)[3])lower, (const int64_t(*)[3])size);
 }
 
-/* What the header says of wrong calls. */
+/* Wrong calls, as the header documents them. */
 static void smoother_misuse(void) {
     static double u[2][216], f[2][64];
     double stencil[7] = {6, -1, -1, -1, -1, -1, -1}, norm = 0;
@@ -352,7 +353,7 @@ static void smoother_misuse(void) {
     CHECK(smoother_destroy(&h) == RRB_OK);
 }
 
-/* Ten thousand patches of one cell each, u = 1 around them and 0 inside: each sweep gives the mean of the six neighbours. */
+/* Ten thousand patches of one cell, u = 1 around them and 0 inside: each sweep gives the mean of the six neighbours. */
 static void many_patches(void) {
     enum { COUNT = 10000, SIDE = 22 };
     const double stencil[7] = {6, -1, -1, -1, -1, -1, -1};

@@ -1,4 +1,4 @@
-// A C++17 program as a user would build it against the installed package. Exit status 0: all as documented.
+// A C++17 program as a user builds it against the installed package. Exit status 0: all as documented.
 #include <rrbsolver.hpp>
 
 #include <array>
@@ -77,7 +77,7 @@ int main() {
     const double lambda_min = 4 - 2 * std::cos(pi / (nx + 1)) - 2 * std::cos(pi / (ny + 1));
     const auto check_solution = [&] {
         const double residual = distance(b, laplacian(x));
-        // Rounding of five products a row whose entries sum to 8.
+        // Rounding of five products per row, whose |entries| sum to 8.
         const double rounding = 16 * DBL_EPSILON * 8 * distance(x, zero);
         CHECK(residual <= rel_tol * distance(b, zero) + rounding);
         CHECK(distance(x, solution) <= (residual + rounding) / lambda_min);
@@ -96,7 +96,7 @@ int main() {
         return false;
     });
 
-    // Moving keeps handle and monitor.
+    // A move keeps handle and monitor.
     rrb solver(std::move(first));
     CHECK(first.handle() == nullptr);
     CHECK(code_of([&] { first.factorize(center, east, north); }, "") == RRB_ERR_NULL);
@@ -112,7 +112,7 @@ int main() {
     other.apply(b, {y.data(), y.size()});
     CHECK(distance(y, zero) > 0);
 
-    // An exception of the monitor stops the solve and comes out of it; the solver lives.
+    // An exception of the monitor stops the solve and propagates to the caller; the solver remains usable.
     x = zero;
     other.set_monitor([](std::int64_t iteration, double) -> bool {
         if (iteration == 2) throw std::out_of_range("from the monitor");
@@ -132,7 +132,7 @@ int main() {
     CHECK(other.solve(b, x) == RRB_OK);
     check_solution();
 
-    // Padded rows, and arrays without a container.
+    // Padded rows, and arrays that are not in a container.
     constexpr std::int64_t ld = nx + 1;
     std::array<double, ld * ny> padded{};
     padded.fill(4.0);
@@ -144,7 +144,7 @@ int main() {
     other.set(RRB_OPT_LEADING_DIMENSION, 0);
     other.factorize(center, east, north);
 
-    // Errors carry the status and the sentence; nothing is written.
+    // Errors carry the status and the error message; nothing is written.
     CHECK(code_of([&] { rrb bad(0, 5); }, "") == RRB_ERR_DIMENSION);
     CHECK(code_of([&] { other.set(RRB_OPT_REL_TOL, 2.0); }, "rel_tol must lie in (0, 1), got 2") == RRB_ERR_ARGUMENT);
     CHECK(code_of([&] { other.set("bakcend=cpu"); }, "did you mean 'backend'") == RRB_ERR_OPTION);
@@ -155,13 +155,13 @@ int main() {
     CHECK(code_of([&] { (void)other.solve(b, x); }, "(4, 1)") == RRB_ERR_NOT_FINITE);
     CHECK(x == zero);
 
-    // In one call.
+    // solve_once.
     b = laplacian(solution);
     const rrbsolver::once done = rrbsolver::solve_once(nx, ny, center, east, north, b, x, rel_tol, 100);
     CHECK(done.status == RRB_OK && done.iterations > 0);
     check_solution();
 
-    // Two patches that are one block each, with a ghost function: u = 1 all around and f = 0 give u = 1.
+    // Two patches of one block each, with a ghost function: u = 1 all around and f = 0 give u = 1.
     {
         rrbsolver::smoother first(std::vector<double>{6, -1, -1, -1, -1, -1, -1}, 4, 4, 4);
         rrbsolver::smoother smoother = std::move(first);
@@ -196,7 +196,7 @@ int main() {
         }
         CHECK(thrown == 7);
 
-        // The same patches kept by the library.
+        // The same patches as resident patches.
         smoother.set_ghost_fill(nullptr);
         CHECK(code_of([&] { (void)smoother.apply(1); }, "smoother_upload") == RRB_ERR_STATE);
         CHECK(code_of([&] { (void)smoother.device_pointers(); }, "smoother_upload") == RRB_ERR_STATE);
@@ -229,7 +229,7 @@ int main() {
         CHECK(code_of([&] { smoother.upload_u({u.data(), 1}); }, "2 patches, got 1") == RRB_ERR_DIMENSION);
         CHECK(code_of([&] { smoother.set(RRB_OPT_METHOD, ~std::uint64_t{0}); }, "at most 9223372036854775807") == RRB_ERR_ARGUMENT);
 
-        // Wrong lists leave no patches, and the calls after them say so.
+        // Wrong lists leave no patches, and later calls report this.
         using boxes = std::vector<rrbsolver::box>;
         const auto list = [&](const boxes &b) { return code_of([&] { smoother.set_patches(b); }, ""); };
         CHECK(list({{{0, 0, 0}, {4, 4, 4}}, {{3, 0, 0}, {4, 4, 4}}}) == RRB_ERR_ARGUMENT);
@@ -251,7 +251,7 @@ int main() {
         CHECK(made({6, -1, std::numeric_limits<double>::quiet_NaN(), -1, -1, -1, -1}, 4) == RRB_ERR_NOT_FINITE);
     }
 
-    // Two threads with a smoother each get the same numbers as one alone.
+    // Two threads with one smoother each compute the numbers of a single thread.
     {
         const auto relaxed = [] {
             rrbsolver::smoother smoother(std::vector<double>{6, -1, -1, -1, -1, -1, -1}, 8, 8, 8);

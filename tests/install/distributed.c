@@ -1,5 +1,5 @@
-/* One domain over the ranks of MPI, as a user of the installed package would have it: groups of 1, 2, ... of the ranks
-   share a grid, cut in several ways. Exit status 0: all as documented. With --killed a rank is killed instead. */
+/* One domain on MPI ranks, as a user of the installed package solves it: groups of 1, 2, ... ranks share a grid that is
+   divided in several ways. Exit status 0: all as documented. With --killed, a rank is killed instead. */
 #if !defined(_POSIX_C_SOURCE)
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -16,10 +16,10 @@
 
 enum { NX = 61, NY = 47, NODES = NX * NY, BOXES = 4, PADDING = 2 };
 
-/* With these the library chooses nothing. */
+/* These options leave no choice to the library. */
 static const char *const options = "fusion=off precision=f64 cycle=v rel_tol=1e-9 comm_timeout=20";
 
-/* The boxes of a rank, with their parts of arrays. Rows are longer than a box; what stands between is no number. */
+/* The boxes of a rank, with their parts of arrays. Rows are padded with NaN. */
 typedef struct {
     int64_t count, lower[BOXES][2], size[BOXES][2], leading_dimensions[BOXES];
 } boxes;
@@ -46,7 +46,7 @@ static void solve_alone(void) {
     CHECK(rrb_destroy(&h) == RRB_OK);
 }
 
-/* px x py bricks, dealt to the ranks in turn. */
+/* Divides the grid into px x py bricks, distributed cyclically to the ranks. */
 static boxes bricks(int px, int py, int rank, int ranks) {
     boxes own = {0, {{0}}, {{0}}, {0}};
     for (int k = rank; k < px * py; k += ranks, own.count++) {
@@ -104,7 +104,7 @@ static rrb_status solve(rrb_handle *h, const boxes *own, const double *right, do
     return status;
 }
 
-/* A group solves on these boxes, and rank 0 compares with the solution of one. */
+/* A group solves on these boxes, and rank 0 compares the solution with that of one rank. */
 static void check_bits(MPI_Comm group, int px, int py) {
     static double x[NODES], whole[NODES];
     int rank, ranks;
@@ -116,11 +116,11 @@ static void check_bits(MPI_Comm group, int px, int py) {
     rrb_handle *h = factorized(&own, &comm);
     memset(x, 0, sizeof x);
     CHECK(solve(h, &own, b, x) == RRB_OK);
-    /* Where a rank has no box its x is 0: sums are exact. */
+    /* x is 0 outside the boxes of a rank, so the sums are exact. */
     MPI_Reduce(x, whole, NODES, MPI_DOUBLE, MPI_SUM, 0, group);
     CHECK(rank != 0 || memcmp(whole, expected, sizeof whole) == 0);
 
-    /* A value of one rank that is no number: the same status on all, which then go on. */
+    /* A NaN on one rank: all ranks return the same status and can continue. */
     static double wrong[NODES];
     memcpy(wrong, b, sizeof b);
     wrong[NODES - 1] = NAN;
@@ -131,7 +131,7 @@ static void check_bits(MPI_Comm group, int px, int py) {
     CHECK(comm.context == NULL && comm.exchange == NULL);
 }
 
-/* Rows of the grid, factorized by a group; a rank that is missed is so within this time. */
+/* Factorizes the grid in strips of rows on a group, with this timeout for missing ranks. */
 static rrb_handle *in_rows(MPI_Comm group, double timeout, rrbsolver_comm *comm, boxes *own) {
     CHECK(rrbsolver_mpi_comm(group, comm) == MPI_SUCCESS);
     *own = bricks(1, comm->size, comm->rank, comm->size);
@@ -140,7 +140,7 @@ static rrb_handle *in_rows(MPI_Comm group, double timeout, rrbsolver_comm *comm,
     return h;
 }
 
-/* The last rank does not come: the others do not wait for ever. */
+/* The last rank does not take part: the other ranks time out. */
 static void check_missing(MPI_Comm group) {
     static double x[NODES];
     rrbsolver_comm comm;
@@ -156,8 +156,8 @@ static void check_missing(MPI_Comm group) {
     rrbsolver_mpi_free(&comm);
 }
 
-/* The last rank is killed between two solves, while the others wait for it in the second one: in time they are told so.
-   With them MPI ends, which has lost a rank. */
+/* The last rank is killed between two solves, while the others wait for it in the second solve. The others time out.
+   MPI, which has lost a rank, then ends the program. */
 static void check_killed(MPI_Comm group) {
     static double x[NODES];
     rrbsolver_comm comm;
@@ -184,7 +184,7 @@ static void run(const rrbsolver_comm *comm, void *plan) {
     }
 }
 
-/* In a ring, short and long: what a rank sends to the right comes from the left. */
+/* Exchanges short and long messages in a ring: each rank sends to the right and receives from the left. */
 static void check_ring(const rrbsolver_comm *comm, size_t count) {
     double *values = malloc(2 * count * sizeof *values);
     void *plan = NULL;
@@ -207,7 +207,7 @@ static void check_ring(const rrbsolver_comm *comm, size_t count) {
     free(values);
 }
 
-/* The largest and the sum; ranks that give nothing, or bytes that are no doubles, to all. */
+/* Maximum and sum; gathers with ranks that send nothing, and with bytes that are no doubles. */
 static void check_collective(const rrbsolver_comm *comm) {
     double values[2];
     char sent[9] = "123456789", received[9 * BOXES + 1] = "";
@@ -233,7 +233,7 @@ static void check_collective(const rrbsolver_comm *comm) {
     CHECK(comm->release(comm->context, plan) == 0);
 }
 
-/* The table alone: also an exchange with oneself, sides that are empty, plans that are not done. */
+/* The communicator table alone, also with an exchange with oneself, empty sides, and plans that never complete. */
 static void check_table(MPI_Comm group) {
     rrbsolver_comm comm;
     double values[3] = {1, 2, 3};
@@ -252,7 +252,7 @@ static void check_table(MPI_Comm group) {
     run(&comm, plan);
     CHECK(values[2] == 1);
     CHECK(comm.release(comm.context, plan) == 0);
-    /* Nobody sends this. */
+    /* No rank sends this message. */
     CHECK(comm.exchange(comm.context, 1, &messages[1], &never) == 0 && comm.start(comm.context, never, NULL) == 0);
     CHECK(comm.test(comm.context, never, &done) == 0 && !done);
     CHECK(comm.release(comm.context, never) == 0);
@@ -281,7 +281,7 @@ int main(int argc, char **argv) {
             check_bits(group, 1, n);
             check_bits(group, n, 1);
             check_bits(group, 2, 2);
-            /* One rank without a box. */
+            /* One rank has no box. */
             check_bits(group, 1, n > 1 ? n - 1 : 1);
             MPI_Comm_free(&group);
         }

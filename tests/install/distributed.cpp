@@ -1,7 +1,7 @@
-// One domain over the ranks of MPI, in C++17. Exit status 0: all as documented.
+// One domain on MPI ranks, in C++17. Exit status 0: all as documented.
 #include <rrbsolver.hpp>
 
-// MPI for C is enough: the classes that older versions had for C++ bring warnings, and a library of their own.
+// The C interface of MPI suffices. The C++ classes of older versions cause warnings and need a library of their own.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <rrbsolver_mpi.h>
@@ -25,7 +25,7 @@
 namespace {
 
 constexpr std::int64_t nx = 43, ny = 36;
-// With these the library chooses nothing.
+// These options leave no choice to the library.
 constexpr const char *options = "fusion=off precision=f64 cycle=v rel_tol=1e-9 comm_timeout=20";
 
 using box = rrbsolver::rrb::box;
@@ -47,7 +47,7 @@ struct linear_system {
     }
 };
 
-/// The part of an array that is a box; empty without one.
+/// Returns the part of an array inside the boxes; empty without a box.
 vector part(const vector &array, const std::vector<box> &boxes) {
     vector cut;
     for (const box &own : boxes) {
@@ -79,7 +79,7 @@ vector solve_alone(const linear_system &a) {
     return x;
 }
 
-/// Columns of the grid, one box a rank; the last rank of three and more has none.
+/// Returns columns of the grid, one box per rank; with three or more ranks, the last rank has none.
 std::vector<box> columns(int rank, int ranks) {
     const int with = ranks > 2 ? ranks - 1 : ranks;
     if (rank >= with) {
@@ -105,7 +105,7 @@ void check_bits(MPI_Comm group, const linear_system &a, const vector &expected) 
         solver.multiply(x, y);
         solver.apply(b, y);
 
-        // Of rank 0 alone: an array that is too short, a value that is no number.
+        // Errors on rank 0 only: an array that is too short, and a NaN.
         const bool first = comm.rank == 0;
         const auto solve = [&](vector &to) { return code_of([&] { (void)solver.solve(b, to); }, first ? "x" : ""); };
         vector short_one(first ? x.size() - 1 : x.size());
@@ -120,7 +120,7 @@ void check_bits(MPI_Comm group, const linear_system &a, const vector &expected) 
     rrbsolver_mpi_free(&comm);
 }
 
-/// The last rank does not come: the others do not wait for ever.
+/// The last rank does not take part: the other ranks time out.
 void check_missing(const linear_system &a) {
     rrbsolver_comm comm;
     CHECK(rrbsolver_mpi_comm(MPI_COMM_WORLD, &comm) == MPI_SUCCESS);

@@ -1,6 +1,5 @@
-/* 3D systems as a user of the installed package would solve them: a bubble in a closed box, whose pressure is known but
- * for a constant, with padded arrays and with the regions of the caller; and wrong calls. Exit status 0: all as
- * documented. */
+/* 3D systems as a user of the installed package solves them: a bubble in a closed box, whose pressure is known up to a
+ * constant, with padded arrays and with regions of the caller; and wrong calls. Exit status 0: all as documented. */
 #include "check.h"
 
 #include <rrbsolver.h>
@@ -25,13 +24,14 @@ static int in_bubble(int i, int j, int k) {
     return (i - 6) * (i - 6) + (j - 4) * (j - 4) + (k - 5) * (k - 5) < 9;
 }
 
-/* Of the face between two cells: the harmonic mean of 1/density, 1000 in the bubble. */
+/* Returns the coupling across the face between two cells: the harmonic mean of 1/density, which is 1000 in the bubble.
+ */
 static double face(int in, int out) {
     const double a = in ? 1000 : 1, b = out ? 1000 : 1;
     return 2 * a * b / (a + b);
 }
 
-/* y = A x, from the arrays. */
+/* Computes y = A x from the arrays. */
 static void multiply(const problem *p, const double *x, double *y) {
     for (int k = 0; k < NZ; k++) {
         for (int j = 0; j < NY; j++) {
@@ -62,13 +62,13 @@ static double norm(const problem *p, const double *a, const double *b) {
     return sqrt(sum);
 }
 
-/* x = 0 in the cells. */
+/* Sets x = 0 in the cells. */
 static void clear(const problem *p, double *x) {
     for (int k = 0; k < NZ; k++)
         for (int j = 0; j < NY; j++) memset(x + k * p->lp + j * p->ld, 0, NX * sizeof *x);
 }
 
-/* Fills everything; what is padding, or leaves the box, becomes NaN and must not be read. */
+/* Fills all arrays. Padding, and entries that point out of the box, are NaN and must not be read. */
 static void fill(problem *p, int ld, int lp) {
     p->ld = ld;
     p->lp = lp;
@@ -98,7 +98,7 @@ static void fill(problem *p, int ld, int lp) {
     clear(p, p->x);
 }
 
-/* The stopping test, recomputed here; a sum of seven products with |entries| of a row of at most 2 * 6000. */
+/* Recomputes the stopping test; seven products per row, whose |entries| sum to at most 2 * 6000. */
 static void check_solution(problem *p) {
     const double rounding = 16 * DBL_EPSILON * 12000 * norm(p, p->x, NULL);
     multiply(p, p->x, p->work);
@@ -145,7 +145,7 @@ static void solves(problem *p) {
     CHECK(dpcg_multiply(h, p->solution, p->work) == RRB_OK && norm(p, p->work, p->b) <= 1e-12 * norm(p, p->b, NULL));
     CHECK(dpcg_apply(h, p->b, p->work) == RRB_OK && norm(p, p->work, NULL) > 0);
 
-    /* The caller's regions: they act at factorize. */
+    /* Regions of the caller take effect at factorize. */
     CHECK(dpcg_set_options(h, "preconditioner=jacobi deflation=levelset dilation=0") == RRB_OK);
     CHECK(dpcg_factorize(h, p->center, p->east, p->north, p->top) == RRB_OK);
     CHECK(dpcg_set_regions(h, p->labels) == RRB_OK);
@@ -168,7 +168,7 @@ static void solves(problem *p) {
     }
     CHECK(dpcg_destroy(&h) == RRB_OK && h == NULL && dpcg_destroy(&h) == RRB_OK);
 
-    /* In one call, dense arrays. */
+    /* dpcg_solve_once, with dense arrays. */
     fill(p, NX, NX * NY);
     CHECK(dpcg_solve_once(NX, NY, NZ, p->center, p->east, p->north, p->top, p->b, p->x, REL_TOL, 500, &iterations) == RRB_OK);
     CHECK(iterations > 0);

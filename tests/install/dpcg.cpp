@@ -1,4 +1,4 @@
-// 3D systems by class dpcg, as a user of the installed package would solve them. Exit status 0: all as documented.
+// 3D systems with the class dpcg, as a user of the installed package solves them. Exit status 0: all as documented.
 #include <rrbsolver.hpp>
 
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr std::int64_t nx = 10, ny = 7, nz = 8;
 constexpr double rel_tol = 1e-8;
 using vector = std::vector<double>;
 
-/// -Laplace on a box, zero around it: rows of `row` values, the rest is never read.
+/// -Laplace on a box, zero outside; rows have `row` values, of which the padding is never read.
 struct box_of_cells {
     std::size_t row;
     vector center, coupling;
@@ -111,7 +111,7 @@ int main() {
     check_solution();
     solver.set_regions();
 
-    // Padded rows and planes; every array by its size.
+    // Padded rows and planes; the size of every array is checked.
     const auto fill = std::numeric_limits<double>::quiet_NaN();
     const box_of_cells wide(nx + 3);
     vector center(wide.center.size(), fill), coupling(center), b2(center), x2(center);

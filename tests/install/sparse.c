@@ -1,4 +1,4 @@
-/* Sparse matrices by the family sparse_, as a user of the installed package would hold them. Exit status 0: all as
+/* Sparse matrices with the family sparse_, as a user of the installed package uses them. Exit status 0: all as
    documented. */
 #include <rrbsolver.h>
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 int main(void) {
-    /* [10 . 20 .] [. 30 . 40] [50 . 60 70] [. . . 80], counted from 1. */
+    /* [10 . 20 .] [. 30 . 40] [50 . 60 70] [. . . 80], with base 1. */
     const int32_t row_ptr[5] = {1, 3, 5, 8, 9}, col[8] = {1, 3, 2, 4, 1, 3, 4, 4};
     const double values[8] = {10, 20, 30, 40, 50, 60, 70, 80}, x[4] = {1, 10, 100, 1000};
     double y[4] = {0}, dia[16];
@@ -33,21 +33,21 @@ int main(void) {
     CHECK(sparse_get_int(b, RRB_INFO_FORMAT, &number) == RRB_OK && number == RRB_FORMAT_SELL);
     CHECK(sparse_destroy(&b) == RRB_OK && b == NULL);
 
-    /* Half of a symmetric matrix. */
+    /* A triangle of a symmetric matrix. */
     CHECK(sparse_create_coo(2, 2, 3, (const int32_t[]){1, 2, 2}, (const int32_t[]){1, 1, 2}, values, 4, 1, &b) ==
           RRB_OK);
     CHECK(sparse_factorize(b) == RRB_OK);
     CHECK(sparse_get_int(b, RRB_INFO_TRIANGLE, &number) == RRB_OK && number == RRB_TRIANGLE_LOWER);
     CHECK(sparse_destroy(&b) == RRB_OK);
 
-    /* Not symmetric: idr with ilu0. */
+    /* An unsymmetric matrix: idr with ilu0. */
     CHECK(sparse_solve(a, y, dia) == RRB_ERR_STATE);
     CHECK(sparse_set_options(a, "rel_tol=1e-12") == RRB_OK && sparse_factorize(a) == RRB_OK);
     CHECK(sparse_multiply(a, x, y) == RRB_OK);
     memset(dia, 0, sizeof dia);
     CHECK(sparse_solve(a, y, dia) == RRB_OK);
     for (int i = 0; i < 4; ++i) {
-        /* The condition of the sample is below 10: the error is at most that times the residual. */
+        /* The condition number of the sample is below 10: the relative error is at most 10 times the residual. */
         CHECK(fabs(dia[i] - x[i]) < 1e-8);
     }
     CHECK(sparse_get_int(a, RRB_INFO_SOLVER, &number) == RRB_OK && number == RRB_SOLVER_IDR);

@@ -1,4 +1,4 @@
-// Sparse matrices by class sparse, as a user of the installed package would hold them. Exit status 0: all as
+// Sparse matrices with the class sparse, as a user of the installed package uses them. Exit status 0: all as
 // documented.
 #include <rrbsolver.hpp>
 

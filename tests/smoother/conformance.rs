@@ -1,6 +1,8 @@
-//! What every backend of `smoother_` must do, one list of checks for all of them: sweeps of every method, block and
-//! stencil, residuals, norms, ghost cells, callbacks, bits and scales, on patches of awkward sizes. A new backend, or a
-//! new way to run one, is a line of `BACKENDS`. `reference` (plain loops, dense inverses) is the oracle.
+//! Requirements on every backend of `smoother_`, as one list of checks: sweeps of every method, block and stencil,
+//! residuals, norms, ghost cells, callbacks, bitwise identity and scales, on patches of irregular sizes.
+//!
+//! A new backend, or a new way to run one, is a line in `BACKENDS`. The reference is `reference` (plain loops, dense
+//! inverses).
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -39,15 +41,17 @@ fn main() {
     device::run(devices(), device::suite(BACKENDS, CHECKS))
 }
 
-/// What rounding may do to values of about 1/2 in so many sweeps. A sweep multiplies residuals with inverses of blocks,
-/// up to 512 products a cell, on both sides: errors of random sign, 2 sqrt(512) 2^-53, times the largest |A_b^-1| |r|,
-/// which is 5.4 (aniso7, 8^3 cells; 2.8 of the other stencils), are 3e-14. Couplings to other blocks hand on no more
-/// than there is: what a sweep finds it leaves. Four times that; an emulated device is 1.3e-14 off after three sweeps.
+/// Returns a bound of the rounding error of values of about 1/2 after `sweeps` sweeps.
+///
+/// A sweep multiplies residuals by block inverses with up to 512 products per cell, in both computations. The errors
+/// have random signs: 2 sqrt(512) 2^-53 times the largest |A_b^-1| |r|. This factor is 5.4 (aniso7, 8^3 cells; 2.8 for
+/// the other stencils), which gives 3e-14. Couplings to other blocks do not amplify the errors. The bound is about four
+/// times that; an emulated device has an error of 1.3e-14 after three sweeps.
 fn rounding(sweeps: i32) -> f64 {
     1e-13 * f64::from(sweeps)
 }
 
-/// Every method, with every option, against the reference; the same bits again.
+/// Every method with every option compared with the reference; repeated runs are bitwise identical.
 fn sweeps_of_every_method(on: &Backend) {
     let mut rows = Rows::default();
     let methods = [
@@ -61,7 +65,7 @@ fn sweeps_of_every_method(on: &Backend) {
         for block in [[8, 8, 8], [4, 4, 4], [2, 2, 2], [1, 1, 1], [8, 4, 2], [3, 5, 7], [1, 6, 1], [2, 1, 8]] {
             for method in methods {
                 let made = |on: &str| Smoother::of(&stencil(name), block, &format!("{on} {method}"), &awkward());
-                // Options are changed on handles that live: a device's take a tenth of a second to make.
+                // Options are changed on existing handles, because a handle on a device takes 0.1 s to create.
                 let (oracle, smoother) = (made("backend=reference"), made(on.options));
                 for extra in ["stagger=0 omega=0", "stagger=1", "stagger=2 omega=0.85"] {
                     rows.row(&format!("{name} {block:?} {method} {extra}"), || {
@@ -84,7 +88,7 @@ fn sweeps_of_every_method(on: &Backend) {
     rows.end();
 }
 
-/// Residual arrays against those of the reference, norms against theirs.
+/// Residual arrays and norms compared with the reference.
 fn residuals(on: &Backend) {
     let mut rows = Rows::default();
     for name in ["conv7", "mixed27"] {
@@ -98,7 +102,7 @@ fn residuals(on: &Backend) {
                 r
             });
             for (a, b) in expected.iter().zip(&found) {
-                // Rounding of at most 28 terms of size 10.
+                // Rounding of at most 28 terms of magnitude 10.
                 assert!(max_difference(a, b) < 1e-13, "{name}");
             }
         });
@@ -106,11 +110,11 @@ fn residuals(on: &Backend) {
     rows.end();
 }
 
-/// One domain as 1, 8 and 64 patches cut at block boundaries: block Jacobi does the same to every bit.
+/// One domain as 1, 8 and 64 patches, cut at block boundaries: block Jacobi is bitwise identical.
 fn jacobi_does_not_see_patches(on: &Backend) {
     let mut rows = Rows::default();
     for (name, block) in [("poisson7", [4, 4, 4]), ("conv7", [8, 8, 8]), ("fe27", [2, 4, 8]), ("mixed27", [4, 4, 2])] {
-        // On a device other tiles for 24: of eight cells, and of four.
+        // With 24, a device uses other tiles: of eight cells, and of four.
         for (n, parts) in [(32, 2), (32, 4), (24, 2)] {
             rows.row(&format!("{name} {n} in {parts}"), || {
                 if n == 24 && block.contains(&8) {
@@ -132,14 +136,14 @@ fn jacobi_does_not_see_patches(on: &Backend) {
     rows.end();
 }
 
-/// Sine transforms against dense inverses, where a backend has both and none is asked for.
+/// Sine transforms compared with dense inverses, if a backend has both and the options select neither.
 fn fast_diagonalization_against_dense(on: &Backend) {
     if !on.options.contains("reference") && !on.options.contains("dense") {
         check_inverses(on.options);
     }
 }
 
-/// One patch that is one block is solved by one sweep; a patch of one cell is the point smoother.
+/// One sweep solves a patch of one block. On a patch of one cell, the method is the point smoother.
 fn one_block_is_solved(on: &Backend) {
     let mut rows = Rows::default();
     for size in [[1, 1, 1], [8, 8, 8], [3, 8, 2]] {
@@ -149,7 +153,7 @@ fn one_block_is_solved(on: &Backend) {
             let smoother = Smoother::of(&stencil("poisson7"), [8; 3], on.options, &level);
             let start = smoother.norm(&mut level);
             smoother.apply(&mut level, 1).unwrap();
-            // Rounding times a condition of about 30.
+            // Rounding times a condition number of about 30.
             assert!(smoother.norm(&mut level) < 1e-13 * start.max(1.0));
         });
     }
@@ -175,7 +179,7 @@ fn powers_of_four(on: &Backend) {
     rows.end();
 }
 
-/// Ghost cells: refreshed from other patches before each sweep; the others are the caller's.
+/// Ghost cells that other patches cover are refreshed before each sweep; the others belong to the caller.
 fn ghost_cells(on: &Backend) {
     let mut level = Level::golden(16, 2);
     for u in &mut level.u {
@@ -185,7 +189,7 @@ fn ghost_cells(on: &Backend) {
     }
     let before = level.clone();
     let smoother = Smoother::of(&stencil("fe27"), [4; 3], on.options, &level);
-    // 8 patches, each with the 7 others at its faces, edges and one corner.
+    // 8 patches, each adjacent to the 7 others at faces, edges and one corner.
     assert_eq!(smoother.int(key::INFO_GHOST_COPIES), 56);
     assert_eq!(smoother.int(key::INFO_CELLS), 4096);
     smoother.exchange(&mut level);
@@ -237,14 +241,15 @@ fn ghost_function(on: &Backend) {
             let mut record = Filled { sweeps: Vec::new(), stop_at: 1000, patches: 1, ghosts: 3.0 };
             // SAFETY: a live handle; the record outlives the calls.
             outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), (&raw mut record).cast()) }).unwrap();
-            // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3.
+            // With ghost values 3 and f = 0, the solution is 3. The convergence factor of block Jacobi is below 0.7 on
+            // 4^3 cells.
             assert_eq!(smoother.apply(&mut level, 101), Ok(status::OK));
             assert_eq!(record.sweeps, (0..101).collect::<Vec<_>>());
             assert!(level.u[0].iter().all(|v| (v - 3.0).abs() < 1e-12), "{text}");
-            // A residual is no sweep.
+            // A residual is not counted as a sweep.
             assert!(smoother.norm(&mut level) < 1e-11);
             assert_eq!(record.sweeps.pop(), Some(-1));
-            // Stopped before the third sweep: as after two.
+            // Stopped before the third sweep: u is that of two sweeps.
             record = Filled { sweeps: Vec::new(), stop_at: 2, patches: 1, ghosts: 1.0 };
             let mut twice = level.clone();
             assert_eq!(smoother.apply(&mut level, 5), Ok(status::STOPPED));
@@ -293,8 +298,8 @@ fn monitor_and_history(on: &Backend) {
     rows.end();
 }
 
-/// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic; and cut at both
-/// ends, where three blocks along an axis all touch.
+/// The paper's alternative to remainders, blocks moved inwards: 61^3 cells, 8^3 blocks, lexicographic order. Also
+/// patches cut at both ends, where three blocks along an axis overlap pairwise.
 fn overlap(on: &Backend) {
     let mut rows = Rows::default();
     let lexicographic = "method=chaotic_gauss_seidel parallel=patch";
@@ -306,7 +311,7 @@ fn overlap(on: &Backend) {
         smoother.apply(&mut level, 3).unwrap();
         smoother.norm(&mut level) / start
     };
-    // Three digits of the design notes.
+    // Values of the design notes, with three digits.
     assert!((relative("remainder=exact") - 0.01085).abs() < 5e-6);
     assert!((relative("remainder=overlap") - 0.00978).abs() < 5e-6);
     for (size, lower) in [(16, 4), (12, 6), (29, 5)] {
@@ -329,7 +334,7 @@ fn overlap(on: &Backend) {
         let smoother = Smoother::of(&stencil("poisson7"), [8; 3], &text, &level);
         smoother.apply(&mut level, 1).unwrap_err().expect(status::UNSUPPORTED, &["overlap", "patch 0", "exact"]);
     }
-    // Nothing is cut short: nothing overlaps.
+    // If no block is cut, no blocks overlap.
     let mut level = Level::golden(16, 1);
     let text = format!("{} remainder=overlap", on.options);
     Smoother::of(&stencil("poisson7"), [8; 3], &text, &level).apply(&mut level, 1).unwrap();

@@ -1,5 +1,5 @@
-//! What a caller of `smoother_` is told: options and results that it does not have, block solvers that it cannot have,
-//! calls of no sweeps, and the words of statuses.
+//! Reports to callers of `smoother_`: missing options and results, unavailable block solvers, calls without sweeps, and
+//! status texts.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,7 +11,7 @@ use std::ptr::null;
 
 const BACKENDS: [&str; 2] = ["backend=cpu threads=2", "backend=reference"];
 
-/// Poisson with 4^3 blocks on two patches beside each other.
+/// Poisson with 4^3 blocks on two adjacent patches.
 fn two_patches(options: &str) -> (Smoother, Level) {
     let mut level = Level::new(&[([0; 3], [8, 8, 8]), ([8, 0, 0], [5, 8, 8])]);
     level.random(1);
@@ -30,14 +30,14 @@ unsafe extern "C-unwind" fn keep(user: *mut c_void, sweep: i64, relative: f64) -
     0
 }
 
-/// With a list to keep what the monitor is told; NULL: no monitor.
+/// Sets a monitor that stores its values in a list; NULL removes the monitor.
 fn watch(smoother: &Smoother, seen: *mut Vec<(i64, f64)>) {
     let monitor: rrbsolver::ffi::rrb_monitor_fn = if seen.is_null() { None } else { Some(keep) };
     // SAFETY: a live handle; the list outlives the calls.
     outcome(unsafe { smoother_set_monitor(smoother.handle, monitor, seen.cast()) }).unwrap();
 }
 
-/// Sine transforms that would lose digits, or all of them, are refused also where the program insists on them.
+/// Sine transforms that would lose too many or all digits are an error even if the program requests them.
 #[test]
 fn transforms_beyond_their_condition_are_refused() {
     let mut level = Level::cube(16);
@@ -58,8 +58,8 @@ fn transforms_beyond_their_condition_are_refused() {
             assert!(relaxed.u.iter().flatten().all(|u| u.is_finite()));
         }
     }
-    // (l/u)^(1/2) = 100 with 2^3 blocks, and 5000 with 8^3 ones: more than `auto` takes or less, both below the limit.
-    // Digits that may be lost: 5000 roundings of sums of a few hundred terms of size 1.
+    // (l/u)^(1/2) = 100 with 2^3 blocks, and 5000 with 8^3 blocks: below and above the limit of `auto`, both below the
+    // hard limit. Lost digits: 5000 roundings of sums of a few hundred terms of magnitude 1.
     let ratio = 5000f64.powf(2.0 / 7.0);
     for (values, block, auto) in [
         ([6.0, -1.9998, -1.9998e-4, -1.0, -1.0, -1.0, -1.0], [2; 3], FAST_DIAGONALIZATION),
@@ -76,13 +76,13 @@ fn transforms_beyond_their_condition_are_refused() {
     }
 }
 
-/// Scalings whose products overflow are no reason to call a single cell singular.
+/// Scalings whose products overflow must not make a single cell count as singular.
 #[test]
 fn point_smoother_of_a_wild_stencil() {
     let mut level = Level::cube(4);
     level.random(2);
     let mut values = [0.0; 27];
-    // The center, faces of 1e150 against 1e-150, and in the second round a corner as well.
+    // The center, and faces of 1e150 and 1e-150; in the second round also a corner.
     values[13] = 1e151;
     for (low, high) in [(12, 14), (10, 16), (4, 22)] {
         (values[low], values[high]) = (-1e150, -1e-150);
@@ -120,7 +120,7 @@ fn options_of_solvers_are_refused() {
         }
         real(&smoother, number).unwrap_err().expect(status::OPTION, &words);
     }
-    // So are those of another family, by its name.
+    // The same holds for options and results of another family, whose name is reported.
     for name in ["precision", "levels"] {
         smoother.options(&format!("{name}=1")).unwrap_err().expect(status::OPTION, &["smoother_", name, "rrb_"]);
     }
@@ -128,14 +128,14 @@ fn options_of_solvers_are_refused() {
         real(&smoother, key).unwrap_err().expect(status::OPTION, &["smoother_", name]);
     }
     assert_eq!(smoother.apply(&mut level, 1), Ok(status::OK));
-    // What is known of the build is known here too.
+    // Results about the build exist in both families.
     let solver = common::Solver::new(4, 4, "");
     assert_eq!(smoother.int(1014), solver.int(1014));
-    // The other way round.
+    // The reverse direction.
     solver.options("omega=1").unwrap_err().expect(status::OPTION, &["rrb_", "omega", "smoother_"]);
 }
 
-/// Residuals that nobody computed are refused rather than 0.
+/// Reading a residual that was not computed is an error, not 0.
 #[test]
 fn residuals_are_known_with_a_monitor() {
     const RESIDUALS: [(i32, &str); 2] = [(1002, "initial_residual"), (1003, "final_residual")];
@@ -158,18 +158,18 @@ fn residuals_are_known_with_a_monitor() {
         let end = smoother.norm(&mut level);
         assert_eq!(real(&smoother, 1002), Ok(1.0));
         assert_eq!(real(&smoother, 1003), Ok(seen[2].1));
-        // Norms of other sums of the same 832 numbers at most.
+        // The norms sum the same 832 numbers in a different order.
         assert!((seen[2].1 / (end / start) - 1.0).abs() < 1e-12);
         watch(&smoother, std::ptr::null_mut());
         smoother.apply(&mut level, 1).unwrap();
         refused();
-        // A call that fails has none either.
+        // A failed call has no residual either.
         watch(&smoother, &mut seen);
         smoother.apply(&mut level, -1).unwrap_err().expect(status::ARGUMENT, &["sweeps"]);
         level.u[0][111] = f64::NAN;
         smoother.apply(&mut level, 1).unwrap_err().expect(status::NOT_FINITE, &["u"]);
         refused();
-        // Where nobody checks, the monitor is told that it is no number.
+        // Without the check, the monitor receives NaN.
         smoother.options("check_input=0").unwrap();
         seen.clear();
         smoother.apply(&mut level, 1).unwrap();
@@ -186,7 +186,7 @@ fn norms_at_any_scale() {
     }
 }
 
-/// More residuals than the sweeps of any sensible call.
+/// More residuals than a sensible call has sweeps.
 #[test]
 fn history_of_many_sweeps() {
     let mut level = Level::cube(2);
@@ -201,7 +201,7 @@ fn history_of_many_sweeps() {
     assert_eq!((count, seen.len()), (2501, 2501));
 }
 
-/// No sweeps: the input is checked, the monitor sees the residual, the values stay.
+/// Without sweeps, the input is checked, the monitor receives the residual, and the values are unchanged.
 #[test]
 fn no_sweeps() {
     for backend in BACKENDS {
@@ -215,7 +215,7 @@ fn no_sweeps() {
             assert_eq!(smoother.apply(&mut level, 0), Ok(status::OK));
             assert_eq!(seen, [(0, 1.0)]);
             assert_eq!((smoother.int(1000), real(&smoother, 1003)), (0, Ok(1.0)));
-            // Cells are as they were; the residual needed ghost cells.
+            // Cells are unchanged, but the residual refreshed ghost cells.
             for cell in [[0, 0, 0], [7, 7, 7], [8, 3, 4], [12, 7, 0]] {
                 assert_eq!(level.at(cell), before.at(cell));
             }
@@ -229,7 +229,7 @@ fn no_sweeps() {
     }
 }
 
-/// Ghost cells between patches after a call: of before its last sweep, and with a monitor of after it.
+/// After a call, ghost cells between patches have the values before its last sweep, or with a monitor those after it.
 #[test]
 fn ghost_cells_after_a_call() {
     for backend in BACKENDS {
@@ -250,7 +250,7 @@ fn ghost_cells_after_a_call() {
     }
 }
 
-/// What is only read may be shared.
+/// Arrays that are only read may be shared.
 #[test]
 fn upload_reads_only() {
     let mut level = Level::new(&[([0; 3], [4; 3]), ([8, 0, 0], [4; 3])]);
@@ -263,7 +263,7 @@ fn upload_reads_only() {
         outcome(smoother_upload(smoother.handle, us.as_ptr(), fs.as_ptr())).unwrap();
         outcome(smoother_apply(smoother.handle, null(), null(), 0)).unwrap();
         outcome(smoother_download(smoother.handle, table.as_ptr())).unwrap();
-        // What is written may not.
+        // Arrays that are written must not be shared.
         let twice = [table[0], table[0]];
         let failure = outcome(smoother_download(smoother.handle, twice.as_ptr())).unwrap_err();
         failure.expect(status::ARGUMENT, &["must not overlap"]);
@@ -271,7 +271,7 @@ fn upload_reads_only() {
     assert!(level.u.iter().flatten().all(|v| *v == 2.0));
 }
 
-/// Sentences that stand for both families.
+/// Status texts that hold for both families.
 #[test]
 fn words_of_statuses() {
     let words = |code| {

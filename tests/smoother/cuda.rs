@@ -1,5 +1,5 @@
-//! The `cuda` backend of block smoothers against `reference` and `cpu`, and what only a device has. tests/emulator
-//! makes a device of the host.
+//! The `cuda` backend of block smoothers compared with `reference` and `cpu`, and features that only devices have.
+//! tests/emulator emulates a device.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -12,10 +12,8 @@ use device::Queue;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-/// What rounding may do to values of about 1/2 in so many sweeps. A sweep multiplies residuals with inverses of blocks,
-/// up to 512 products a cell, on both sides: errors of random sign, 2 sqrt(512) 2^-53, times the largest |A_b^-1| |r|,
-/// which is 5.4 (aniso7, 8^3 cells; 2.8 of the other stencils), are 3e-14. Couplings to other blocks hand on no more
-/// than there is: what a sweep finds it leaves. Four times that; an emulated device is 1.3e-14 off after three sweeps.
+/// Returns a bound of the rounding error of values of about 1/2 after `sweeps` sweeps; see `rounding` in
+/// tests/smoother/conformance.rs.
 fn rounding(sweeps: i32) -> f64 {
     1e-13 * f64::from(sweeps)
 }
@@ -28,8 +26,8 @@ const METHODS: [&str; 5] = [
     "method=chaotic_gauss_seidel parallel=patch reverse=1",
 ];
 
-/// Chunks, lags and groups: many tiles, in one patch and in several of them; the same bits every time, however the
-/// patches travel, and the CPU's values.
+/// Chunks, lags and groups: many tiles in one patch and in several patches. Repeated runs and all transfer orders are
+/// bitwise identical, and agree with the CPU.
 fn large_lists_and_transfers() {
     let mixed = || {
         let mut level = Level::new(&[
@@ -77,7 +75,7 @@ fn large_lists_and_transfers() {
     }
 }
 
-/// Products of many blocks with the dense inverse: full and partial ones, remainders beside them, one block.
+/// Products of many blocks with the dense inverse: full and partial products, adjacent remainders, and one block.
 fn dense_products() {
     for name in ["poisson7", "mixed27"] {
         for method in METHODS {
@@ -96,8 +94,8 @@ fn dense_products() {
     }
 }
 
-/// More blocks than a device holds at once (32 to a multiprocessor, 132 of them), so that its blocks of threads take
-/// one group after another; and omega below 1, which takes the blocks' own values too.
+/// More blocks than a device processes at once (32 per multiprocessor, 132 multiprocessors), so that thread blocks
+/// process one group after another. omega below 1 also uses the old values of the block.
 fn dense_products_in_several_rounds() {
     for (name, method, patches) in [
         ("poisson7", "method=coloured_gauss_seidel omega=0.85", 18),
@@ -128,12 +126,12 @@ fn golden() {
     check_golden_there(|_| true);
 }
 
-/// As far as an emulated device has the patience.
+/// The golden rows that an emulated device can compute in acceptable time.
 fn golden_in_part() {
     check_golden_there(|r| r.stencil == "poisson7" && (r.block == [8; 3] || r.block == [4, 4, 2]));
 }
 
-/// Chaotic, 20 runs: between lexicographic Gauss-Seidel and damped Jacobi.
+/// Chaotic sweeps, 20 runs: between lexicographic Gauss-Seidel and damped Jacobi.
 fn chaotic_lies_between() {
     check_chaotic(64, &BLOCKS, |_| "backend=cuda".to_owned());
     check_chaotic(128, &[[8; 3]], |_| "backend=cuda".to_owned());
@@ -159,7 +157,7 @@ fn thin_patches() {
     }
 }
 
-/// Tables of a level's patches on the device.
+/// Uploads a level. Returns the tables of its arrays on the device.
 fn upload(smoother: &Smoother, level: &mut Level) -> (Vec<*mut f64>, Vec<*mut f64>) {
     let (u, f) = (level.u_table(), level.f_table());
     let count = u.len();
@@ -183,7 +181,7 @@ fn constant(table: &[*mut f64]) -> Vec<*const f64> {
     table.iter().map(|p| p.cast_const()).collect()
 }
 
-/// Patches that stay on the device, and device pointers of the caller, give what patches of the host give.
+/// Resident patches on the device, and device pointers of the caller, give the results of patches on the host.
 fn patches_on_the_device() {
     for method in METHODS {
         for memory in ["auto", "device"] {
@@ -198,7 +196,7 @@ fn patches_on_the_device() {
             let keeper = Smoother::of(&stencil("poisson7"), [4; 3], &text, &level);
             let (u, f) = upload(&keeper, &mut level);
             assert_eq!(keeper.int(common::key::INFO_DEVICE), 0);
-            // Another handle takes them as the caller's; then the first as its own.
+            // Another handle uses these arrays as arrays of the caller, then the first handle as resident ones.
             let other = Smoother::of(&stencil("poisson7"), [4; 3], &format!("{text} memory={memory}"), &level);
             let read = constant(&f);
             let mut found = f64::NAN;
@@ -212,7 +210,7 @@ fn patches_on_the_device() {
             assert_eq!(found, norm, "{text}");
             download(&keeper, &mut level);
             assert_eq!(bits(&level), bits(&expected), "{text} {memory}");
-            // Residual arrays on the device: f serves, since nothing reads it afterwards.
+            // f serves as residual array on the device, because it is not read afterwards.
             let mut spare = awkward();
             let holder = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda", &spare);
             let (_, r_device) = upload(&holder, &mut spare);
@@ -228,8 +226,9 @@ fn patches_on_the_device() {
     }
 }
 
-/// A call of several sweeps, where tiles hand their faces to those of other patches, does what calls of one sweep do,
-/// which exchange ghost cells: to every bit, ghost cells included. Patches that fit, that fit in part, and that do not.
+/// A call of several sweeps, in which tiles pass their faces to other patches, is bitwise identical to calls of one
+/// sweep, which exchange ghost cells. Ghost cells are identical too. The patches match their neighbours face to face,
+/// match in part, or do not match.
 fn several_sweeps_are_single_ones() {
     let fitting: Vec<([i64; 3], [i64; 3])> =
         (0..8).map(|p| ([p % 2 * 24, p / 2 % 2 * 16, p / 4 * 8], [24, 16, 8])).collect();
@@ -260,7 +259,7 @@ fn several_sweeps_are_single_ones() {
     }
 }
 
-/// Arrays where they cannot be used are named.
+/// Arrays in an unusable memory space are reported by name.
 fn wrong_spaces() {
     let count = devices();
     if count == 0 {
@@ -283,7 +282,7 @@ fn wrong_spaces() {
     let mut one = u.clone();
     one[3] = host_u[3];
     apply(&smoother, &one, &read).unwrap_err().expect(status::ARGUMENT, &["u of patch 3", "host"]);
-    // A call that was right before is refused too: what is known about arrays depends on what was asked.
+    // A call that was valid before is now an error: what is known about arrays depends on the option `memory`.
     let (mut kept, h) = (level.clone(), smoother.handle);
     let (kept_u, kept_f) = (kept.u_table(), kept.f_table());
     apply(&smoother, &kept_u, &kept_f).unwrap();
@@ -292,7 +291,7 @@ fn wrong_spaces() {
         let failure = apply(&smoother, u, f).unwrap_err();
         failure.expect(status::ARGUMENT, &["u of patch 0", "the host", "memory=device"]);
     }
-    // Beside patches that stay on the device, residuals must be there.
+    // With resident patches on the device, residual arrays must be there too.
     let mut r: Vec<Vec<f64>> = level.f.iter().map(|f| vec![7.0; f.len()]).collect();
     let r_table: Vec<*mut f64> = r.iter_mut().map(|r| r.as_mut_ptr()).collect();
     let mut spare = awkward();
@@ -319,13 +318,13 @@ fn wrong_spaces() {
         apply(&second, &u, &read).unwrap_err().expect(status::ARGUMENT, &["u of patch 0", "device 0", "device 1"]);
     }
     assert_eq!(bits(&level), before);
-    // The handle lives.
+    // The handle remains usable.
     smoother.options("memory=auto").unwrap();
     apply(&smoother, &host_u, &host_f).unwrap();
     apply(&smoother, &u, &read).unwrap();
 }
 
-/// A stream that was replaced is not used any more: not when options need something new, nor by new patches.
+/// A replaced stream is not used any more, neither by options that need new data nor by new patches.
 fn replaced_streams() {
     let mut expected = awkward();
     let plain = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda method=block_jacobi stagger=1", &expected);
@@ -351,7 +350,7 @@ fn replaced_streams() {
         outcome(unsafe { smoother_apply(smoother.handle, null(), null(), 3) }).unwrap();
         download(&smoother, &mut level);
         assert_eq!(bits(&level), bits(&expected));
-        // Replaced while patches are to come.
+        // The stream is replaced while set_patches is required.
         smoother.options("block_solver=dense").unwrap();
         let third = Queue::new();
         set(&smoother, Some(&third));
@@ -365,7 +364,7 @@ fn replaced_streams() {
     }
 }
 
-/// Values that are not finite are found: the first one, and nothing is changed.
+/// The first nonfinite value is reported, and nothing changes.
 fn bad_values() {
     for (name, patch, cell, value) in [("u", 5, [-2, 4, 9], f64::NAN), ("f", 1, [16, 14, 2], f64::INFINITY)] {
         let mut level = awkward();
@@ -373,7 +372,7 @@ fn bad_values() {
         let [i, j, k] = [0, 1, 2].map(|d: usize| cell[d] - level.lower[patch][d]);
         if name == "u" {
             level.u[patch][(((k + 1) * (ny + 2) + j + 1) * (nx + 2) + i + 1) as usize] = value;
-            // One that comes later, and a ghost cell, which is nobody's business.
+            // A later nonfinite value, and one in a ghost cell, which is not checked.
             level.f[patch][1] = f64::NAN;
             level.u[0][0] = f64::NAN;
         } else {
@@ -388,7 +387,7 @@ fn bad_values() {
     }
 }
 
-/// Ghost cells: refreshed from other patches before each sweep; the others are the caller's.
+/// Ghost cells that other patches cover are refreshed before each sweep; the others belong to the caller.
 fn ghost_cells() {
     let mut level = Level::golden(16, 2);
     for v in level.u.iter_mut().flatten().filter(|v| **v == 0.0) {
@@ -414,7 +413,7 @@ struct Filled {
     host: bool,
 }
 
-/// Sets the ghost cells of patch 0, a cube of 4, to 3 where they are on the host.
+/// Sets the ghost cells of patch 0, a cube of 4, to 3 if they are on the host.
 unsafe extern "C-unwind" fn fill(user: *mut c_void, sweep: i32, u: *const *mut f64) -> i32 {
     // SAFETY: the tests pass a record that outlives the calls, and one patch of 4^3 cells.
     let (record, u) = unsafe { (&mut *user.cast::<Filled>(), *u) };
@@ -438,10 +437,10 @@ fn ghost_function() {
         let mut record = Filled { sweeps: Vec::new(), seen: Vec::new(), stop_at: 1000, host: true };
         // SAFETY: a live handle; the record outlives the calls.
         outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), (&raw mut record).cast()) }).unwrap();
-        // Arrays of the host are the caller's own.
+        // For arrays on the host, the function receives the caller's own arrays.
         smoother.apply(&mut level, 3).unwrap();
         assert!(record.seen.iter().all(|&at| at == level.u[0].as_ptr() as usize));
-        // On the device the function gets device pointers: with block Jacobi those of the array in use.
+        // On the device, the function receives device pointers; with block Jacobi, those of the array in use.
         record = Filled { sweeps: Vec::new(), seen: Vec::new(), stop_at: 1000, host: false };
         let (u, _) = upload(&smoother, &mut level);
         // SAFETY: a live handle.
@@ -451,7 +450,7 @@ fn ghost_function() {
     }
 }
 
-/// Inverses and memory stay when patches change; many small patches; none at all.
+/// Inverses and memory are kept when patches change; also with many small patches and with none.
 fn regridding() {
     let side = 3;
     let corner = |q: i64| [q % 22 * side, q / 22 % 22 * side, q / 484 * side];
@@ -470,7 +469,7 @@ fn regridding() {
     assert_eq!(smoother.int(key::INFO_BLOCK_INVERSES), inverses);
 }
 
-/// `auto` takes the device where the arrays are said to be there.
+/// `auto` selects the device if the option `memory` says that the arrays are there.
 fn automatic_backend() {
     let backend = |n: i64, text: &str| {
         Smoother::of(&stencil("poisson7"), [8; 3], text, &Level::cube(n)).int(common::key::INFO_BACKEND)

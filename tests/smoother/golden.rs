@@ -1,5 +1,5 @@
-//! Golden numbers of block relaxation (`tests/golden/smoother.csv`): one 64^3 patch, zero f, ghosts 0, u random from
-//! SplitMix64 seeded 42.
+//! Golden numbers of block relaxation (`tests/golden/smoother.csv`): one 64^3 patch, f = 0, ghosts 0, u random from
+//! SplitMix64 with seed 42.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -22,7 +22,7 @@ fn reference() {
     check_golden("backend=reference", |r| r.block == [8, 8, 8] && ["conv7", "fe27"].contains(&r.stencil.as_str()));
 }
 
-/// The asymptotic factor of a sweep, by power iteration from the lowest sine mode.
+/// Returns the asymptotic convergence factor of a sweep, by power iteration from the lowest sine mode.
 fn factor(options: &str, n: i64, block: [i64; 3]) -> f64 {
     let mut level = Level::cube(n);
     let wave = |i: i64| (std::f64::consts::PI * (i + 1) as f64 / (n + 1) as f64).sin();
@@ -34,7 +34,7 @@ fn factor(options: &str, n: i64, block: [i64; 3]) -> f64 {
         smoother.apply(&mut level, 1).unwrap();
         let rho = smoother.norm(&mut level) / start;
         level.u[0].iter_mut().for_each(|u| *u /= rho);
-        // The ratio changes by less than its distance to the limit times one minus the ratio of the two largest
+        // The change of the ratio is smaller than its distance to the limit, by one minus the ratio of the two largest
         // factors.
         if (rho - before).abs() < 1e-12 {
             return rho;
@@ -44,8 +44,8 @@ fn factor(options: &str, n: i64, block: [i64; 3]) -> f64 {
     panic!("{options} {block:?}: no limit");
 }
 
-/// A 7-point matrix of blocks is consistently ordered, so that the factor of red-black, and of lexicographic, block
-/// Gauss-Seidel is (1 - (1 - rho_J) / omega)^2, rho_J that of block Jacobi with omega.
+/// A 7-point matrix of blocks is consistently ordered. The factor of red-black and of lexicographic block Gauss-Seidel
+/// is therefore (1 - (1 - rho_J) / omega)^2, where rho_J is the factor of block Jacobi with omega.
 #[test]
 fn red_black_against_jacobi() {
     for (n, block) in [(24, [8, 8, 8]), (24, [4, 4, 4]), (16, [2, 2, 2]), (20, [8, 4, 2])] {

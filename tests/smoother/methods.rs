@@ -1,5 +1,5 @@
-//! Properties of block relaxation on the CPU: cuts, thread counts and block solvers. What every backend must do is in
-//! conformance.rs.
+//! Properties of block relaxation on the CPU: cuts, thread counts and block solvers. Requirements on every backend are
+//! in conformance.rs.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -8,7 +8,7 @@ use common::smoother::*;
 use common::{outcome, status};
 use std::ffi::c_void;
 
-/// All parallel forms give the same bits; ghosts and parts do not depend on them.
+/// All parallel forms are bitwise identical; ghost cells and patches do not depend on them.
 #[test]
 fn parallel_forms_agree() {
     for name in ["poisson7", "fe27", "mixed27"] {
@@ -30,7 +30,7 @@ fn parallel_forms_agree() {
     }
 }
 
-/// What `auto` takes, and what it says.
+/// The block solver that `auto` selects, and the result that reports it.
 #[test]
 fn block_solvers_are_chosen_and_told() {
     let level = Level::cube(8);
@@ -41,16 +41,16 @@ fn block_solvers_are_chosen_and_told() {
         assert_eq!(solver(&stencil(name), [4; 3], "block_solver=dense"), DENSE, "{name}");
     }
     assert_eq!(solver(&stencil("mixed27"), [4; 3], ""), DENSE);
-    // A cell Peclet number near 1: the transforms would lose digits with 8 cells, not with 2.
+    // A cell Peclet number near 1: the transforms would lose digits with 8 cells, but not with 2.
     let strong = [6.0, -1.99, -0.01, -1.0, -1.0, -1.0, -1.0];
     assert_eq!(solver(&strong, [8; 3], ""), DENSE);
     assert_eq!(solver(&strong, [2; 3], ""), FAST_DIAGONALIZATION);
-    // Upwind: no sine transforms at all.
+    // Upwind differences: sine transforms do not apply.
     let upwind = [6.0, -2.0, 0.0, -1.0, -1.0, -1.0, -1.0];
     assert_eq!(solver(&upwind, [4; 3], ""), DENSE);
     let failure = Smoother::new(&upwind, [4; 3], "block_solver=fast_diagonalization").patches(&level).unwrap_err();
     failure.expect(status::UNSUPPORTED, &["fast_diagonalization", "symmetric in x, y and z"]);
-    // Not even a 27-point stencil without corners differs from the 7-point one by more than rounding.
+    // A 27-point stencil without corners differs from the 7-point stencil only by rounding.
     let mut wide = vec![0.0; 27];
     for (place, v) in [13, 12, 14, 10, 16, 4, 22].into_iter().zip(stencil("conv7")) {
         wide[place] = v;
@@ -61,7 +61,7 @@ fn block_solvers_are_chosen_and_told() {
     assert!(difference(&seven, &many) < 1e-14);
 }
 
-/// Chaotic, 20 runs with 1 to 20 threads: between lexicographic Gauss-Seidel and damped Jacobi.
+/// Chaotic sweeps, 20 runs with 1 to 20 threads: between lexicographic Gauss-Seidel and damped Jacobi.
 #[test]
 fn chaotic_lies_between() {
     for parallel in ["auto", "block", "nested"] {
@@ -73,8 +73,8 @@ unsafe extern "C-unwind" fn fill_nothing(_: *mut c_void, _: i32, _: *const *mut 
     0
 }
 
-/// Sixteen patches of awkward sizes, each beside others, of three slabs of 8^3 blocks at least: six slabs for each of
-/// eight threads, so that several of them sweep in the fused form, with whole patches and with seams.
+/// Sixteen adjacent patches of irregular sizes, each with at least three slabs of 8^3 blocks. There are six slabs for
+/// each of eight threads, so that several threads use fused sweeps, with whole patches and with seams.
 fn wall() -> Level {
     let patch = |p: i64| ([17 * (p % 4), 5 + 19 * (p / 4), -3 * (p % 2)], [17, 19, 20 + p % 3]);
     let mut level = Level::new(&(0..16).map(patch).collect::<Vec<_>>());
@@ -82,8 +82,8 @@ fn wall() -> Level {
     level
 }
 
-/// With a function for ghost cells they are exchanged before each sweep, without one they are passed on in the sweep:
-/// the same bits, ghost cells included.
+/// With a ghost function, ghost cells are exchanged before each sweep; without one, they are passed on within the
+/// sweep. Both are bitwise identical, including ghost cells.
 fn check_in_passing(level: &Level, blocks: &[[i64; 3]], threads: &[i64]) {
     for &block in blocks {
         for options in ["", "reverse=1", "stagger=1", "stagger=2 omega=0.85", "parallel=patch"] {
@@ -92,14 +92,14 @@ fn check_in_passing(level: &Level, blocks: &[[i64; 3]], threads: &[i64]) {
                     let (mut plain, mut passing) = (level.clone(), level.clone());
                     let text = format!("backend=cpu threads={threads} {options}");
                     let smoother = Smoother::of(&stencil("conv7"), block, &text, &plain);
-                    // Small lists have fewer.
+                    // Small lists use fewer threads.
                     assert!(level.cells() < 10_000 || smoother.int(common::key::INFO_THREADS) == threads);
-                    // Twice, so that the arrays on their way are used again.
+                    // Twice, so that the exchange buffers are reused.
                     for _ in 0..2 {
                         smoother.apply(&mut passing, sweeps).unwrap();
                     }
                     let nobody = std::ptr::null_mut();
-                    // SAFETY: a live handle; the function looks at nothing.
+                    // SAFETY: a live handle; the function uses no pointer.
                     outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill_nothing), nobody) }).unwrap();
                     for _ in 0..2 {
                         smoother.apply(&mut plain, sweeps).unwrap();
@@ -117,7 +117,7 @@ fn ghost_cells_in_passing() {
     check_in_passing(&wall(), &[[8, 8, 8], [4, 8, 8]], &[2, 3, 5, 8]);
 }
 
-/// Inverses stay when patches change; new shapes are added.
+/// Inverses are kept when patches change; new shapes are added.
 #[test]
 fn regridding_keeps_inverses() {
     for solver in ["dense", "fast_diagonalization"] {
@@ -129,7 +129,8 @@ fn regridding_keeps_inverses() {
         assert_eq!(smoother.int(key::INFO_BLOCK_INVERSES), 2);
         smoother.patches(&Level::cube(32)).unwrap();
         assert_eq!(smoother.int(key::INFO_BLOCK_INVERSES), 2);
-        // Staggered blocks are cut at both ends: 2 and 4 cells in each direction; made when the option is set.
+        // Staggered blocks are cut at both ends: 2 and 4 cells in each direction. Their inverses are computed when the
+        // option is set.
         smoother.options("stagger=1").unwrap();
         assert_eq!(smoother.int(key::INFO_BLOCK_INVERSES), 8);
         smoother.patches(&level).unwrap();
@@ -138,7 +139,7 @@ fn regridding_keeps_inverses() {
     }
 }
 
-/// Patches of the library's own memory give what the caller's give.
+/// Resident patches give the results of the caller's patches.
 #[test]
 fn resident_patches() {
     for backend in ["cpu threads=2", "reference"] {
@@ -162,7 +163,7 @@ fn resident_patches() {
             }
             smoother.apply(&mut expected, 3).unwrap();
             assert_eq!(norm, smoother.norm(&mut expected));
-            // The residual has refreshed the ghosts of both.
+            // The residual refreshed the ghost cells of both.
             assert_eq!(bits(&level), bits(&expected), "{text}");
             assert!(smoother.int(common::key::INFO_BYTES_HOST) > 8 * level.cells() as i64);
         }

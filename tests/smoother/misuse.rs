@@ -1,4 +1,4 @@
-//! Wrong calls of the `smoother_` family: each has its status and its sentence, and the handle lives.
+//! Wrong calls of the `smoother_` family. Each returns its status and error message, and the handle remains usable.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -81,9 +81,9 @@ fn patches() {
         .expect(status::DIMENSION, &["lower of patch 0 in z", "2^60", "2305843009213693952"]);
     let mut overlapping = Level::new(&[([0; 3], [8; 3]), ([20, 0, 0], [8; 3]), ([7, 7, 7], [8; 3])]);
     smoother.patches(&overlapping).unwrap_err().expect(status::ARGUMENT, &["patches 0 and 2", "overlap"]);
-    // After a failure there are no patches.
+    // After a failure, there are no patches.
     smoother.apply(&mut overlapping, 1).unwrap_err().expect(status::STATE, &["smoother_set_patches"]);
-    // None at all is a list too.
+    // An empty list of patches is valid.
     let mut none = Level::new(&[]);
     smoother.patches(&none).unwrap();
     assert_eq!(smoother.apply(&mut none, 3), Ok(status::OK));
@@ -95,7 +95,7 @@ fn singular_blocks_are_named() {
     let zero = [0.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
     for options in ["", "block_solver=dense", "backend=reference"] {
         let level = Level::new(&[([2, 0, 0], [4, 2, 2]), ([2, 2, 0], [1, 1, 1])]);
-        // 2 x 2 x 2 has the eigenvalues 3, 1, -1, -3 times; a single cell has 0.
+        // 2 x 2 x 2 has the eigenvalues 3, 1, -1, -3 with their multiplicities; a single cell has 0.
         let smoother = Smoother::new(&zero, [2, 2, 2], options);
         smoother
             .patches(&level)
@@ -104,15 +104,15 @@ fn singular_blocks_are_named() {
         let none = Smoother::new(&[0.0; 7], [4, 4, 4], options);
         none.patches(&level).unwrap_err().expect(status::MATRIX, &["singular", "patch 0"]);
     }
-    // A staggered cut may have one that the plain cut has not: found when the option is set, which then stays as it
-    // was.
+    // A staggered cut may have a singular block that the plain cut lacks. It is found when the option is set, and the
+    // option is then unchanged.
     let level = Level::new(&[([0, 0, 0], [2, 2, 2])]);
     let smoother = Smoother::of(&zero, [2, 2, 2], "", &level);
     smoother.options("stagger=1").unwrap_err().expect(status::MATRIX, &["1 x 1 x 1", "(0, 0, 0)"]);
     assert_eq!(smoother.int(key::STAGGER), 0);
 }
 
-/// Inverses too large for doubles are refused, not made of infinities.
+/// Inverses that exceed the range of doubles are an error; they must not contain infinities.
 #[test]
 fn tiny_stencils_are_refused() {
     for name in ["poisson7", "fe27"] {
@@ -129,7 +129,7 @@ fn tiny_stencils_are_refused() {
     }
 }
 
-/// A stencil that is even but for rounding keeps its fast inverses, and they are those of the dense ones.
+/// A stencil that is symmetric up to rounding keeps its fast inverses, and these equal the dense inverses.
 #[test]
 fn rounding_keeps_fast_inverses() {
     let (mut face, mut corner) = (stencil("fe27"), stencil("fe27"));
@@ -145,13 +145,13 @@ fn rounding_keeps_fast_inverses() {
             smoother.apply(&mut level, 1).unwrap();
             level
         });
-        // Values of size 1.
+        // The values have magnitude 1.
         let error = common::max_difference(&fast.u[0], &dense.u[0]);
         assert!(error <= 1e-13, "{error:e}");
     }
 }
 
-/// Moved blocks are refused while a cut in use has some, and no longer.
+/// Moved blocks are an error while a cut in use has some, and only then.
 #[test]
 fn overlap_looks_at_the_cuts_in_use() {
     let mut level = Level::cube(8);
@@ -217,7 +217,7 @@ fn arrays() {
         let (table, norm) = ([r[0], f[1].cast_mut()], null_mut());
         refused(smoother_residual(h, u.as_ptr(), f.as_ptr(), table.as_ptr(), norm), status::ARGUMENT, overlap);
         refused(smoother_residual(h, u.as_ptr(), no_f, r.as_ptr(), norm), status::NULL, &["f"]);
-        // Right-hand sides are read only and may be one.
+        // Right-hand sides are only read and may be shared.
         let shared = [f[0], f[0]];
         outcome(smoother_apply(h, u.as_ptr(), shared.as_ptr(), 0)).unwrap();
     }
@@ -240,7 +240,7 @@ fn numbers() {
         assert_eq!(bad.u, before.u, "outputs are as given");
         bad.u[0][((4 + 1) * 10 + 6 + 1) * 10 + 7 + 1] = f64::NAN;
         smoother.apply(&mut bad, 2).unwrap_err().expect(status::NOT_FINITE, &["u holds NaN", "(7, 6, 4)", "patch 0"]);
-        // Nobody looks when nobody is asked to.
+        // Without the option check_input, nothing is checked.
         smoother.options("check_input=0").unwrap();
         assert_eq!(smoother.apply(&mut bad, 1), Ok(status::OK));
         assert_alive(&smoother);
@@ -257,10 +257,10 @@ fn options() {
     // SAFETY: a live handle.
     let failure = outcome(unsafe { smoother_set_int(smoother.handle, 300, 7) }).unwrap_err();
     failure.expect(status::ARGUMENT, &["method", "7"]);
-    // What acts at set_patches waits for it.
+    // An option that takes effect at set_patches requires this call.
     smoother.options("block_solver=dense").unwrap();
     smoother.apply(&mut level, 1).unwrap_err().expect(status::STATE, &["smoother_set_patches"]);
-    // A device that no machine has.
+    // A device number that no machine has.
     for option in ["backend=cuda device=1023", "memory=device device=1023"] {
         smoother.options(option).unwrap();
         let failure = smoother.patches(&level).unwrap_err();
@@ -270,7 +270,7 @@ fn options() {
     assert_alive(&smoother);
 }
 
-/// Ten thousand patches, of 1 x 1 x 1 cells too.
+/// Ten thousand patches, also of 1 x 1 x 1 cells.
 #[test]
 fn many_patches() {
     for side in [1, 3] {

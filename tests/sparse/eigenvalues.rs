@@ -1,4 +1,4 @@
-//! Eigenvalue estimates of a solve, of `tests/sparse/methods.rs`.
+//! Part of `tests/sparse/methods.rs`: eigenvalue estimates of a solve.
 
 use super::common::sparse::*;
 use super::{entries, rhs};
@@ -7,8 +7,8 @@ use rrbsolver_problems::sparse::five_points;
 const LAMBDA_MIN: i32 = 1009;
 const LAMBDA_MAX: i32 = 1010;
 
-/// Eigenvalue estimates of CG with amg, whose flexible beta may be negative by rounding: finite and positive, in order,
-/// or 0 where fewer than two steps had positive coefficients. Tridiagonal matrices, 30 diagonals for each size.
+/// Eigenvalue estimates of CG with amg, whose flexible beta may be negative by rounding. They are finite, positive and
+/// ordered, or 0 if fewer than two steps had positive coefficients. Tridiagonal matrices, with 30 diagonals per size.
 #[test]
 fn eigenvalue_estimates_are_positive_or_not_available() {
     let mut available = 0;
@@ -28,11 +28,12 @@ fn eigenvalue_estimates_are_positive_or_not_available() {
             available += usize::from(high > 0.0);
         }
     }
-    // Of a few rows amg is exact: there is one step.
+    // For a few rows, amg is exact, so there is only one step.
     assert!(available > 500, "{available} of 870");
 }
 
-/// The eigenvalues of a scaled matrix are scaled estimates, although squares of its entries overflow or vanish.
+/// The eigenvalue estimates of a scaled matrix are the scaled estimates, although squares of its entries overflow or
+/// underflow.
 #[test]
 fn eigenvalue_estimates_of_matrices_at_any_scale() {
     let estimate = |scale: f64| {
@@ -49,7 +50,7 @@ fn eigenvalue_estimates_of_matrices_at_any_scale() {
     for scale in [2f64.powi(-600), 2f64.powi(510), 2f64.powi(600)] {
         let scaled = estimate(scale).map(|lambda| lambda / scale);
         for (lambda, expected) in scaled.iter().zip(unit) {
-            // A power of two changes no rounding, in CG and in the bisection.
+            // A power of two changes no rounding, neither in CG nor in the bisection.
             assert_eq!(lambda.to_bits(), expected.to_bits(), "{scale:e}: {scaled:?} for {unit:?}");
         }
     }

@@ -1,5 +1,4 @@
-//! Files of the `sparse_` family: what is read, what is refused with line and reason, and that what is written reads
-//! back to the same bits.
+//! Files of the `sparse_` family: accepted input, errors with line and reason, and bitwise identical round trips.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,18 +12,19 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// The matrix of a text.
+/// Reads the matrix of a text.
 fn of_text(folder: &Folder, text: impl AsRef<[u8]>) -> Result<Solver, Failure> {
     Solver::read(&folder.file("matrix", text))
 }
 
-/// Triplets of a matrix, by rows.
+/// Returns the triplets of a matrix, by rows.
 fn entries(s: &Solver) -> Vec<(i64, i64, f64)> {
     let Arrays { places: [i, j, _], values } = s.arrays(COO).unwrap();
     i.into_iter().zip(j).zip(values).map(|((i, j), a)| (i, j, a)).collect()
 }
 
-/// The collections' files, by what docs and a count of their own say: rows, entries, symmetric, and one entry.
+/// Files of the collections, checked against their documentation and an independent count: rows, entries, symmetry, and
+/// one entry.
 #[test]
 fn the_collections() {
     for (name, rows, nonzeros, symmetric, entry) in [
@@ -48,7 +48,7 @@ fn the_collections() {
     assert_eq!(entries(&s)[0].2, 2.666_666_666_666_7e-2);
 }
 
-/// Files of the shared collection, where it is named: all can be read, and written, and read back.
+/// All files of the folder that the variable names can be read, written, and read back.
 #[test]
 fn all_files_of_a_folder() {
     let folder = std::env::var_os("RRBSOLVER_TEST_MATRICES").map_or_else(data, Into::into);
@@ -62,7 +62,7 @@ fn all_files_of_a_folder() {
     }
 }
 
-/// In every file format, plain and packed, the same bits come back.
+/// Checks that every file format, plain and compressed, returns bitwise identical matrices.
 #[track_caller]
 fn check_written(folder: &Folder, s: &Solver) {
     let expected = s.arrays(CSR).unwrap();
@@ -91,7 +91,7 @@ fn written_and_read_back() {
         Entries::new(4, 7, &odd),
         Entries::new(7, 4, &odd.iter().map(|&(i, j, a)| (j, i, a)).collect::<Vec<_>>()),
         Entries::new(3, 3, &[(0, 1, 2.5), (1, 0, 2.5), (2, 2, -1.0)]),
-        // Equal values, but a given zero without its mirror: it is kept, so the file is general.
+        // Equal values, but an explicit zero without its mirror image. The zero is kept, so the file is general.
         Entries::new(2, 2, &[(0, 1, 0.0), (0, 0, 1.0)]),
         Entries::new(5, 5, &[]),
         Entries::new(1, 1, &[(0, 0, 1e-300)]),
@@ -113,7 +113,7 @@ fn written_and_read_back() {
     assert_eq!(cards, [second, third, formats, " 1 2 2 3", " 2 3", "    2.5E0 -1.0E300"]);
 }
 
-/// What is there stays where a file cannot be written.
+/// An existing file is unchanged if the new one cannot be written.
 #[test]
 fn nothing_is_lost() {
     let folder = Folder::new("lost");
@@ -122,12 +122,12 @@ fn nothing_is_lost() {
     s.write(&missing, 0).unwrap_err().expect(status::IO, &["none/a.mtx", "cannot be written"]);
     s.write(&folder.0, 0).unwrap_err().expect(status::IO, &["cannot be written"]);
     s.write(&missing, 3).unwrap_err().expect(status::ARGUMENT, &["file_format", "RRB_FILE_RB", "got 3"]);
-    // A name of 250 bytes leaves no room for that of the file that would replace it.
+    // A name of 250 bytes leaves no room for the name of the temporary file.
     let long = format!("{}.mtx", "k".repeat(246));
     let kept = folder.file(&long, "as it was");
     s.write(&kept, 0).unwrap_err().expect(status::IO, &[&long, "cannot be written, since", ".partial cannot"]);
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "as it was");
-    // What a process left that was killed stays, and is in nobody's way; a link stays one, and a mode stays.
+    // A file left by a killed process remains and does no harm. A link remains a link, and file modes are kept.
     let left = folder.file(&format!("a.mtx.{}.0.partial", std::process::id()), "half");
     let a = folder.file("a.mtx", "before");
     std::fs::set_permissions(&a, Permissions::from_mode(0o640)).unwrap();
@@ -153,7 +153,7 @@ fn market_that_is_read() {
     assert_eq!(read(&format!("\u{feff}{general}1 1 1\n1 1 7")), [(0, 0, 7.0)]);
     let unsigned = "%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 18446744073709551615\n";
     assert_eq!(read(unsigned), [(0, 0, 18_446_744_073_709_551_615.0)]);
-    // Duplicates add up; zeros stay.
+    // Duplicates are added; explicit zeros are kept.
     assert_eq!(read(&format!("{general}2 2 3\n1 1 1\n1 1 2\n2 1 0\n")), [(0, 0, 3.0), (1, 0, 0.0)]);
     assert_eq!(
         read("%%MatrixMarket matrix coordinate integer symmetric\n3 3 3\n2 1 5\n1 3 -7\n2 2 1\n"),
@@ -177,12 +177,12 @@ fn market_that_is_read() {
     assert_eq!(skew, [(0, 1, -1.0), (0, 2, -2.0), (1, 0, 1.0), (1, 2, -3.0), (2, 0, 2.0), (2, 1, 3.0)]);
     assert_eq!(read(&format!("{general}0 0 0\n")), []);
     assert_eq!(read("%%MatrixMarket matrix coordinate real symmetric\n0 0 0"), []);
-    // Rows beyond 32 bits are legal in a file; their pointers are what they take.
+    // Rows beyond 32 bits are legal in a file; only their pointers need memory.
     let s = of_text(&folder, format!("{general}1 3000000000 1\n1 3000000000 2\n")).unwrap();
     assert_eq!(entries(&s), [(0, 2_999_999_999, 2.0)]);
 }
 
-/// Line and reason of what cannot be read.
+/// Line and reason of errors in MatrixMarket files.
 #[test]
 fn market_that_is_refused() {
     let folder = Folder::new("refused");
@@ -242,12 +242,12 @@ fn market_that_is_refused() {
         failure.expect(code, words);
         assert!(failure.sentence.contains("/matrix: "), "the path: {}", failure.sentence);
     }
-    // Rows that no memory holds: the bytes of their pointers, and no more.
+    // Too many rows for any memory: the error names the bytes of their pointers.
     let failure = of_text(&folder, format!("{general}1000000000000000 1 1\n5 1 2\n")).map(|_| ()).unwrap_err();
     failure.expect(status::MEMORY, &["8000000000000008", "row pointers"]);
 }
 
-/// What is no text of a matrix.
+/// Files that hold no matrix text.
 #[test]
 fn other_files() {
     let folder = Folder::new("other");
@@ -262,7 +262,7 @@ fn other_files() {
     let text = b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 3\n";
     let packed = pack(text);
     assert_eq!(entries(&of_text(&folder, &packed).unwrap()), [(0, 1, 3.0)]);
-    // Two members, as cat makes them.
+    // Two gzip members, as `cat` creates them.
     let mut members = pack(&text[..20]);
     members.extend(pack(&text[20..]));
     assert_eq!(entries(&of_text(&folder, &members).unwrap()), [(0, 1, 3.0)]);
@@ -287,7 +287,7 @@ fn other_files() {
     }
 }
 
-/// Cards of Harwell-Boeing, with fields as wide as their formats say.
+/// Returns cards of a Harwell-Boeing file, with fields as wide as their formats require.
 fn cards(kind: &str, counts: [usize; 5], size: [usize; 3], formats: [&str; 4], rest: &[&str]) -> String {
     let [a, b, c, d, e] = counts;
     let [rows, cols, count] = size;
@@ -309,7 +309,7 @@ fn harwell_that_is_read() {
         ("(1P,4E20.12)", 1, &["  1.500000000000E+00 -2.500000000000E+00  4.0E0"]),
         ("(1P2D10.2)", 2, &["   1.50D+0 -2.50D+00", "   4.00+00"]),
         ("(3(1PE10.2))", 1, &["  1.50E+00 -2.50E+00   4.0E+00"]),
-        // No point: before the last two digits. No exponent, with 1P: divided by 10.
+        // Without a decimal point, it is before the last two digits. Without an exponent, 1P divides by 10.
         ("(3F6.2)", 1, &["   150  -250   400"]),
         ("(1P3F6.2)", 1, &[" 15.00-25.00 4000 "]),
         ("(2X,3G5.1)", 1, &["    1.5 -2.5  4.0"]),
@@ -325,20 +325,20 @@ fn harwell_that_is_read() {
         );
         assert_eq!(entries(&of(&text)), expected, "{format}");
     }
-    // No blanks between numbers, pattern, small letters, four counts (Rutherford-Boeing).
+    // No blanks between numbers, pattern, lower case, four counts (Rutherford-Boeing).
     let text = cards("psa", [2, 1, 1, 0, 0], [2, 2, 2], ["(3I1)", "(2I1)", "", ""], &["123", "12"]);
     let four = text.replacen(&format!("{:14}\n", 0), "\n", 1);
     for text in [text, four] {
         assert_eq!(entries(&of(&text)), [(0, 0, 1.0), (1, 1, 1.0)]);
     }
-    // Skew, rectangular, integer.
+    // Skew-symmetric, rectangular, integer.
     let text =
         cards("RZA", [3, 1, 1, 1, 0], [2, 2, 1], [int, int, "(F4.1)", ""], &["    1    2    2", "    2", " 3.5"]);
     assert_eq!(entries(&of(&text)), [(0, 1, -3.5), (1, 0, 3.5)]);
     let text =
         cards("IRA", [3, 1, 1, 1, 0], [3, 1, 2], [int, int, "(2I4)", ""], &["    1    3", "    1    3", "   7  -8"]);
     assert_eq!(entries(&of(&text)), [(0, 0, 7.0), (2, 0, -8.0)]);
-    // A blank field, and what a short card lacks, is 0.
+    // A blank field, and missing fields of a short card, are 0.
     let text = cards(
         "RUA",
         [3, 1, 1, 1, 0],
@@ -370,7 +370,7 @@ fn right_hand_sides() {
     s.vector(0, 2).unwrap_err().expect(status::ARGUMENT, &["there is no rhs 2: the matrix has 2 rhs"]);
     s.vector(0, -1).unwrap_err().expect(status::ARGUMENT, &["there is no rhs -1: the matrix has 2 rhs"]);
     s.vector(3, 0).unwrap_err().expect(status::ARGUMENT, &["which", "RRB_VECTOR_SOLUTION"]);
-    // By their entries: row 2 of the first, both of the second.
+    // Sparse right-hand sides: row 2 of the first, both rows of the second.
     let rest = ["    1    2    4", "    2    1    2", " 1.5 2.5", " 3.5"];
     let s = of_text(&folder, text("M", 2, 3, 4, &rest)).unwrap();
     assert_eq!([0, 1].map(|k| s.vector(0, k).unwrap()), [[0.0, 1.5], [2.5, 3.5]]);
@@ -379,7 +379,7 @@ fn right_hand_sides() {
         of_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
     };
     refused(text("Q", 1, 0, 1, &[" 1.0 2.0"]), &["line 5", "F or M"]);
-    // Cards of which more are announced are there, but are none of right-hand sides.
+    // The header announces more cards than the right-hand sides need; all of them exist, so the count is an error.
     refused(text("F", 1, 0, 2, &[" 1.0 2.0", " 3.0 4.0"]), &["line 2", "2 cards", "take 1"]);
     refused(text("F", 1, 0, 1, &[" 1.0 2.0", " 3.0 4.0"]), &["line 10", "more cards"]);
     refused(text("F", 1_000_000_000, 0, 1, &[" 1.0 2.0"]), &["line 5", "1000000000", "too few"]);
@@ -390,15 +390,15 @@ fn right_hand_sides() {
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 unsafe extern "C-unwind" fn logged(_: *mut c_void, level: i32, line: *const c_char) {
-    // SAFETY: the library passes a text that ends with NUL.
+    // SAFETY: the library passes a NUL-terminated string.
     let line = unsafe { CStr::from_ptr(line) }.to_str().unwrap().to_owned();
     if level == 0 {
         LINES.lock().unwrap().push(line);
     }
 }
 
-/// A header that announces another number of cards of right-hand sides than there are, as that of SuiteSparse's lp_afiro
-/// does (17, and 9 are there): the right-hand sides are read, and the log warns.
+/// A header that announces a wrong number of right-hand side cards, like that of SuiteSparse's lp_afiro (17 announced,
+/// 9 present). The right-hand sides are read, and the log warns.
 #[test]
 fn wrong_numbers_of_cards() {
     let folder = Folder::new("announced");
@@ -431,7 +431,7 @@ fn wrong_numbers_of_cards() {
     }
 }
 
-/// Right-hand sides in a file of their own are a matrix with a column for each.
+/// Right-hand sides in a separate file form a matrix with one column each.
 #[test]
 fn supplementary_files() {
     let folder = Folder::new("supplement");
@@ -449,7 +449,7 @@ fn supplementary_files() {
     let expected = [(0, 0, 1.0), (0, 1, 4.0), (1, 0, 2.0), (1, 1, 5.0), (2, 0, 0.0), (2, 1, 6.0)];
     assert_eq!(read(text("rhsrd", "r", [3, 2, 6], dense, &all)), expected);
     assert_eq!(read(text("RHSSD", "I", [3, 2, 6], dense, &all)), expected);
-    // A writer in use has the letter and the counts a column further to the left.
+    // A common writer shifts the letter and the counts to the left by one column.
     let other = text("rhsrd", "r", [3, 2, 6], dense, &all).replacen("a case 2  r ", "a case 2 r ", 1);
     assert_eq!(read(other), expected);
     let sparse = ["(3I2)", "(2I3)", "(1P,2E9.1)"];
@@ -535,12 +535,12 @@ fn harwell_that_is_refused() {
     of_text(&folder, skew).map(|_| ()).unwrap_err().expect(parse, &["line 6", "diagonal"]);
 }
 
-/// Files with bytes changed, cut out, put in, or lines swapped: read, or refused with a sentence that names the file.
-/// RRBSOLVER_TEST_SECONDS: for so long instead of 300 of each.
+/// Files with changed, removed or inserted bytes, or swapped lines. Each is read, or its error message names the file.
+/// RRBSOLVER_TEST_SECONDS sets a duration instead of 300 variants of each file.
 #[test]
 fn mutilated_files() {
     let folder = Folder::new("mutilated");
-    // Rows that a changed count adds are pointers that would be filled.
+    // A changed count may add rows, whose pointers would be allocated and filled.
     limit_memory(1 << 31);
     let seconds: Option<f64> = std::env::var("RRBSOLVER_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
     let start = std::time::Instant::now();
@@ -570,7 +570,7 @@ fn mutilated_files() {
             let text = mutilated(text, &mut random);
             match of_text(&folder, &text) {
                 Ok(s) => {
-                    // Deflate packs by 1032 at most.
+                    // Deflate compresses by at most a factor of 1032.
                     let most = if text.starts_with(&[0x1f, 0x8b]) { 1032 } else { 1 };
                     assert!(s.int(key::NONZEROS) as usize <= 2 * most * text.len());
                     read += 1;
@@ -587,7 +587,7 @@ fn mutilated_files() {
     assert!(read > 100 && refused > 1000, "{read} read, {refused} refused");
 }
 
-/// From here on the process has no more than so many bytes of addresses.
+/// Limits the address space of the process to this number of bytes.
 fn limit_memory(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a limit of this process alone, from a value that outlives the call.
@@ -598,7 +598,7 @@ fn mutilated(text: &[u8], random: &mut SplitMix) -> Vec<u8> {
     let mut text = text.to_vec();
     let mut below = |n: usize| ((random.unit() * n as f64) as usize).min(n.max(1) - 1);
     for _ in 0..1 + below(3) {
-        // The head of a file has most of what can go wrong.
+        // Most errors can occur in the head of a file.
         let len = if below(2) == 0 { text.len() } else { text.len().min(400) };
         if len == 0 {
             break;

@@ -1,4 +1,4 @@
-//! The storage formats of the `sparse_` family: their arrays, there and back, and their products beside plain sums.
+//! Storage formats of the `sparse_` family: their arrays, round trips, and products compared with plain sums.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,7 +7,7 @@ use common::sparse::*;
 use common::status;
 use proptest::prelude::*;
 
-/// The sample of docs/theory/sparse.md.
+/// The sample matrix of docs/theory/sparse.md.
 fn sample() -> Entries {
     let rows: [&[(usize, f64)]; 4] =
         [&[(0, 10.0), (2, 20.0)], &[(1, 30.0), (3, 40.0)], &[(0, 50.0), (2, 60.0), (3, 70.0)], &[(3, 80.0)]];
@@ -15,7 +15,7 @@ fn sample() -> Entries {
     Entries::new(4, 4, &rows.iter().enumerate().flat_map(of_row).collect::<Vec<_>>())
 }
 
-/// The arrays of the sample, format by format, as docs/theory/sparse.md has them.
+/// The arrays of the sample in each format, as in docs/theory/sparse.md.
 #[test]
 fn arrays_of_the_sample() {
     let s = sample().solver();
@@ -106,7 +106,7 @@ fn arrays_of_the_sample() {
     s.arrays(11).unwrap_err().expect(status::ARGUMENT, &["off-diagonal", "(0, 2)", "20"]);
 }
 
-/// A symmetric matrix has its lower triangle alone in skyline; a diagonal one may have gaps.
+/// skyline stores only the lower triangle of a symmetric matrix; a diagonal matrix may have gaps.
 #[test]
 fn symmetric_and_diagonal() {
     let a = Entries::new(3, 3, &[(0, 0, 4.0), (2, 0, -1.0), (0, 2, -1.0), (1, 1, 5.0), (2, 2, 6.0)]);
@@ -123,7 +123,7 @@ fn symmetric_and_diagonal() {
     }
 }
 
-/// Back to the same csr, bit for bit.
+/// Returns whether a round trip through a format gives a bitwise identical csr.
 fn round_trip(s: &Solver, format: i32) -> bool {
     let (rows, cols) = (s.int(key::ROWS) as usize, s.int(key::COLS) as usize);
     let arrays = s.arrays(format).expect("arrays");
@@ -131,7 +131,7 @@ fn round_trip(s: &Solver, format: i32) -> bool {
     back.arrays(CSR).unwrap().same_bits(&s.arrays(CSR).unwrap())
 }
 
-/// Whether a format can hold a matrix.
+/// Returns whether a format can store a matrix.
 fn holds(format: &str, a: &Entries) -> bool {
     match format {
         "skyline" => a.rows == a.cols,
@@ -140,7 +140,8 @@ fn holds(format: &str, a: &Entries) -> bool {
     }
 }
 
-/// Both products in all formats. A sum of n terms, in whatever order, is off by n rounding errors of its magnitudes.
+/// Checks both products in all formats. A sum of n terms, in any order, has an error of at most n roundings of the sum
+/// of magnitudes.
 #[track_caller]
 fn check_products(a: &Entries) {
     for b in [0, 2, 3, 4, 5, 6, 7, 8] {
@@ -170,7 +171,7 @@ fn products_of(a: &Entries, options: &str) {
     }
 }
 
-/// There and back, and both products, of a matrix with the options of a format varied.
+/// Checks round trips and both products of a matrix with various options of the formats.
 #[track_caller]
 fn check(a: &Entries) {
     let s = a.solver();
@@ -198,7 +199,8 @@ fn awkward_sizes() {
             check(&Entries::random(rows, cols, count, (rows * 100 + cols + count) as u64));
         }
     }
-    // Rows far longer than the others, which sell keeps apart in products; full; and empty beside full.
+    // Rows far longer than the others, which sell stores separately for products; full matrices; full rows next to
+    // empty ones.
     let long = |k: usize| (0..400).map(move |j| (k, j, 1.0 + j as f64));
     let mut entries: Vec<_> = (0..400).map(|i| (i, (i * 7) % 400, 2.5)).collect();
     entries.extend(long(0).chain(long(13)).chain(long(399)));
@@ -207,14 +209,15 @@ fn awkward_sizes() {
     check(&Entries::new(8, 6, &(0..6).map(|k| (5, k, 0.1 * k as f64 + 0.3)).collect::<Vec<_>>()));
 }
 
-/// Of matrices that are worth a team: the arrays, and the bits of both products, are those of one thread.
+/// For matrices that several threads process, the arrays and both products are bitwise identical to those of one
+/// thread.
 #[test]
 fn teams_make_what_one_thread_makes() {
     for (rows, cols) in [(20_011, 17_002), (17_002, 20_011)] {
         let a = Entries::random(rows, cols, 150_000, rows as u64);
         let s = a.solver();
         let x: Vec<f64> = (0..rows.max(cols)).map(|k| ((k * 37 % 101) as f64 - 50.0) / 17.0).collect();
-        // Diagonals would be as many as rows and columns.
+        // Format dia would need as many diagonals as rows and columns.
         for (format, number) in FORMATS.into_iter().filter(|(name, _)| holds(name, &a) && *name != "dia") {
             s.options(&format!("format={format} format_memory=99999999999 threads=1")).unwrap();
             let arrays = s.arrays(number).unwrap();
@@ -227,7 +230,7 @@ fn teams_make_what_one_thread_makes() {
                 }
             }
             for threads in [2, 3, 7] {
-                // Another option of the format, so that it is made anew.
+                // Another format in between, so that the format is built again.
                 s.options(&format!("threads={threads} format=coo")).unwrap();
                 s.product(&x[..cols], false).unwrap();
                 s.options(&format!("format={format}")).unwrap();
@@ -250,7 +253,7 @@ proptest! {
         check(&Entries::random(rows, cols, count, seed));
     }
 
-    /// csr, csc and coo in any order, from 0 or 1, of 4 or 8 bytes, are one matrix.
+    /// csr, csc and coo in any order, with base 0 or 1 and indices of 4 or 8 bytes, give the same matrix.
     #[test]
     fn orders_are_one_matrix(rows in 1usize..20, cols in 1usize..20, count in 0usize..80, seed in any::<u64>()) {
         let a = Entries::random(rows, cols, count, seed);
@@ -271,7 +274,7 @@ proptest! {
             let narrow = |all: Vec<usize>| all.into_iter().map(|k| k as i32).collect::<Vec<_>>();
             let s = Solver::csr(rows as i64, cols as i64, &narrow(ptr), &narrow(col), &values, base as i32).unwrap();
             prop_assert!(s.arrays(CSR).unwrap().same_bits(&expected));
-            // New values in the order in which they were given.
+            // New values have the order of the values at creation.
             s.set_values(&values).unwrap();
             prop_assert!(s.arrays(CSR).unwrap().same_bits(&expected));
             let (ptr, row, values) = lanes(false, base);
@@ -282,7 +285,7 @@ proptest! {
     }
 }
 
-/// Duplicates are added in the order given, zeros stay, and -0 is -0.
+/// Duplicates are added in input order, explicit zeros are kept, and -0 stays -0.
 #[test]
 fn duplicates_and_zeros() {
     let a = Entries::new(2, 2, &[(1, 1, 1.0), (0, 1, -0.0), (1, 1, 1e-30), (1, 0, 0.0), (1, 1, -1.0)]);
@@ -295,13 +298,13 @@ fn duplicates_and_zeros() {
     assert_eq!(s.product(&[1.0, 10.0], false).unwrap(), [20.0, 35.0]);
     s.set_values(&[1.0; 5]).unwrap();
     assert_eq!(s.product(&[1.0, 10.0], false).unwrap(), [10.0, 31.0], "the format is made anew");
-    // Their sum is too large for a double: all stay as they are.
+    // A sum of duplicates overflows: all values stay unchanged.
     let failure = s.set_values(&[f64::MAX, 2.0, f64::MAX, 5.0, 1.0]).unwrap_err();
     failure.expect(status::NOT_FINITE, &["inf", "(1, 1)"]);
     assert_eq!(s.arrays(CSR).unwrap().values, [1.0, 1.0, 3.0]);
 }
 
-/// auto takes what moves the fewest bytes.
+/// auto selects the format that transfers the fewest bytes.
 #[test]
 fn auto() {
     let chosen = |entries: &Entries| {
@@ -317,13 +320,13 @@ fn auto() {
         (0..1000usize).flat_map(|i| (i.saturating_sub(1)..(i + 2).min(1000)).map(move |j| (i, j, 1.0))).collect();
     let (name, bytes, stored) = chosen(&Entries::new(1000, 1000, &tridiagonal));
     assert_eq!((name, stored), ("dia", 3000));
-    // 8 bytes a value, 16 a row for x and y, 8 a diagonal.
+    // 8 bytes per value, 16 per row for x and y, 8 per diagonal.
     assert_eq!(bytes, (8.0 * 3000.0 + 16_000.0 + 24.0) / 2998.0);
-    // Blocks of 3 x 3 at random places.
+    // Blocks of 3 x 3 at random positions.
     let places = Entries::random(100, 100, 400, 7);
     let blocks = places.entries.iter().flat_map(|&(i, j, _)| (0..9).map(move |k| (3 * i + k / 3, 3 * j + k % 3, 1.0)));
     assert_eq!(chosen(&Entries::new(300, 300, &blocks.collect::<Vec<_>>())).0, "bsr");
-    // Rows of seven entries at random places, and rows of all lengths.
+    // Rows of seven entries at random positions, and rows of all lengths.
     let sevens: Vec<_> = (0..1000).flat_map(|i| (0..7).map(move |k| (i, (i * i + 141 * k) % 1000, 1.0))).collect();
     let (name, bytes, stored) = chosen(&Entries::new(1000, 1000, &sevens));
     assert_eq!((name, stored), ("sell", 7000));
@@ -335,14 +338,14 @@ fn auto() {
     assert_eq!(bytes, (12.0 * uneven.len() as f64 + 8.0 * 1001.0 + 16_000.0) / uneven.len() as f64);
 }
 
-/// Formats that take more than they may are refused with the bytes, before they are made.
+/// Formats above the memory limit are an error that names the bytes, before they are allocated.
 #[test]
 fn format_memory() {
     let far: Vec<_> = (0..2000).map(|i| (i, (i * 997) % 2000, 1.0)).chain((0..2000).map(|j| (5, j, 2.0))).collect();
     let a = Entries::new(2000, 2000, &far);
     let s = a.solver();
     s.options("format_memory=1000000 format=ell").unwrap();
-    // 2000 rows of 2000 slots (the row with 2000 entries): 12 bytes each.
+    // 2000 rows of 2000 slots (the longest row has 2000 entries), 12 bytes each.
     let bytes = (12 * 2000 * 2000).to_string();
     s.product(&[1.0; 2000], false).unwrap_err().expect(status::MEMORY, &["format=ell", &bytes, "1000000"]);
     s.sizes(6).unwrap_err().expect(status::MEMORY, &["format=ell", &bytes]);
@@ -352,7 +355,7 @@ fn format_memory() {
     assert!(s.int(1007) > 0 && s.int(1007) < 1_000_000, "{}", s.int(1007));
 }
 
-/// What a matrix tells of itself.
+/// Properties of a matrix that results report.
 #[test]
 fn facts() {
     let a = Entries::new(4, 4, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0 + 1e-13), (2, 2, 0.0)]);

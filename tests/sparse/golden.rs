@@ -22,7 +22,7 @@ struct Row {
     relative_residual: f64,
     converged: i64,
     sensitive: bool,
-    /// Counts by four orders of summation.
+    /// Counts for four summation orders.
     range: (i64, i64),
     note: String,
 }
@@ -56,10 +56,10 @@ impl Row {
         let mut text = format!("solver={} preconditioner={preconditioner} max_iter=10000", self.method);
         for parameter in self.parameter.split(';').filter(|p| !p.is_empty()) {
             text += &match parameter.split_once('=') {
-                // gauss_seidel and cg have none; the tables say 1 there.
+                // gauss_seidel and cg have no omega; the table has 1 there.
                 Some(("omega", omega)) => format!(" sor_omega={omega}"),
                 Some(("s", shadow)) => format!(" shadow={shadow}"),
-                // Of chebyshev's interval: the method's own.
+                // Ratio of the Chebyshev interval: the default of the method.
                 Some(("ratio", "30")) | None => String::new(),
                 Some((name, value)) => format!(" {name}={value}"),
             };
@@ -67,7 +67,7 @@ impl Row {
         text
     }
 
-    /// Counts that are right: `residual` is that of the solve.
+    /// Returns the range of allowed counts; `residual` is that of the solve.
     fn allowed(&self, residual: f64) -> (i64, i64) {
         if let Some(rounded) = ROUNDED.iter().find(|r| self.line.starts_with(r.0) && self.line.contains(r.1)) {
             return rounded.2;
@@ -80,7 +80,7 @@ impl Row {
         }
     }
 
-    /// What is wrong with a solve, if anything is.
+    /// Returns what is wrong with a solve, if anything.
     fn judge(&self, solver: &Solver, b: &[f64]) -> Option<String> {
         if let Err(refused) = solver.options(&self.options()) {
             return Some(format!("{refused:?}"));
@@ -94,12 +94,12 @@ impl Row {
         let (iterations, reason) = (solver.int(key::ITERATIONS), solver.int(key::STOP_REASON));
         let residual = solver.real(key::FINAL_RESIDUAL);
         let right = match (self.converged, &done) {
-            // Whatever the order of sums decides, what is said is that of b - A x.
+            // If the summation order decides about convergence, the status must agree with the true b - A x.
             (1, Ok(_)) if self.note.contains("converged differs by order") => self.is_true(solver, b, &x, &done),
             (1, Ok(status::OK)) => self.preconditioner == "chebyshev" || self.in_range(iterations, residual),
             (0, Ok(status::NOT_CONVERGED)) => reason == MAX_ITER,
             (-1, Ok(status::NOT_CONVERGED)) => reason == DIVERGED && self.in_range(iterations, f64::NAN),
-            // Lanczos methods that cannot go on tell where they are.
+            // Lanczos methods that cannot continue report stagnation.
             (-2, Ok(status::NOT_CONVERGED)) => reason == STAGNATED && self.note.contains("rho or omega"),
             (-2, Err(failure)) => self.refusal(failure),
             _ => false,
@@ -115,7 +115,7 @@ impl Row {
         (least..=most).contains(&iterations)
     }
 
-    /// The status is that of ||b - A x|| / ||b||, which is the residual told.
+    /// Returns whether the status agrees with ||b - A x|| / ||b||, and whether this is the reported residual.
     fn is_true(&self, solver: &Solver, b: &[f64], x: &[f64], done: &Result<i32, Failure>) -> bool {
         let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
         let left: Vec<f64> = solver.product(x, false).unwrap().iter().zip(b).map(|(y, b)| b - y).collect();
@@ -124,7 +124,7 @@ impl Row {
             && (residual / solver.real(key::FINAL_RESIDUAL) - 1.0).abs() < 1e-6
     }
 
-    /// The sentence that belongs to the note of a row that was refused.
+    /// Returns whether the error message agrees with the note of a row with an error.
     fn refusal(&self, failure: &Failure) -> bool {
         let said = |word: &str| failure.sentence.contains(word);
         let row = self.note.split("in row ").nth(1).map(|rest| rest.split(';').next().unwrap_or(rest).to_owned());
@@ -138,18 +138,18 @@ impl Row {
     }
 }
 
-/// Rows whose count another order of sums than the table's four gives: residuals in exact sums are within 5 % of the
-/// test where the count is one less.
+/// Rows whose count differs for a summation order that is not among the table's four. In exact sums, the residual is
+/// within 5 % of the tolerance where the count is one less.
 const ROUNDED: [(&str, &str, (i64, i64)); 3] = [
-    // 1.021e-6 in iteration 35.
+    // Residual 1.021e-6 in iteration 35.
     ("add32.mtx.gz", "bicgstab,jacobi", (35, 36)),
-    // Classical Gram-Schmidt, twice, for the modified one of the table.
+    // Classical Gram-Schmidt, twice, instead of the modified Gram-Schmidt of the table.
     ("bcsstm22.mtx", "gmres,none", (53, 54)),
-    // Lanczos from one side, which rounding leads: fewer.
+    // One-sided Lanczos, which rounding dominates: fewer iterations.
     ("bcsstk13.mtx.gz", "bicgstab,ssor", (215, 415)),
 ];
 
-/// Of `RRB_INFO_STOP_REASON`.
+/// Values of `RRB_INFO_STOP_REASON`.
 const MAX_ITER: i64 = 4;
 const STAGNATED: i64 = 6;
 const DIVERGED: i64 = 8;
@@ -163,7 +163,7 @@ fn solver(name: &str) -> Solver {
     Entries { rows: system.n, cols: system.n, entries: system.entries }.solver()
 }
 
-/// Matrix by matrix, on two threads of the test.
+/// One matrix after the other, on two threads of the test.
 #[test]
 fn counts_are_those_of_the_table() {
     let mut by_matrix: BTreeMap<String, Vec<Row>> = BTreeMap::new();

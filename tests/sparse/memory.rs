@@ -1,5 +1,5 @@
-//! Memory of the readers: at most 32 times the text, and 1 MB, whatever a file says; pointers to rows come on top. One
-//! test alone: it counts what the whole process takes.
+//! Memory of the readers: at most 32 times the text plus 1 MB for any file, and in addition row pointers. This program
+//! has only one test, because it counts the memory of the whole process.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts bytes that are in use, and the most there were.
+/// Counts the bytes in use and their maximum.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -21,25 +21,25 @@ fn took(bytes: usize) {
     MOST.fetch_max(now, Ordering::Relaxed);
 }
 
-// SAFETY: the system's allocator does the work; this counts beside it.
+// SAFETY: the system allocator does the work; this type only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        // Both are there while one is copied.
+        // Both blocks exist during the copy.
         took(new);
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(at, layout, new) }
     }
 }
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Reads a file: the most bytes that were in use meanwhile beyond those before, and what came of it.
+/// Reads a file. Returns the largest number of additional bytes in use, and the number of entries.
 fn most(folder: &Folder, text: &[u8]) -> (usize, Option<i64>) {
     let path = folder.file("matrix", text);
     let before = NOW.load(Ordering::Relaxed);
@@ -80,7 +80,7 @@ fn of_the_text() {
     };
     fields(&mut cards, (0..=n).map(|j| 1 + j * per_column).collect(), 6, 12);
     fields(&mut cards, (0..entries).map(|k| 1 + k % per_column).collect(), 3, 26);
-    // A character an entry, of a triangle: rows 1 to 9 of all columns behind them.
+    // One character per entry of a triangle: the indices 1 to 9 in each column.
     let (many, mut symmetric) = (99_999, String::new());
     let entries = 9 * (many - 9);
     let _ = writeln!(symmetric, "t\n 1 {} {} 0 0", cards_of(many + 1, 13), cards_of(entries, 80));
@@ -124,7 +124,7 @@ fn of_the_text() {
             "{name}: {:.1} bytes a byte",
             most as f64 / text.len() as f64
         );
-        // The same where the file ends early: nothing is believed before it is seen.
+        // The limit also holds if the file ends early: announced counts are not trusted.
         let cut = &text.as_bytes()[..text.len() / 3];
         let (most, nonzeros) = self::most(&folder, cut);
         assert_eq!(nonzeros, None, "{name} ends early");
@@ -141,7 +141,7 @@ fn of_the_text() {
     refused_by_what_is_there(&folder);
 }
 
-/// Pointers to more rows than the memory that is there holds are refused by their bytes, not begun.
+/// Row pointers that exceed the available memory are an error that names their bytes; they are not allocated.
 fn refused_by_what_is_there(folder: &Folder) {
     let text = "%%MatrixMarket matrix coordinate real general\n900000000000 3 1\n800000000000 2 1.5\n";
     let failure = Solver::read(&folder.file("matrix", text)).map(|_| ()).unwrap_err();

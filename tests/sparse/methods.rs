@@ -1,5 +1,5 @@
-//! Solves with general matrices: the same bits by any number of threads, what `auto` takes, results that are true, and
-//! what options do.
+//! Solves with general matrices: bitwise identity for any number of threads, choices of `auto`, true results, and
+//! effects of options.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,20 +10,20 @@ use common::sparse::*;
 use common::{ITERATION_LIMIT, expect_not_converged, status};
 use rrbsolver_problems::sparse::{System, five_points, system};
 
-/// Of `RRB_INFO_SOLVER`.
+/// Values of `RRB_INFO_SOLVER`.
 const JACOBI: i64 = 1;
 const CG: i64 = 4;
 const MINRES: i64 = 6;
 const IDR: i64 = 9;
 
-/// Of `RRB_INFO_PRECONDITIONER`.
+/// Values of `RRB_INFO_PRECONDITIONER`.
 const NONE: i64 = 1;
 const BY_DIAGONAL: i64 = 2;
 const IC0: i64 = 4;
 const AMG: i64 = 7;
 const ILU0: i64 = 9;
 
-/// Of `RRB_INFO_STOP_REASON`.
+/// Values of `RRB_INFO_STOP_REASON`.
 const CONVERGED: i64 = 1;
 const INITIAL_GUESS: i64 = 2;
 const ZERO_RHS: i64 = 3;
@@ -39,7 +39,7 @@ fn named(name: &str) -> Entries {
     entries(system(name).unwrap())
 }
 
-/// A right-hand side of no pattern.
+/// Returns a random right-hand side.
 fn rhs(n: usize) -> Vec<f64> {
     let mut random = SplitMix(3);
     (0..n).map(|_| random.unit() - 0.5).collect()
@@ -49,13 +49,13 @@ fn norm(v: &[f64]) -> f64 {
     v.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// ||b - A x|| / ||b||, by plain sums over the entries.
+/// Computes ||b - A x|| / ||b|| with plain sums over the entries.
 fn residual(a: &Entries, b: &[f64], x: &[f64]) -> f64 {
     norm(&a.product(x, false).iter().zip(b).map(|(y, b)| b - y.0).collect::<Vec<_>>()) / norm(b)
 }
 
-/// Every method, preconditioner, ordering and kind of format. Rows for a team, with wide levels of triangles and
-/// narrow ones, in 12 iterations.
+/// Every method, preconditioner, ordering and kind of format, in 12 iterations. The matrix has enough rows for several
+/// threads, and wide and narrow levels of its triangles.
 #[test]
 fn bits_are_the_same_for_any_number_of_threads() {
     let preconditioners = ["none", "jacobi", "ssor", "ilu0", "neumann", "chebyshev"];
@@ -101,14 +101,14 @@ fn check_bits(a: &Entries, texts: &[String]) {
             assert!(same, "{text} threads={threads}");
             expected = Some(x);
         }
-        // What one set of options leaves must not meet the next.
+        // The options of one text must not affect the next.
         solver
             .options("solver=auto preconditioner=auto format=auto ordering=natural transpose=auto precision=auto")
             .unwrap();
     }
 }
 
-/// What is chosen, and that it solves.
+/// The choices of `auto`, and that they solve.
 #[test]
 fn auto_takes_what_fits_the_matrix() {
     let n = 64;
@@ -129,7 +129,7 @@ fn auto_takes_what_fits_the_matrix() {
         ("a negative diagonal", with_first(named("poisson2d_20"), -4.0), MINRES, BY_DIAGONAL),
         ("a zero on the diagonal", with_first(named("poisson2d_20"), 0.0), MINRES, NONE),
         ("no place on the diagonal", no_diagonal, IDR, NONE),
-        // 4 - 4 cos(pi / 21) - 0.5 < 0 is its least eigenvalue; cg finds that.
+        // The smallest eigenvalue is 4 - 4 cos(pi / 21) - 0.5 < 0, which cg detects.
         ("indefinite", entries(five_points(20, [3.5, -1.0, -1.0, -1.0, -1.0])), MINRES, BY_DIAGONAL),
     ];
     for (what, a, solver_wanted, preconditioner) in cases {
@@ -144,14 +144,14 @@ fn auto_takes_what_fits_the_matrix() {
             (solver_wanted, preconditioner),
             "{what}"
         );
-        // Of plain sums, whose rounding is another.
+        // The plain sums of the test round differently.
         assert!(residual(&a, &b, &x) <= 1.001e-8, "{what}");
         assert_eq!(solver.int(key::STOP_REASON), CONVERGED, "{what}");
     }
 }
 
-/// Aggregation from 100,000 rows on, where most off-diagonals are negative; here those of two directions are not. In the
-/// order of the rows a sweep makes it 11 iterations, by colours, as a team has it, 12.
+/// Aggregation from 100,000 rows on, if most off-diagonal entries are negative; in the second matrix those of two
+/// directions are not. Sweeps in row order need 11 iterations; sweeps by colours, as with several threads, need 12.
 #[test]
 fn auto_takes_aggregation_for_large_matrices() {
     let large = named("poisson3d_47");
@@ -168,7 +168,7 @@ fn auto_takes_aggregation_for_large_matrices() {
     }
 }
 
-/// Aggregation on matrices of the collections, to the end: b = A times ones.
+/// Aggregation solves matrices of the collections: b = A times ones.
 #[test]
 fn aggregation_solves_what_is_positive_definite() {
     for (name, most) in [("1138_bus.mtx.gz", 12), ("gr_30_30.mtx.gz", 12), ("nos4.mtx", 30), ("nos5.mtx.gz", 35)] {
@@ -186,7 +186,7 @@ fn aggregation_solves_what_is_positive_definite() {
     }
 }
 
-/// New values of the same kind keep the aggregates; where some coupling is gone they are new.
+/// New values of similar strength keep the aggregates; if a coupling vanishes, the aggregates are rebuilt.
 #[test]
 fn new_values_keep_aggregates() {
     let a = entries(five_points(40, [4.0, -1.0, -1.0, -1.0, -1.0]));
@@ -194,7 +194,7 @@ fn new_values_keep_aggregates() {
     solver.options("solver=cg preconditioner=amg").unwrap();
     let b = rhs(a.rows);
     let factorized = |weak: f64| {
-        // Couplings of every third row with its neighbour; row sums stay.
+        // Scales the couplings of every third row to its neighbour; row sums are unchanged.
         let of = |&(i, j, value): &(usize, usize, f64)| match i.min(j) % 3 == 0 && i.abs_diff(j) == 1 {
             true => weak * value,
             false => value,
@@ -218,7 +218,7 @@ fn new_values_keep_aggregates() {
     assert!(kept == 0 && again <= count + 2, "{kept} kept, {again} iterations for {count}");
 }
 
-/// cg that goes over to minres starts from cg's x, counts on, and begins with cg the next time.
+/// cg that switches to minres continues from the x of cg and its iteration count. The next solve begins with cg.
 #[test]
 fn minres_goes_on_where_cg_breaks_down() {
     let a = entries(five_points(20, [3.5, -1.0, -1.0, -1.0, -1.0]));
@@ -241,8 +241,8 @@ fn minres_goes_on_where_cg_breaks_down() {
     }
 }
 
-/// What p'Ap is does not depend on the unit of A, and a first one that is zero is no rounding. Off the diagonal as much
-/// as no shift makes up for: M is the diagonal then.
+/// Breakdown by p'Ap does not depend on the scale of A, and an initial p'Ap = 0 is not rounding. The off-diagonal
+/// entries are so large that no shift makes ic0 definite: M is then the diagonal.
 #[test]
 fn small_systems_that_are_indefinite() {
     let symmetric = |first: f64, beside: f64, second: f64| {
@@ -268,7 +268,7 @@ fn small_systems_that_are_indefinite() {
         assert_eq!(solver.int(key::INFO_SOLVER), MINRES);
         assert!(residual(&a, &b, &x) <= 1e-6);
     }
-    // A negative entry of the diagonal, by which M divides.
+    // A negative diagonal entry, by which M divides.
     let solver = symmetric(-1.0, 0.0, 1.0).solver();
     solver.options("solver=cg preconditioner=jacobi").unwrap();
     solver.factorize().unwrap();
@@ -285,8 +285,8 @@ fn small_systems_that_are_indefinite() {
     }
 }
 
-/// Entries of M in f32: as good a preconditioner of a well conditioned matrix, to a tolerance that f32 has not; M^-1 r
-/// differs by its rounding.
+/// M in f32 is an equally good preconditioner of a well-conditioned matrix, also for tolerances below the precision of
+/// f32. M^-1 r differs by the rounding of f32.
 #[test]
 fn entries_of_m_in_single_precision() {
     let a = named("random_dominant_2000_8");
@@ -308,19 +308,19 @@ fn entries_of_m_in_single_precision() {
         }
         assert!(counts[1] <= counts[0] * 5 / 4 + 2, "{m}: {counts:?}");
         let difference = norm(&applied[0].iter().zip(&applied[1]).map(|(a, b)| a - b).collect::<Vec<_>>());
-        // Roundings of f32 in a sum of a few products, one after another.
+        // Rounding of f32 in recursive sums of a few products.
         assert!(difference > 0.0 && difference < 1e-5 * norm(&applied[0]), "{m}: {difference:e}");
     }
     solver.options("preconditioner=jacobi").unwrap();
     solver.factorize().unwrap();
     assert_eq!(solver.int(key::INFO_PRECISION), 1, "a diagonal stays as it is");
-    // 1e-30 / 1e30 is no number of f32: what rounds to zero is dropped, what is too large is refused.
+    // 1e-30 / 1e30 is not representable in f32: underflow is dropped, overflow is an error.
     let large = Entries::new(2, 2, &[(0, 0, 1e-30), (0, 1, 1e30), (1, 1, 1.0)]).solver();
     large.options("solver=idr preconditioner=ilu0 precision=f32").unwrap();
     large.factorize().unwrap_err().expect(status::MATRIX, &["precision=f32", "1e60", "use precision=f64"]);
 }
 
-/// -div k grad u on n x n cells, u = 0 around them; faces have harmonic means.
+/// Discretizes -div k grad u on n x n cells with u = 0 outside; faces have harmonic means.
 fn conducting(n: usize, conductivity: impl Fn(usize, usize) -> f64) -> Entries {
     let mut all = Vec::new();
     for p in 0..n * n {
@@ -342,7 +342,8 @@ fn conducting(n: usize, conductivity: impl Fn(usize, usize) -> f64) -> Entries {
     Entries::new(n * n, n * n, &all)
 }
 
-/// A disc that conducts 1e6 times as well, at 1e-10: the recurred residual gets there, x in double precision does not.
+/// A disc with conductivity 1e6, at the tolerance 1e-10: the recurred residual reaches it, but x in double precision
+/// does not.
 #[test]
 fn a_tolerance_that_no_double_reaches() {
     let n: usize = 128;
@@ -362,7 +363,7 @@ fn a_tolerance_that_no_double_reaches() {
     }
 }
 
-/// Success is said of b - A x alone: channels that conduct 1e6 times as well.
+/// Only the true b - A x counts as convergence: channels with conductivity 1e6.
 #[test]
 fn a_recurred_residual_is_no_success() {
     let n: usize = 64;
@@ -382,7 +383,7 @@ fn a_recurred_residual_is_no_success() {
             let (true_one, tolerance) = (residual(&a, &b, &x), if reachable { 1e-6 } else { 1e-14 });
             let told = solver.real(key::FINAL_RESIDUAL);
             if status == status::OK {
-                // Plain sums round in another way: by 16 roundings of |A||x|, 1e6 times b here.
+                // The plain sums of the test round differently: by 16 roundings of |A||x|, which is 1e6 |b| here.
                 assert!(
                     told <= tolerance && true_one <= tolerance + 16.0 * f64::EPSILON * 1e6,
                     "{method} {text} {true_one:e}"
@@ -394,7 +395,7 @@ fn a_recurred_residual_is_no_success() {
     }
 }
 
-/// Guess, b = 0, no iteration, divergence: the statuses and x.
+/// Initial guess, b = 0, no iterations, divergence: statuses and x.
 #[test]
 fn ends() {
     let a = named("poisson2d_20");
@@ -413,7 +414,7 @@ fn ends() {
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::NOT_CONVERGED);
     assert_eq!((solver.int(key::STOP_REASON), solver.int(key::ITERATIONS)), (MAX_ITER, 3));
     expect_not_converged(3, solver.real(key::FINAL_RESIDUAL), "1e-6", ITERATION_LIMIT);
-    // Sweeps of a matrix with spectral radius above 1: x is the guess.
+    // The iteration matrix has a spectral radius above 1, so the sweeps diverge: x is the guess.
     let a = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 3.0), (1, 0, 3.0), (1, 1, 1.0)]);
     let solver = a.solver();
     solver.options("solver=jacobi max_iter=100000").unwrap();
@@ -422,15 +423,15 @@ fn ends() {
     assert_eq!(solver.solve(&[1.0, 2.0], &mut x).unwrap(), status::NOT_CONVERGED);
     assert_eq!((solver.int(key::STOP_REASON), &x), (DIVERGED, &vec![0.5, -0.25]));
     expect_not_converged(solver.int(key::ITERATIONS), solver.real(key::FINAL_RESIDUAL), "1e-6", common::DIVERGED);
-    // 3^k > 1e100 from k = 210 on; a limit of one's own ends it before.
+    // 3^k > 1e100 for k >= 210; a smaller `divergence_limit` stops earlier.
     assert!((205..=215).contains(&solver.int(key::ITERATIONS)));
     solver.options("divergence_limit=1e3").unwrap();
     assert_eq!(solver.solve(&[1.0, 2.0], &mut x).unwrap(), status::NOT_CONVERGED);
     assert!((5..=8).contains(&solver.int(key::ITERATIONS)));
 }
 
-/// A = diag(1, 100) and b = (1, 0.05): cg's first step leaves a residual of 3.96 |b|, the second one ends.
-/// The limit is one for every method, and it counts from a guess that is far off.
+/// A = diag(1, 100) and b = (1, 0.05): the first step of cg has a residual of 3.96 |b|, and the second step solves. All
+/// methods use this limit, which is also relative to the residual of a poor guess.
 #[test]
 fn a_residual_beyond_the_limit_has_diverged() {
     let solver = Entries::new(2, 2, &[(0, 0, 1.0), (1, 1, 100.0), (0, 1, 0.0), (1, 0, 0.0)]).solver();
@@ -455,8 +456,8 @@ fn a_residual_beyond_the_limit_has_diverged() {
     }
 }
 
-/// minres on a matrix so ill-conditioned that b - A x grows to 1e13 |b| while the recurred residual stays small: the
-/// limit is one of b - A x, too.
+/// minres on a matrix so ill-conditioned that b - A x grows to 1e13 |b| while the recurred residual remains small. The
+/// limit also applies to b - A x.
 #[test]
 fn a_true_residual_beyond_the_limit_has_diverged() {
     let solver = Solver::read(&data().join("fidapm05.mtx")).unwrap();
@@ -467,7 +468,8 @@ fn a_true_residual_beyond_the_limit_has_diverged() {
     assert_eq!((solver.int(key::STOP_REASON), x), (DIVERGED, vec![0.25; 42]));
 }
 
-/// `restart`, `shadow` and `max_iter` act at once, others at the next factorize; products may come between.
+/// `restart`, `shadow` and `max_iter` take effect immediately, other options at the next factorize; products may come
+/// between.
 #[test]
 fn when_options_act() {
     let a = named("convdiff2d_20_p2_q1");
@@ -503,14 +505,14 @@ fn when_options_act() {
     assert!(norm(&half.iter().zip(&x).map(|(h, x)| h - x).collect::<Vec<_>>()) < 1e-4 * norm(&x));
 }
 
-/// What cannot be: the sentence names the entry or the row, and says what to take.
+/// Errors of factorize: the message names the entry or the row, and suggests an alternative.
 #[test]
 fn refused() {
     let refused = |a: &Entries, options: &str, status: i32, words: &[&str]| {
         let solver = a.solver();
         solver.options(options).unwrap();
         solver.factorize().expect_err(options).expect(status, words);
-        // The handle lives.
+        // The handle remains usable.
         solver.product(&vec![1.0; a.cols], false).unwrap();
     };
     let skew = Entries::new(3, 3, &[(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (1, 2, 1.0)]);
@@ -570,7 +572,7 @@ fn refused() {
     solver.apply(&[1.0; 9]).unwrap_err().expect(status::UNSUPPORTED, &["sweeps have no preconditioner to apply"]);
 }
 
-/// NaN is named by its row; a shift that was found is told.
+/// A NaN is reported with its row, and a diagonal shift is reported as a result.
 #[test]
 fn what_is_told() {
     let a = named("poisson2d_50");
@@ -583,7 +585,7 @@ fn what_is_told() {
     b[2100] = 1.0;
     x[2101] = f64::INFINITY;
     solver.solve(&b, &mut x).unwrap_err().expect(status::NOT_FINITE, &["x holds inf at 2101"]);
-    // Pivots 1 and 1 - 4: with s, (1 + s)^2 > 4, so the first s above 1 of 1e-3, 2e-3, .. .
+    // Pivots 1 and 1 - 4. With a shift s, (1 + s)^2 > 4 is required: the first of 1e-3, 2e-3, ... above 1.
     let solver = Entries::new(2, 2, &[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0)]).solver();
     solver.options("solver=idr preconditioner=ic0").unwrap();
     solver.factorize().unwrap();
@@ -592,7 +594,7 @@ fn what_is_told() {
     assert_eq!(solver.solve(&[3.0, 3.0], &mut x).unwrap(), status::OK);
     assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
     let solver = named("poisson2d_9").solver();
-    // One member does all rows, as one level.
+    // One thread processes all rows as one level.
     for (ordering, colours, levels) in [("natural", 0, 1), ("multicolour", 2, 0), ("symmetric", 0, 1)] {
         solver.options(&format!("solver=sor ordering={ordering}")).unwrap();
         solver.factorize().unwrap();
@@ -601,7 +603,8 @@ fn what_is_told() {
     assert_eq!(solver.int(key::DOMINANCE), 2, "irreducible");
 }
 
-/// Half of a symmetric matrix is solved as the triangle that it is, and that is said; so is what sweeps may not do.
+/// A triangle of a symmetric matrix is solved as it is, with a warning. Sweeps that may not converge also cause a
+/// warning.
 #[test]
 fn warnings_are_logged() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("sparse.log");
@@ -639,7 +642,7 @@ fn warnings_are_logged() {
     assert!(text.contains("ic0: pivot -3.00e0 in row 1 (counted from 0), shift=1.024"), "{text}");
 }
 
-/// Symmetric in its own inner product, and by rows what the formula says: M^-1 of ssor on a small matrix.
+/// M^-1 is symmetric in its own inner product. M^-1 of ssor on a small matrix satisfies its formula row by row.
 #[test]
 fn apply_is_the_preconditioner() {
     let a = named("poisson2d_9");

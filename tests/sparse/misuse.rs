@@ -1,5 +1,5 @@
-//! Wrong calls of the `sparse_` family: each has its status and its sentence, leaves outputs and handle as documented,
-//! and the host lives.
+//! Wrong calls of the `sparse_` family. Each returns its status and error message, leaves outputs and handle as
+//! documented, and does not end the program.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -66,7 +66,7 @@ fn null_pointers() {
     assert_alive(&s);
 }
 
-/// Pointers and indices: by name, number, value and range, and what may be meant.
+/// Errors of pointers and indices name the array, index, value and range, and suggest a cause.
 #[test]
 fn indices() {
     let csr = |ptr: &[i32], col: &[i32], base: i32| Solver::csr(2, 3, ptr, col, &[1.0, 2.0, 3.0], base).map(|_| ());
@@ -98,7 +98,7 @@ fn indices() {
     // Integers of the other width: [2 0; 0 3] by rows.
     let csr_of = |ptr: *const c_void, col: *const c_void, index_bytes: i32| {
         let (mut out, values) = (null_mut(), [2.0, 3.0]);
-        // SAFETY: the arrays below have more bytes than are read.
+        // SAFETY: the arrays below have more bytes than the call reads.
         let status = unsafe { sparse_create_csr(2, 2, 2, ptr, col, values.as_ptr(), index_bytes, 0, &mut out) };
         outcome(status).map(|_| ())
     };
@@ -116,13 +116,13 @@ fn indices() {
         &["entry 0 of row_ptr must be the base, 0 (or is index_bytes 4?), got 4294967296"],
     );
     refused(csr_of(at(1), at(0), 8), &["row_ptr", "8", "; if its integers have 4 bytes, index_bytes is 4"]);
-    // SAFETY: no array is read.
+    // SAFETY: the call reads no array.
     let status = unsafe { sparse_create_coo(-1, 1, 0, null(), null(), null(), 4, 0, &mut out) };
     outcome(status).unwrap_err().expect(status::DIMENSION, &["rows must be at least 0", "-1"]);
     // SAFETY: as above.
     let status = unsafe { sparse_create_coo(1, 1, i64::MAX, i.as_ptr().cast(), null(), null(), 4, 0, &mut out) };
     outcome(status).unwrap_err().expect(status::DIMENSION, &["nnz", "9223372036854775807"]);
-    // SAFETY: no array is needed.
+    // SAFETY: the call needs no array.
     assert_eq!(unsafe { sparse_create_coo(3, 0, 0, null(), null(), null(), 8, 1, &mut out) }, status::OK);
     drop(Solver { handle: out });
 }
@@ -151,7 +151,7 @@ fn overlaps_and_addresses() {
     let s = good();
     let mut all = [7.0; 8];
     let at = all.as_mut_ptr();
-    // SAFETY: parts of one array; those astray or overlapping are not read.
+    // SAFETY: parts of one array; misaligned or overlapping parts are not read.
     unsafe {
         let overlap = sparse_multiply(s.handle, at, at.add(2));
         outcome(overlap).unwrap_err().expect(status::ARGUMENT, &["x", "y", "overlap"]);
@@ -165,7 +165,7 @@ fn overlaps_and_addresses() {
     assert_alive(&s);
 }
 
-/// Arrays of formats that do not fit each other, or no matrix.
+/// Arrays of a format that are inconsistent, or describe no matrix.
 #[test]
 fn arrays_of_formats() {
     let refused = |format: i32, rows: usize, cols: usize, arrays: Arrays, code: i32, words: &[&str]| {
@@ -249,14 +249,14 @@ fn factorized() -> Solver {
     s
 }
 
-/// Arrays of a solve: NULL, overlapping, astray; x stays, and the handle solves on.
+/// NULL, overlapping and misaligned arrays of a solve: x is unchanged, and the handle can still solve.
 #[test]
 fn arrays_of_a_solve() {
     let s = factorized();
     let mut all = [1.0, 2.0, 3.0, 4.0];
     let at = all.as_mut_ptr();
     for call in [sparse_solve, sparse_apply] {
-        // SAFETY: parts of one array; those astray, overlapping or NULL are not read.
+        // SAFETY: parts of one array; misaligned, overlapping or NULL parts are not read.
         unsafe {
             let given = [(null(), at), (at.cast_const(), null_mut())];
             for ((input, output), name) in given.into_iter().zip([["b", "r"], ["x", "z"]]) {
@@ -271,15 +271,15 @@ fn arrays_of_a_solve() {
     assert_eq!(all, [1.0, 2.0, 3.0, 4.0]);
     let mut x = [0.0; 2];
     assert_eq!(s.solve(&[5.0, 4.0], &mut x).unwrap(), status::OK);
-    // The condition is below 2.
+    // The condition number is below 2.
     assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5), "{x:?}");
 }
 
-/// The monitor sees every residual, which the history keeps, and stops a solve of any method.
+/// The monitor receives every residual, which the history also stores, and stops a solve of any method.
 #[test]
 fn monitor_and_history() {
     extern "C-unwind" fn stop_at_three(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
-        // SAFETY: what was set as `user` below, which outlives the solve.
+        // SAFETY: the pointer that was set as `user` below, whose target outlives the solve.
         let seen = unsafe { &mut *user.cast::<Vec<f64>>() };
         assert_eq!(seen.len() as i64, iteration);
         seen.push(residual);
@@ -316,7 +316,7 @@ fn monitor_and_history() {
             "{solver}: the iterate at the stop"
         );
         let (mut kept, mut count) = ([0.0; 4], 0);
-        // SAFETY: a live handle; room for four.
+        // SAFETY: a live handle; the array has room for four values.
         assert_eq!(unsafe { sparse_get_history(s.handle, kept.as_mut_ptr(), 4, &mut count) }, status::OK);
         assert_eq!((count, &kept[..]), (4, &seen[..]), "{solver}");
         // SAFETY: a live handle.

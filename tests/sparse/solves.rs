@@ -1,4 +1,5 @@
-//! Of `tests/rrb/allocation.rs`, which counts allocations of the process: general systems are solved without any.
+//! Part of `tests/rrb/allocation.rs`, which counts allocations of the process: solves with general matrices allocate
+//! nothing.
 
 use super::common::sparse::{Entries, Solver, sparse_apply, sparse_multiply, sparse_set_monitor, sparse_solve};
 use super::{calls, monitor, outcome, status};
@@ -22,7 +23,7 @@ const METHODS: [&str; 14] = [
     "solver=gauss_seidel ordering=blocks",
 ];
 
-/// The first solve and the second one, of few rows and of enough for a team of threads, by every method.
+/// The first and the second solve by every method, with few rows and with enough rows for several threads.
 pub fn solving_takes_no_memory() {
     let mut wrong = Vec::new();
     for n in [5, 130] {
@@ -38,7 +39,7 @@ pub fn solving_takes_no_memory() {
                 let h = solver.handle;
                 // SAFETY: a live handle.
                 outcome(unsafe { sparse_set_monitor(h, Some(monitor), null_mut()) }).unwrap();
-                // The product by itself may make a format of its own.
+                // The first product may build a format of its own.
                 solver.product(&b, false).unwrap();
                 let sweeps =
                     ["solver=jacobi", "solver=sor", "solver=gauss_seidel"].iter().any(|s| method.starts_with(s));
