@@ -1,5 +1,5 @@
-//! What a process around the library sees: environment variables, output, limits on memory, fork, signals. Each test
-//! runs its body in a child process of its own, so that no other test is in the way.
+//! Effects of and on the process around the library: environment variables, output, memory limits, fork, signals. Each
+//! test runs its body in a child process, so that other tests do not interfere.
 
 mod common;
 #[path = "dpcg/environment.rs"]
@@ -18,7 +18,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Lines that the log callback of a test got.
+/// Lines that the log callback of a test received.
 #[derive(Default)]
 struct Lines(Vec<(i32, String)>);
 
@@ -32,7 +32,7 @@ fn listen_with(lines: &mut Lines) {
     assert_eq!(rrbsolver_set_log(Some(listen), user(lines)), status::OK);
 }
 
-/// How the program keeps its arrays is not for the environment to say: a wrong step would read beyond them.
+/// The environment must not change the layout of arrays: a wrong leading dimension would read beyond them.
 #[test]
 fn the_environment_cannot_reshape_arrays() {
     let text = "leading_dimension=100000 memory=device max_iter=77";
@@ -49,7 +49,7 @@ fn the_environment_cannot_reshape_arrays() {
     assert_eq!(solver.solve_from_zero(&random_rhs(400, 1)).1, status::OK);
 }
 
-/// Couplings that point out of the grid are said to be ignored, once a handle, and not where nobody looks.
+/// Ignored couplings that point out of the grid are logged once per handle, but not without the input check.
 #[test]
 fn outward_couplings_are_said_once() {
     if child("outward_couplings_are_said_once", &[]).is_some() {
@@ -73,7 +73,7 @@ fn outward_couplings_are_said_once() {
     assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
 }
 
-/// `RRBSOLVER_OPTIONS` wins over every set call; bad entries are logged and fail nothing.
+/// `RRBSOLVER_OPTIONS` takes precedence over every set call. Invalid entries are logged and ignored.
 #[test]
 fn options_of_the_environment() {
     let text = "max_iter=3 levls=9 rel_tol=7, levels=2 method=block_jacobi stagger=1 broken";
@@ -90,7 +90,7 @@ fn options_of_the_environment() {
     solver.set_int(key::MAX_ITER, 50).unwrap();
     solver.options("max_iter=60 rel_tol=1e-9").unwrap();
     assert_eq!((solver.int(key::MAX_ITER), solver.real(key::REL_TOL)), (3, 1e-9), "the environment wins");
-    // A wrong value is refused as ever.
+    // A wrong value is still an error.
     solver.set_int(key::MAX_ITER, -1).unwrap_err().expect(status::ARGUMENT, &["max_iter"]);
     let a = poisson(40, 40);
     solver.options("levels=4").unwrap();
@@ -99,7 +99,7 @@ fn options_of_the_environment() {
     let b = random_rhs(1600, 1);
     let (_, result) = solver.solve_from_zero(&b);
     assert_eq!((result, solver.iterations()), (status::NOT_CONVERGED, 3));
-    // A legacy program with the one-line call is tuned too.
+    // The options also apply to programs that call rrb_solve_once.
     let (mut x, mut iterations) = (vec![0.0; 1600], 0);
     let null = std::ptr::null();
     // SAFETY: arrays of 40 x 40 values.
@@ -123,7 +123,7 @@ fn options_of_the_environment() {
     assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
 }
 
-/// It can also watch a program that knows nothing of logs.
+/// The environment can enable logging for a program without log calls.
 #[test]
 fn environment_can_switch_the_log_on() {
     let test = "environment_can_switch_the_log_on";
@@ -139,7 +139,8 @@ fn environment_can_switch_the_log_on() {
     solver.solve_from_zero(&random_rhs(1600, 2));
 }
 
-/// threads = 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, in that order; threads = n beats all.
+/// threads = 0 uses RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK or OMP_NUM_THREADS, in this order; threads = n overrides
+/// all.
 #[test]
 fn number_of_threads() {
     let test = "number_of_threads";
@@ -159,13 +160,13 @@ fn number_of_threads() {
     let a = poisson(200, 200);
     let expected: i64 = std::env::var("EXPECTED").unwrap().parse().unwrap();
     let used = Solver::of(&a, "backend=cpu").int(key::INFO_THREADS);
-    // Without variables: as many as the process may use.
+    // Without variables, the number of cores that the process may use.
     let expected = if expected == 0 { std::thread::available_parallelism().unwrap().get() as i64 } else { expected };
     assert_eq!(used, expected);
     assert_eq!(Solver::of(&a, "backend=cpu threads=5").int(key::INFO_THREADS), 5);
 }
 
-/// The loops of every instruction set give the same bits; an unknown name means the best one.
+/// The loops of all instruction sets are bitwise identical. An unknown name selects the best instruction set.
 #[test]
 fn instruction_sets_agree() {
     let test = "instruction_sets_agree";
@@ -189,7 +190,7 @@ fn instruction_sets_agree() {
     }
 }
 
-/// Values of other variables that cannot be used are logged once a handle, of either family, and fail nothing.
+/// Unusable values of other variables are logged once per handle of each family, and ignored.
 #[test]
 fn what_is_passed_over_is_said() {
     let test = "what_is_passed_over_is_said";
@@ -216,8 +217,8 @@ fn what_is_passed_over_is_said() {
     assert_eq!(solver.solve_from_zero(&random_rhs(400, 1)).1, status::OK);
 }
 
-/// Bytes that are no text are passed over, and said; a call with such a text is refused, so that no log goes to a path
-/// that is like the one meant.
+/// Values that are not UTF-8 are ignored with a warning. A call with such a text is an error, so that no log goes to a
+/// similar path.
 #[test]
 fn what_is_not_utf8_is_said() {
     if child("what_is_not_utf8_is_said", &[]).is_some() {
@@ -237,11 +238,11 @@ fn what_is_not_utf8_is_said() {
         assert!(*level == 0 && line.starts_with(&format!("{name} is not UTF-8 and is ignored")), "{line}");
     }
     let text = c"rel_tol=1e-3 log=\xff";
-    // SAFETY: a live handle and a text that ends with NUL.
+    // SAFETY: a live handle and a NUL-terminated string.
     let result = outcome(unsafe { rrb_set_options(solver.handle, text.as_ptr()) });
     result.unwrap_err().expect(status::ARGUMENT, &["text must be UTF-8", "rel_tol=1e-3"]);
     assert_eq!(solver.real(key::REL_TOL), 1e-6, "nothing was set");
-    // A path in UTF-8 is a path, in the environment too.
+    // A UTF-8 path is accepted, also in the environment.
     let file = std::env::temp_dir().join(format!("rrbsolver-log-é-{}", std::process::id()));
     // SAFETY: as above.
     unsafe { std::env::set_var(names[0], format!("verbosity=1 log={}", file.display())) };
@@ -258,7 +259,7 @@ unsafe extern "C-unwind" fn panicking_log(_: *mut c_void, _: i32, _: *const c_ch
     panic!("the log of a test gives up")
 }
 
-/// Nothing is printed unless asked for: neither by failures nor by panics behind the boundary.
+/// The library prints nothing by default, neither for errors nor for panics inside its entry points.
 #[test]
 fn silence() {
     if let Some(output) = child("silence", &[]) {
@@ -286,7 +287,7 @@ fn silence() {
     }
 }
 
-/// A panic of the host itself is printed as if the library were not there.
+/// A panic of the host is printed as without the library.
 #[test]
 fn panics_of_the_host_are_its_own() {
     if let Some(output) = child("panics_of_the_host_are_its_own", &[]) {
@@ -297,7 +298,7 @@ fn panics_of_the_host_are_its_own() {
     std::panic::catch_unwind(|| panic!("the host panics")).unwrap_err();
 }
 
-/// verbosity 1: a line a solve; 2: a line an iteration too; to the callback, stderr, or a file.
+/// verbosity 1: one line per solve; 2: also one line per iteration; to the callback, stderr, or a file.
 #[test]
 fn log_lines() {
     let path = std::env::temp_dir().join(format!("rrbsolver log test {}", std::process::id()));
@@ -321,7 +322,7 @@ fn log_lines() {
     assert_eq!(lines.0.len(), 1, "{:?}", lines.0);
     let (level, line) = &lines.0[0];
     assert!(*level == 1 && line.contains(&format!("{} iterations", solver.iterations())), "{line}");
-    // What auto picked.
+    // The choices of auto.
     assert!(line.contains("f64 v"), "{line}");
     lines.0.clear();
     solver.options("verbosity=2").unwrap();
@@ -329,7 +330,7 @@ fn log_lines() {
     let per_iteration = lines.0.iter().filter(|(level, _)| *level == 2).count();
     assert_eq!((per_iteration, lines.0.len()), (solver.iterations() + 1, solver.iterations() + 2));
 
-    // Elsewhere: the callback hears nothing more.
+    // With another target, the callback receives no further lines.
     lines.0.clear();
     solver.options("log=stderr").unwrap();
     solver.solve_from_zero(&b);
@@ -349,7 +350,7 @@ fn log_lines() {
     assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
 }
 
-/// A log function that solves with another handle, whose line would call it inside itself.
+/// A log function that solves with another handle, whose log line would call the function recursively.
 struct Nested {
     solver: Solver,
     b: Vec<f64>,
@@ -360,7 +361,7 @@ struct Nested {
 
 unsafe extern "C-unwind" fn solve_and_listen(given: *mut c_void, _: i32, _: *const c_char) {
     let nested = given.cast::<Nested>();
-    // SAFETY: the test passes a `Nested` that outlives the library's use of it; no reference lives while it solves.
+    // SAFETY: the test passes a `Nested` that outlives its use by the library; no reference exists during the solve.
     unsafe {
         (*nested).calls += 1;
         (*nested).depth += 1;
@@ -369,14 +370,14 @@ unsafe extern "C-unwind" fn solve_and_listen(given: *mut c_void, _: i32, _: *con
             let (handle, b) = ((*nested).solver.handle, (*nested).b.as_ptr());
             let mut x = vec![0.0; (*nested).b.len()];
             assert_eq!(rrb_solve(handle, b, x.as_mut_ptr()), status::OK);
-            // Neither does this wait for the call that it is made in.
+            // Nor does this call wait for the log call around it.
             assert_eq!(rrbsolver_set_log(Some(solve_and_listen), given), status::OK);
         }
         (*nested).depth -= 1;
     }
 }
 
-/// On one thread the log function is never called inside a call of itself.
+/// The log function is never called recursively on a thread.
 #[test]
 fn a_log_function_that_solves() {
     if child("a_log_function_that_solves", &[]).is_some() {
@@ -394,7 +395,7 @@ fn a_log_function_that_solves() {
     assert!(nested.solver.iterations() > 0, "it did solve");
 }
 
-/// What the log functions of two threads have seen.
+/// Observations of the log functions of two threads.
 #[derive(Default)]
 struct Seen {
     removed: AtomicBool,
@@ -410,8 +411,8 @@ unsafe extern "C-unwind" fn listen_slowly(user: *mut c_void, _: i32, _: *const c
     seen.late.fetch_add(usize::from(seen.removed.load(Ordering::SeqCst)), Ordering::SeqCst);
 }
 
-/// Once `rrbsolver_set_log` has returned, no thread is inside the former function, nor comes there; in a child that
-/// fork made meanwhile neither, and there the call waits for no thread that is not there.
+/// After `rrbsolver_set_log` has returned, no thread is inside the previous function or enters it. This also holds in a
+/// child that was forked meanwhile, where the call does not wait for threads of the parent.
 #[test]
 fn the_log_is_replaced_while_others_solve() {
     if child("the_log_is_replaced_while_others_solve", &[]).is_some() {
@@ -446,9 +447,9 @@ fn the_log_is_replaced_while_others_solve() {
     assert_eq!(seen.late.load(Ordering::SeqCst), 0);
 }
 
-/// Runs `body` in a copy of this process; alarm ends it should it hang.
+/// Runs `body` in a forked process. An alarm ends the process if it hangs.
 fn in_a_fork(body: impl FnOnce() -> bool) {
-    // SAFETY: the child leaves by _exit.
+    // SAFETY: the child ends with _exit.
     let process = unsafe { libc::fork() };
     if process == 0 {
         // SAFETY: as above.
@@ -463,11 +464,11 @@ fn in_a_fork(body: impl FnOnce() -> bool) {
     assert_eq!((libc::WIFEXITED(how), libc::WEXITSTATUS(how)), (true, 0));
 }
 
-/// All that a caller's thread needs for any call. Optimized code: debug builds keep every temporary apart.
+/// Stack size that suffices for any call in optimized code. In debug builds, all temporaries have separate stack slots.
 #[cfg(not(debug_assertions))]
 const STACK: usize = 64 * 1024;
 
-/// Programs with many threads, and coroutines, give each a small stack: 64 kB do for every call.
+/// Programs with many threads or coroutines use small stacks: 64 KB suffice for every call.
 #[cfg(not(debug_assertions))]
 #[test]
 fn small_stacks() {
@@ -522,7 +523,7 @@ fn small_stacks() {
     }
 }
 
-/// Lets this process take at most `more` bytes of address space beyond what it has, or (None) as much as before.
+/// Limits the address space of this process to `more` bytes beyond the present size; None restores the previous limit.
 fn limit_memory(more: Option<u64>) {
     let pages: u64 = {
         let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
@@ -537,7 +538,8 @@ fn limit_memory(more: Option<u64>) {
     }
 }
 
-/// Out of memory, wherever it strikes, is a status: the handle survives, and factorizes when there is memory again.
+/// Exhausted memory at any point is reported as a status. The handle survives, and can factorize when memory is
+/// available again.
 #[test]
 fn out_of_memory() {
     if child("out_of_memory", &[]).is_some() {
@@ -576,13 +578,13 @@ fn out_of_memory() {
     }
 }
 
-/// After a fork a handle is refused or works, but nothing hangs; a new handle works.
+/// After a fork, a handle works or returns an error, but never hangs. A new handle works.
 #[test]
 fn fork() {
     if child("fork", &[]).is_some() {
         return;
     }
-    // A lone member, and a team that is asleep in the parent and absent in the child.
+    // One thread, and a pool that sleeps in the parent and does not exist in the child.
     for (nx, ny, members) in [(60, 60, 1), (130, 90, 3)] {
         let a = poisson(nx, ny);
         let b = random_rhs(nx * ny, 1);
@@ -601,7 +603,7 @@ fn fork_with(solver: Solver, a: &Stencil, b: &[f64]) {
             Err(failure) => failure.status == status::UNSUPPORTED && failure.sentence.contains("fork"),
         };
         let mut handle = solver.handle;
-        // SAFETY: the child leaves by _exit: the solver itself is not dropped there.
+        // SAFETY: the child ends with _exit, so `solver` itself is not dropped there.
         let destroyed = unsafe { rrb_destroy(&mut handle) } == status::OK;
         let fresh = Solver::of(a, "backend=cpu threads=3");
         known && destroyed && fresh.solve_from_zero(b).0 == expected
@@ -609,7 +611,7 @@ fn fork_with(solver: Solver, a: &Stencil, b: &[f64]) {
     assert_eq!(solver.solve_from_zero(b).0, expected, "the parent goes on");
 }
 
-/// No signal handler is installed, and the floating-point mode of the caller stays as it is.
+/// The library installs no signal handler, and the floating-point mode of the caller is unchanged.
 #[test]
 fn signals_and_floating_point_mode() {
     if child("signals_and_floating_point_mode", &[]).is_some() {
@@ -636,7 +638,7 @@ fn signals_and_floating_point_mode() {
     assert_eq!((handlers(), float_mode()), before);
 }
 
-/// Control bits of the SSE unit: rounding, masks, flush to zero.
+/// Returns the control bits of the SSE unit: rounding, masks, flush to zero.
 #[cfg(target_arch = "x86_64")]
 fn float_mode() -> u32 {
     let mut mode = 0u32;
@@ -645,7 +647,7 @@ fn float_mode() -> u32 {
     mode & !0x3f
 }
 
-/// Control bits of the floating-point unit.
+/// Returns the control bits of the floating-point unit.
 #[cfg(target_arch = "aarch64")]
 fn float_mode() -> u64 {
     let mode: u64;

@@ -1,6 +1,6 @@
-//! The floating-point mode of the host: with traps for every exception it may set, rounding upwards and flushing to
-//! zero, no call raises, mode and flags are as before after every call and inside callbacks, and the results are those
-//! of a host that has set nothing.
+//! The floating-point mode of the host. The host enables traps for every exception, rounds upwards and flushes to zero.
+//! No call may trap, and mode and flags are unchanged after every call and inside callbacks. The results equal those of
+//! a host with the default mode.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -10,11 +10,11 @@ use common::problems::{Random, Stencil, neumann_const, poisson, random_m_matrix,
 use common::*;
 use std::ffi::c_void;
 
-/// As a process starts.
+/// MXCSR at process start.
 const DEFAULT: u32 = 0x1f80;
-/// Traps of invalid operations, divisions by zero, overflows and underflows; rounding upwards, subnormal numbers
-/// flushed to zero; the flag of inexact results raised. (As `-ffpe-trap=invalid,zero,overflow,underflow` sets it, and
-/// more.)
+/// Traps for invalid operations, divisions by zero, overflows and underflows; rounding upwards; subnormal numbers
+/// flushed to zero; the flag of inexact results raised. This includes the traps of
+/// `-ffpe-trap=invalid,zero,overflow,underflow`.
 const STRANGE: u32 = 0x8000 | 0x4000 | 0x1000 | 0x100 | 0x20;
 
 fn mode() -> u32 {
@@ -29,7 +29,7 @@ fn set_mode(mode: u32) {
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &mode) };
 }
 
-/// The call of a host with that mode, which must find it as it was.
+/// Runs a call in the mode `wanted`, and checks that the call leaves it unchanged.
 #[track_caller]
 fn within<T>(wanted: u32, call: impl FnOnce() -> T) -> T {
     set_mode(wanted);
@@ -40,7 +40,7 @@ fn within<T>(wanted: u32, call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Closed basins with so much land at random.
+/// Creates closed basins with this fraction of random land.
 fn basins(n: usize, land: f64, seed: u64) -> Stencil {
     let mut random = Random(seed);
     let mut a = neumann_const(n, n);
@@ -49,12 +49,12 @@ fn basins(n: usize, land: f64, seed: u64) -> Stencil {
         a.decouple(k % n, k / n, 1.0);
     }
     a.set_row_sums(|k| if dry[k] { 1.0 } else { 0.0 });
-    // Wet nodes without wet neighbours are land, too.
+    // Wet nodes without wet neighbours become land.
     a.center.iter_mut().filter(|c| **c == 0.0).for_each(|c| *c = 1.0);
     a
 }
 
-/// Status of a factorization and a solve, and x.
+/// Factorizes and solves. Returns the status and x.
 fn solved(a: &Stencil, b: &[f64], options: &str, host: u32) -> (Result<i32, i32>, Vec<u64>) {
     let solver = within(host, || Solver::try_new(a.nx as i64, a.ny as i64)).expect("create");
     within(host, || solver.options(options)).expect("options");
@@ -63,7 +63,7 @@ fn solved(a: &Stencil, b: &[f64], options: &str, host: u32) -> (Result<i32, i32>
     (status.map_err(|f| f.status), bits(&x))
 }
 
-/// Every instruction set, format and cycle, on matrices whose padding, land and pivots of nothing are worth a trap.
+/// Every instruction set, format and cycle, on matrices whose padding, land and vanishing pivots could cause a trap.
 #[test]
 fn no_input_raises_in_the_host() {
     const NAME: &str = "no_input_raises_in_the_host";
@@ -78,7 +78,7 @@ fn in_a_strange_host() {
     let mut matrices: Vec<Stencil> = (0..6).map(|seed| basins(40, 0.3, seed)).collect();
     matrices.extend([poisson(40, 40), neumann_const(61, 47)]);
     matrices.extend([false, true].map(|nine| random_m_matrix(130, 91, nine, 1)));
-    // Short formats hold no such entry.
+    // Short formats cannot represent this entry.
     let mut large = poisson(20, 20);
     large.center[33] = 1e308;
     matrices.push(large);
@@ -98,7 +98,7 @@ fn in_a_strange_host() {
     }
 }
 
-/// Arrays with any number in any place, looked at or not.
+/// Arrays with extreme values at any index, with and without the input check.
 #[test]
 fn bad_numbers_raise_nothing() {
     let a = poisson(20, 20);
@@ -120,7 +120,7 @@ fn bad_numbers_raise_nothing() {
     }
 }
 
-/// Work on the next matrix begins before it is known to be unlike the last one.
+/// Speculative work on the next matrix begins before it is known to differ from the previous one.
 #[test]
 fn matrices_unlike_the_last_one() {
     for a in [random_m_matrix(130, 91, false, 1), random_m_matrix(130, 91, true, 1)] {
@@ -141,7 +141,7 @@ fn matrices_unlike_the_last_one() {
     }
 }
 
-/// The same for a system of cells.
+/// Factorizes and solves a 3D system. Returns the status and x.
 fn cells_solved(a: &TwoPhase, b: &[f64], options: &str, host: u32) -> (Result<i32, i32>, Vec<u64>) {
     let solver = within(host, || dpcg::Solver::try_new(a.size.map(|n| n as i64))).expect("create");
     within(host, || solver.options(options)).expect("options");
@@ -150,8 +150,8 @@ fn cells_solved(a: &TwoPhase, b: &[f64], options: &str, host: u32) -> (Result<i3
     (status.map_err(|f| f.status), bits(&x))
 }
 
-/// Every preconditioner, deflation and instruction set, on a box for one member and on one for a team, with an obstacle
-/// and without.
+/// Every preconditioner, deflation and instruction set, on a box for one thread and on a box for several threads, with
+/// and without an obstacle.
 #[test]
 fn no_cell_raises_in_the_host() {
     const NAME: &str = "no_cell_raises_in_the_host";
@@ -182,7 +182,7 @@ fn cells_in_a_strange_host() {
     }
 }
 
-/// Cells with any number in any array, looked at or not.
+/// 3D systems with extreme values in any array, with and without the input check.
 #[test]
 fn bad_cells_raise_nothing() {
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e308, 5e-324] {
@@ -207,7 +207,7 @@ fn bad_cells_raise_nothing() {
     }
 }
 
-/// What callbacks found, and what they leave.
+/// Modes that callbacks observed, and the mode that they set.
 struct Seen {
     modes: Vec<u32>,
     leaves: u32,
@@ -221,8 +221,8 @@ unsafe extern "C-unwind" fn look(seen: *mut c_void, iteration: i64, _: f64) -> i
     i32::from(iteration == 3)
 }
 
-/// A callback has the host's mode and flags; what it changes of them is there after the call, as it would be without
-/// one.
+/// A callback runs with the mode and flags of the host. Its changes persist after the call, as they would without the
+/// library.
 #[test]
 fn callbacks_are_the_hosts() {
     let a = poisson(50, 50);

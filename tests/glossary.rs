@@ -1,17 +1,18 @@
-//! The words of what users read: phrases that English has better ones for fail here, with the one to write.
+//! Checks the wording of texts for users: phrases in `PHRASES` fail, with the suggested replacement.
 //!
-//! Read are the README, the change log, the user parts of the site, the headers, the Fortran sources, the examples, and
-//! the texts in the sources of the library and of its programs: descriptions of options, error messages, log lines.
+//! The checked texts are the README, the change log, the user pages of the site, the headers, the Fortran sources and
+//! the examples. In the sources of the library and its programs, string literals are checked: option descriptions,
+//! error messages and log lines.
 
 use std::path::{Path, PathBuf};
 
-/// A phrase that is wrong wherever it stands, and what to write.
+/// Phrases that are always wrong, with suggested replacements.
 ///
-/// Words of a phrase follow each other, with line breaks and the signs of comments between them, but with no
-/// punctuation. `a|b` is one of these words, `N` a number; a word that ends with `*` is the beginning of one; a phrase
-/// that ends with `$` is one before punctuation.
+/// The words of a phrase are consecutive; line breaks and comment signs may separate them, but not punctuation. `a|b`
+/// is one of these words, and `N` is a number. `*` at the end of a word matches any ending. `$` at the end of a phrase
+/// requires punctuation after it.
 const PHRASES: &[(&str, &str)] = &[
-    // What is told.
+    // Reports.
     ("told", "reported, or passed to"),
     ("tells", "reports, notifies"),
     ("sentence|sentences of a|an|the error|errors", "error message"),
@@ -27,7 +28,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("gone|go|goes|going|went over to", "switches to"),
     ("is|are|was|were|where led", "is gathered on rank 0"),
     ("led ranks", "gathered on rank 0"),
-    // What stands for another thing.
+    // Representation and replacement.
     ("stand|stands|stood for none|another|others|it|them", "represents"),
     ("stand|stands in for", "replaces"),
     ("as it comes", "default, unchanged"),
@@ -43,7 +44,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("same bits", "bitwise identical"),
     ("team member|members", "thread"),
     ("member|members of a|the team", "thread"),
-    // How much.
+    // Quantities.
     ("next to nothing", "negligible; of leaks: nearly singular"),
     ("none|nothing worth naming", "negligible"),
     ("off by a tenth|quarter|third|half", "off by 10 %"),
@@ -51,7 +52,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("times less than", "times faster than, or a factor"),
     ("lie|lies at a|no|multiples multiple|of", "N-byte aligned"),
     ("at no multiple of", "not N-byte aligned"),
-    // A quantity of each.
+    // Quantities per object.
     ("a process a device", "one process per device"),
     (
         "N|few|many|some bytes a|an \
@@ -66,13 +67,13 @@ const PHRASES: &[(&str, &str)] = &[
     ("N|two|several times|passes|waits a|an solve|iteration|sweep|call|handle", ".. per .."),
 ];
 
-/// A word of a text, and its line.
+/// A word of a text, and its line number.
 struct Word<'a> {
     text: &'a str,
     line: usize,
 }
 
-/// A phrase that was found.
+/// A phrase that was found, its line number and the suggested replacement.
 #[derive(Debug, PartialEq)]
 struct Found {
     line: usize,
@@ -81,10 +82,10 @@ struct Found {
 }
 
 const PUNCTUATION: &[char] = &['.', ',', ';', ':', '?', '!', ')', '('];
-/// Signs around a word that do not belong to it.
+/// Characters around a word that do not belong to it.
 const QUOTES: &[char] = &['"', '\'', '`', '*', '_', '(', '[', '|', '<', '>', ']'];
 
-/// Words from `line` on, without the signs that begin comments, items and quotations.
+/// Splits a text, which begins at `line`, into words without comment signs, list signs and quotation marks.
 fn words(text: &str, line: usize) -> Vec<Word<'_>> {
     let mut found = Vec::new();
     for (k, row) in text.lines().enumerate() {
@@ -94,12 +95,12 @@ fn words(text: &str, line: usize) -> Vec<Word<'_>> {
     found
 }
 
-/// Whether a word is this one of a phrase; `last`: nothing of the phrase follows.
+/// Returns whether a word matches a word of a phrase; `last` means that it is the last word of the phrase.
 fn is_word(word: &str, wanted: &str, last: bool) -> bool {
     let word = word.trim_start_matches(QUOTES);
     let ends = word.trim_end_matches(QUOTES);
     let bare = ends.trim_end_matches(PUNCTUATION).trim_end_matches(QUOTES);
-    // The end of a sentence is the end of a phrase.
+    // Punctuation ends a phrase.
     if !last && bare.len() != ends.len() {
         return false;
     }
@@ -135,7 +136,7 @@ fn find(words: &[Word]) -> Vec<Found> {
     found
 }
 
-/// String literals of Rust text, with their lines; those of tests at the end of a file are left out.
+/// Returns the string literals of a Rust source with their line numbers, except those of the tests at its end.
 fn literals(text: &str) -> Vec<(usize, String)> {
     let text = text.find("#[cfg(test)]\nmod tests {").map_or(text, |end| &text[..end]);
     let mut found = Vec::new();
@@ -144,7 +145,7 @@ fn literals(text: &str) -> Vec<(usize, String)> {
         let length = if rest.starts_with("//") {
             rest.find('\n').unwrap_or(rest.len())
         } else if c == '\'' && rest.len() > 2 {
-            // A character, or a lifetime.
+            // A character literal or a lifetime.
             let inner = rest[1..].chars().next().map_or(0, char::len_utf8);
             if rest[1..].starts_with('\\') {
                 rest[3..].find('\'').map_or(1, |end| 4 + end)
@@ -184,7 +185,7 @@ fn files(folder: &Path, endings: &[&str], into: &mut Vec<PathBuf>) {
     }
 }
 
-/// What users read, file by file: whether only literals count.
+/// Returns the files with texts for users, and for each file whether only string literals count.
 fn read_by_users(root: &Path) -> Vec<(PathBuf, bool)> {
     let mut all: Vec<PathBuf> = ["README.md", "CHANGELOG.md", "docs/index.md", "docs/gallery.md"]
         .iter()
@@ -201,7 +202,7 @@ fn read_by_users(root: &Path) -> Vec<(PathBuf, bool)> {
     for part in ["src", "tools/src", "benches/src"] {
         files(&root.join(part), &["rs"], &mut sources);
     }
-    // Tests have sentences of their own.
+    // Texts in tests are not for users.
     sources.retain(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("tests.rs")));
     all.into_iter().map(|path| (path, false)).chain(sources.into_iter().map(|path| (path, true))).collect()
 }

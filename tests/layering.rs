@@ -1,15 +1,16 @@
-//! The layers of the architecture: ffi -> solver -> backend -> comm -> grid, sparse -> runtime; error, isa, options,
-//! report and spectrum are leaves. Reads every path of the sources that starts at the crate (`crate::`, `super::`, groups
-//! included) and fails on a forbidden edge.
+//! Checks the layers of the architecture: ffi -> solver -> backend -> comm -> grid, sparse -> runtime; error, isa,
+//! options, report and spectrum are leaves. All paths of the sources that begin at the crate (`crate::`, `super::`,
+//! also in groups) are read, and forbidden edges fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Layers from the outside in: each may use itself and those after it. Leaves may use leaves, and `runtime`.
+/// Layers from the outside in. Each layer may use itself and all later layers. Leaves may use leaves and `runtime`.
 const LAYERS: [&str; 7] = ["ffi", "solver", "backend", "comm", "grid", "sparse", "runtime"];
 const LEAVES: [&str; 5] = ["error", "isa", "options", "report", "spectrum"];
 
-/// Words that matter here: identifiers, `::`, and single characters; comments, strings and chars are gone.
+/// Splits a source into tokens: identifiers, `::`, and single characters, without comments, strings and character
+/// literals.
 fn tokens(source: &str) -> Vec<String> {
     let chars: Vec<char> = source.chars().collect();
     let at = |k: usize| chars.get(k).copied().unwrap_or('\0');
@@ -59,7 +60,7 @@ fn tokens(source: &str) -> Vec<String> {
     found
 }
 
-/// All paths below `prefix`, from the token after it; returns where the path ends.
+/// Collects all paths below `prefix`, beginning at token `k`. Returns the index where the path ends.
 fn collect(tokens: &[String], mut k: usize, prefix: &[String], paths: &mut BTreeSet<Vec<String>>) -> usize {
     let mut path = prefix.to_vec();
     loop {
@@ -76,7 +77,7 @@ fn collect(tokens: &[String], mut k: usize, prefix: &[String], paths: &mut BTree
             }
             Some("self") => {}
             Some(word) if word.starts_with(|c: char| c.is_alphabetic() || c == '_') => path.push(word.to_owned()),
-            // `*`, generics, and anything else that ends a path.
+            // `*`, generics, and other tokens that end a path.
             _ => {
                 paths.insert(path);
                 return k + 1;
@@ -92,8 +93,8 @@ fn collect(tokens: &[String], mut k: usize, prefix: &[String], paths: &mut BTree
     }
 }
 
-/// Crate paths used by the module `module` (its path from the crate's root), with inline modules resolved. `known`:
-/// what else a path may begin with, such as a child of the module.
+/// Returns the crate paths that the module `module` uses (its path from the crate root), including those of inline
+/// modules. `known` holds other beginnings of paths, such as children of the module.
 fn paths(source: &str, module: &[String], known: &BTreeMap<String, Vec<String>>) -> BTreeSet<Vec<String>> {
     let tokens = tokens(source);
     let mut found = BTreeSet::new();
@@ -141,7 +142,7 @@ fn sources(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every source: its module path and its text.
+/// Returns the module path and the text of every source file.
 fn modules() -> Vec<(Vec<String>, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
@@ -155,8 +156,8 @@ fn modules() -> Vec<(Vec<String>, String)> {
     files.iter().map(|file| (module(file), std::fs::read_to_string(file).expect("readable"))).collect()
 }
 
-/// A source without its own tests, which are no part of the library: a module of them ends it, one that lies in a file
-/// of its own is only declared, and what follows it counts.
+/// Removes the tests from a source, because they are no part of the library. A test module in the file ends the source.
+/// A test module in another file is only declared, and the text after the declaration counts.
 fn library(text: &str) -> String {
     const OF_TESTS: &str = "#[cfg(test)]";
     let (mut kept, mut rest) = (String::new(), text);
@@ -174,7 +175,7 @@ fn library(text: &str) -> String {
     kept + rest
 }
 
-/// Why `from` must not use `to`, if it must not.
+/// Returns the reason why `from` must not use `to`, if there is one.
 fn forbidden(from: &[String], to: &[String]) -> Option<&'static str> {
     let (Some(layer), Some(target)) = (from.first(), to.first()) else { return None };
     let place = |name: &str| LAYERS.iter().position(|l| *l == name);
@@ -227,8 +228,7 @@ fn no_forbidden_edge() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Concrete backends are named at the boundary: in `make_backend`, and where it asks for devices and for what lies on
-/// them.
+/// Concrete backends are named only in `ffi`: in `make_backend`, and where it asks for devices and their memory.
 #[test]
 fn concrete_backends_are_named_once() {
     let mut naming: Vec<String> = modules()
@@ -256,8 +256,8 @@ fn concrete_backends_are_named_once() {
     assert_eq!(naming, expected.map(|module| format!("ffi::{module}")));
 }
 
-/// `unsafe` stays at the boundary, in `comm`, in the cpu backend's helpers, in the calls of the device, in `runtime`, in
-/// the choice of an instruction set and in the calls of zlib; threads in `runtime`; nothing prints.
+/// `unsafe` occurs only in `ffi`, `comm`, helpers of the cpu backend, device calls, `runtime`, the selection of the
+/// instruction set, and calls of zlib. Threads occur only in `runtime`, and nothing prints.
 #[test]
 fn unsafe_threads_and_printing_stay_in_their_places() {
     let mut with_unsafe = 0;
@@ -286,7 +286,7 @@ fn unsafe_threads_and_printing_stay_in_their_places() {
     assert!(with_unsafe > 0, "the search finds what is there");
 }
 
-/// What is written by hand in src, kernels and bindings: names and texts.
+/// Returns names and texts of the handwritten files in src, kernels and bindings.
 fn by_hand() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -305,8 +305,8 @@ fn by_hand() -> Vec<(String, String)> {
     all
 }
 
-/// Functions of a source: their first line and how many they have. In Rust and CUDA one ends with the first brace that
-/// stands where it begins.
+/// Returns the functions of a source: first line and number of lines. In Rust and CUDA, a function ends with the first
+/// brace that has the indentation of its beginning.
 fn functions(text: &str) -> Vec<(&str, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let indent = |line: &str| line.len() - line.trim_start().len();
@@ -320,7 +320,7 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
     };
     let ends = |line: &str, first: &str| {
         let last = line.trim_start();
-        // Of what is only declared, the last line of its arguments.
+        // A declaration ends with the last line of its arguments.
         let declares = last.starts_with(')') && last.ends_with(';');
         indent(line) == indent(first) && (declares || ["}", "end "].iter().any(|end| last.starts_with(end)))
     };
@@ -330,7 +330,7 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
         .collect()
 }
 
-/// rustfmt and clang-format leave comments, texts and macros as wide as they are.
+/// rustfmt and clang-format do not wrap comments, strings and macros.
 #[test]
 fn lines_files_and_functions_are_short() {
     let (mut wide, mut files, mut long) = (Vec::new(), Vec::new(), Vec::new());
@@ -349,12 +349,12 @@ fn lines_files_and_functions_are_short() {
     assert_eq!(long, [""; 0], "more than 100 lines");
 }
 
-/// What a file makes known under another name: `use path::name` and `use path::*` (an empty name), public or not, since
-/// its children see either.
+/// Names that a file imports: `use path::name` and `use path::*` (an empty name). Public and private imports count,
+/// because child modules see both.
 struct Uses {
-    /// Path, name.
+    /// Path and name of each import.
     all: Vec<(Vec<String>, String)>,
-    /// A parent that hands its children's items on does not use them.
+    /// The text without public imports: a parent that re-exports items of its children does not use them.
     text_without_public: String,
 }
 
@@ -380,7 +380,7 @@ impl Uses {
     }
 }
 
-/// The file that defines what a path names: through what parents hand on, whoever they have it from.
+/// Returns the file that defines the target of a path, following re-exports.
 fn defined_in(path: &[String], uses: &BTreeMap<Vec<String>, Uses>, steps: usize) -> Option<Vec<String>> {
     let end = (1..=path.len()).rev().find(|&n| uses.contains_key(&path[..n]))?;
     let (module, rest) = path.split_at(end);
@@ -391,7 +391,7 @@ fn defined_in(path: &[String], uses: &BTreeMap<Vec<String>, Uses>, steps: usize)
     }
 }
 
-/// Files that use one another, directly or through others: each group in order.
+/// Returns groups of files that use one another, directly or indirectly.
 fn circles(modules: &[(Vec<String>, String)]) -> Vec<Vec<String>> {
     let files: BTreeMap<Vec<String>, String> = modules
         .iter()
@@ -404,7 +404,7 @@ fn circles(modules: &[(Vec<String>, String)]) -> Vec<Vec<String>> {
     };
     let uses: BTreeMap<Vec<String>, Uses> =
         files.iter().map(|(module, text)| (module.clone(), Uses::of(text, module, &children(module)))).collect();
-    // Names of modules that a file has taken begin paths too.
+    // Imported module names also begin paths.
     let names: Vec<&Vec<String>> = uses.keys().collect();
     let edges: Vec<BTreeSet<usize>> = uses
         .iter()
@@ -437,7 +437,7 @@ fn no_two_files_import_each_other() {
     assert_eq!(circles(&modules()), Vec::<Vec<String>>::new());
 }
 
-/// Circles through re-exports and taken modules are seen; declaring children and handing them on is none.
+/// Cycles through re-exports and imported modules are found. Declaring and re-exporting children is no cycle.
 #[test]
 fn circles_are_seen() {
     let module = |path: &str, text: &str| (path.split("::").map(str::to_owned).collect::<Vec<_>>(), text.to_owned());
@@ -450,14 +450,14 @@ fn circles_are_seen() {
     }
     let defines = module("a", "mod b; use b::B; pub struct E;");
     assert_eq!(circles(&[defines, module("a::b", "use super::E;")]), [["a", "a::b"]]);
-    // What follows a declaration of tests is part of the library, too.
+    // The text after a declaration of tests is part of the library.
     for declared in ["#[cfg(test)]\nmod tests;", "#[cfg(test)]\npub(super) mod tests;", "#[cfg(test)]\nfn f() {}"] {
         let defines = module("a", &format!("mod b; {declared}\nuse b::B; pub struct E; fn g() -> B {{}}"));
         assert_eq!(circles(&[defines, module("a::b", "use super::E;")]), [["a", "a::b"]], "{declared}");
     }
 }
 
-/// The reader itself: groups, `super`, inline modules, comments and strings.
+/// The reader of paths: groups, `super`, inline modules, comments and strings.
 #[test]
 fn paths_are_read_as_the_compiler_reads_them() {
     let source = r#"

@@ -1,6 +1,6 @@
-//! The machine code of the row loops: packed arithmetic as wide as the instruction set has it, no calls inside, nothing
-//! of a wider set in the portable forms. Read from this test's own program with `objdump`, which comes with every gcc;
-//! without it there is nothing to check here.
+//! Checks the machine code of the row loops: packed arithmetic with the full width of the instruction set, no calls
+//! inside loops, and no wider instructions in the portable forms. The code is read from this test program with
+//! `objdump`, a part of binutils; without `objdump`, nothing is checked.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 
 mod common;
@@ -10,8 +10,8 @@ use common::problems::poisson;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Modules with row loops, by the last two names of their paths, and their sources. What `grid/components.rs` has
-/// compiled in the same way is bits alone, 64 of them, which no set needs loops for.
+/// Modules with row loops, by the last two names of their paths, and their sources. `grid/components.rs` is compiled in
+/// the same way, but processes 64 bits at a time and needs no vector loops.
 const SOURCES: [([&str; 2], &str); 4] = [
     (["rrb", "loops"], include_str!("../src/backend/cpu/rrb/loops.rs")),
     (["rrb", "loops_setup"], include_str!("../src/backend/cpu/rrb/loops_setup.rs")),
@@ -19,14 +19,14 @@ const SOURCES: [([&str; 2], &str); 4] = [
     (["grid", "inspection"], include_str!("../src/grid/inspection.rs")),
 ];
 
-/// Loops of `for_each_isa` whose work is to move numbers or to look at their bits.
+/// Loops of `for_each_isa` that only move numbers or inspect their bits.
 const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest_in", "narrow"];
 
-/// Loops between double precision and the sweeps' single precision: as many lanes as doubles fill, so that their single
-/// precision arithmetic is half as wide.
+/// Loops that combine double precision with the single precision of sweeps. Doubles determine the number of lanes, so
+/// their single precision arithmetic has half the width.
 const OF_TWO_WIDTHS: [&str; 4] = ["advance_and_scale", "combine", "difference", "solve"];
 
-/// The loops of an iteration, which are compiled for the portable set as functions of their own.
+/// Loops of an iteration, which the portable set compiles as separate functions.
 const OF_AN_ITERATION: [&str; 9] = [
     "advance",
     "advance_and_scale",
@@ -39,7 +39,8 @@ const OF_AN_ITERATION: [&str; 9] = [
     "subtract",
 ];
 
-/// Names of the functions in `for_each_isa! { .. }` of a source, from its lines that begin one: four spaces and `fn`.
+/// Returns the names of the functions in `for_each_isa! { .. }` of a source: lines that begin with four spaces and
+/// `fn`.
 fn names(source: &str) -> Vec<String> {
     let mut inside = false;
     let mut names = Vec::new();
@@ -63,14 +64,14 @@ struct Instruction<'a> {
     operands: &'a str,
 }
 
-/// The instruction of a line of objdump: "  address:\toperation operands".
+/// Parses a line of objdump: "  address:\toperation operands".
 fn instruction(line: &str) -> Option<Instruction<'_>> {
     let (address, rest) = line.trim_start().split_once(":\t")?;
     let (operation, operands) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
     Some(Instruction { address: u64::from_str_radix(address, 16).ok()?, operation, operands: operands.trim() })
 }
 
-/// The path of a mangled name, legacy or v0: its identifiers, each of which its length comes before.
+/// Returns the identifiers of a mangled name (legacy or v0), each of which follows its length.
 fn identifiers(symbol: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = symbol;
@@ -89,7 +90,7 @@ fn identifiers(symbol: &str) -> Vec<&str> {
     found
 }
 
-/// Of a loop over rows: its module, name and instruction set.
+/// Returns module, name and instruction set of a row loop.
 fn kernel(symbol: &str) -> Option<(&str, &str, &str)> {
     let path = identifiers(symbol);
     let at = path.windows(2).position(|two| SOURCES.iter().any(|(module, _)| two == module))?;
@@ -97,7 +98,7 @@ fn kernel(symbol: &str) -> Option<(&str, &str, &str)> {
     Some((path[at + 1], path.get(at + 2)?, set))
 }
 
-/// Additions, multiplications, divisions and the like of floating-point numbers, by the form of their operands.
+/// Number of floating-point operations by the form of their operands.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arithmetic {
     packed: [usize; 3],
@@ -125,7 +126,7 @@ fn arithmetic(body: &[Instruction]) -> Arithmetic {
     found
 }
 
-/// Innermost loops: from the target of a jump backwards to the jump.
+/// Returns the innermost loops: from the target of a backward jump to the jump.
 fn loops<'a>(body: &'a [Instruction<'a>]) -> Vec<&'a [Instruction<'a>]> {
     let place: BTreeMap<u64, usize> = body.iter().enumerate().map(|(k, i)| (i.address, k)).collect();
     let mut all = Vec::new();
@@ -139,7 +140,7 @@ fn loops<'a>(body: &'a [Instruction<'a>]) -> Vec<&'a [Instruction<'a>]> {
     all.iter().filter(|l| !holds_another(l)).map(|l| &body[l.0..=l.1]).collect()
 }
 
-/// What is wrong with a function, if anything. `half`: loops of half the register width are accepted.
+/// Returns what is wrong with a function, if anything. `half` accepts loops of half the register width.
 fn fault(name: &str, set: &str, body: &[Instruction], half: bool) -> Option<String> {
     let width = ["portable", "avx2", "avx512"].iter().position(|s| *s == set)?;
     if let Some(i) = body.iter().find(|i| REGISTERS[width + 1..].iter().any(|wider| i.operands.contains(wider))) {
@@ -147,12 +148,12 @@ fn fault(name: &str, set: &str, body: &[Instruction], half: bool) -> Option<Stri
     }
     let loops = loops(body);
     let found: Vec<Arithmetic> = loops.iter().map(|body| arithmetic(body)).collect();
-    // The portable forms of short loops are part of those that call them, as their calls to other sets remain here.
+    // The portable forms of short loops are inlined into their callers, which also contain the calls of the other sets.
     if set == "portable" && !OF_AN_ITERATION.contains(&name) {
         return None;
     }
     if MOVES.contains(&name) {
-        // Copies are left to memcpy; doubles become numbers half as wide.
+        // Copies use memcpy; conversions of doubles write numbers of half the width.
         let wide = |i: &Instruction| REGISTERS[width.saturating_sub(1)..].iter().any(|r| i.operands.contains(r));
         let moves = loops.is_empty() || loops.iter().any(|body| body.iter().any(wide));
         return (!moves).then(|| format!("moves nothing by {}", REGISTERS[width]));
@@ -164,7 +165,7 @@ fn fault(name: &str, set: &str, body: &[Instruction], half: bool) -> Option<Stri
 
 #[test]
 fn row_loops_are_vectors() {
-    // So that the solver is a part of this program.
+    // Ensures that the solver is linked into this program.
     let a = poisson(20, 20);
     Solver::of(&a, "backend=cpu threads=1").solve_from_zero(&vec![1.0; a.len()]);
 
@@ -207,7 +208,7 @@ fn row_loops_are_vectors() {
             }
         }
     }
-    // Those of doubles alone have the full width.
+    // For doubles alone, a form with the full width must exist.
     for (name, set) in OF_TWO_WIDTHS.into_iter().flat_map(|name| [(name, "avx512"), (name, "avx2")]) {
         if !full.contains(&(name, set)) {
             faults.push(format!("{name}, {set}: no form of it has the full width"));
@@ -237,7 +238,7 @@ fn listings_are_understood() {
         kernel("_ZN9rrbsolver7backend3cpu3rrb5loops3dot8portable17h8658edb200ffb4e0E>:"),
         Some(("loops", "dot", "portable"))
     );
-    // It calls one of these.
+    // A function that only calls a row loop.
     assert_eq!(kernel("_ZN9rrbsolver7backend3cpu3rrb5loops3dot17h8658edb200ffb4e0E>:"), None);
     assert_eq!(
         kernel("_RINvNvNtNtNtNtCs1_9rrbsolver7backend3cpu3rrb5loops5scale4avx2NtNtB8_6format5BrainEBa_"),

@@ -1,4 +1,4 @@
-//! The pages of the documentation: their length, and the paths that they and the comments name.
+//! Checks the pages of the documentation: their length, and the paths in pages and comments.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below `folder` whose name ends with one of `endings`, except for those of ignored folders.
+/// Returns all files below `folder` whose names end with one of `endings`, except in ignored folders.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -28,7 +28,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// `text` without its parts between `open` and `close`.
+/// Removes the parts of `text` between `open` and `close`.
 fn without(text: &str, open: &str, close: &str) -> String {
     let mut rest = text;
     let mut kept = String::new();
@@ -39,7 +39,7 @@ fn without(text: &str, open: &str, close: &str) -> String {
     kept + rest
 }
 
-/// Words of a page outside code blocks, formulas, tables and comments: runs of letters that begin with a letter.
+/// Counts the words of a page outside code blocks, formulas, tables and comments. A word begins with a letter.
 fn words(page: &str) -> usize {
     let page = without(page, "<!--", "-->");
     let page = without(&page, "```", "```");
@@ -57,7 +57,7 @@ fn words_are_counted_outside_code_formulas_and_tables() {
     assert_eq!(words(page), 2 + 5 + 2);
 }
 
-/// The reference is generated from doc comments, and the pages on development are not for users.
+/// The reference is generated from doc comments, and the development pages are not for users, so neither counts.
 #[test]
 fn user_pages_have_at_most_30000_words() {
     let docs = root().join("docs");
@@ -69,7 +69,7 @@ fn user_pages_have_at_most_30000_words() {
     assert!(count <= 30_000, "the user pages have {count} words, the limit is 30000: shorten what repeats");
 }
 
-/// Folders in which paths begin, from the root of the project.
+/// Folders at the root of the project in which paths begin.
 const TOP: [&str; 14] = [
     "benches/",
     "bindings/",
@@ -87,7 +87,7 @@ const TOP: [&str; 14] = [
     ".ci/",
 ];
 
-/// The paths in backticks of a text, from the root of the project.
+/// Returns the paths in backticks that begin at the root of the project.
 fn named(text: &str) -> impl Iterator<Item = &str> {
     text.lines()
         .flat_map(|line| line.split('`').skip(1).step_by(2))
