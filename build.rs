@@ -67,12 +67,16 @@ fn nvcc() -> Option<PathBuf> {
 /// Begins to compile a translation unit.
 fn start(nvcc: &Path, unit: &str, architectures: &[u32], out: &Path) -> Child {
     let mut command = Command::new(nvcc);
-    command.args(["-std=c++17", "-O3", "-lineinfo", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
+    command.args(["-std=c++17", "-O3", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
     // A seventh of the bytes; drivers of CUDA 12.4 and newer read it, and older ones do not run this library.
     command.arg("--compress-mode=size");
-    // Fewer while working on the kernels: RRBSOLVER_CUDA_ARCHITECTURES=90.
+    // While working on the kernels, RRBSOLVER_CUDA_ARCHITECTURES=90 saves time. The code then has line numbers for
+    // profilers, which would double the size of the library.
     let wanted = std::env::var("RRBSOLVER_CUDA_ARCHITECTURES").unwrap_or_default();
     let wanted: Vec<u32> = wanted.split(',').filter_map(|a| a.trim().parse().ok()).collect();
+    if !wanted.is_empty() {
+        command.arg("-lineinfo");
+    }
     let architectures = if wanted.is_empty() { architectures } else { &wanted };
     for (k, a) in architectures.iter().enumerate() {
         let code = if k + 1 == architectures.len() { format!("[sm_{a},compute_{a}]") } else { format!("sm_{a}") };
