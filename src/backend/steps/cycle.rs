@@ -1,33 +1,33 @@
-//! Recursive cycles (`cycle = amli`, `k`): fewer iterations for a little more work on coarse grids.
+//! Recursive cycles (`cycle = amli`, `k`), which reduce the number of outer iterations for more work on coarse grids.
 //!
-//! After every `spacing` levels the V-cycle hands its right-hand side g to a coarser grid and takes one application
-//! of the rest of M for the solution of A_k u = g. A recursive cycle takes `steps` inner iterations with that same
-//! rest of M as preconditioner instead (Axelsson and Vassilevski, SIAM J. Numer. Anal. 27, 1990; Notay and
-//! Vassilevski, Numer. Linear Algebra Appl. 15, 2008). A_k is the matrix that the eliminations above left there,
-//! before those below lump it.
+//! A recursion grid is the grid that every `spacing`-th level leaves. Let A_k be the matrix that the levels above the
+//! k-th recursion grid leave there, before the levels below drop couplings. The V-cycle passes the right-hand side g on
+//! a recursion grid to the levels below and uses M_k^-1 g as the solution of A_k u = g. A recursive cycle instead runs
+//! `steps` inner iterations with the preconditioner M_k (Axelsson and Vassilevski, SIAM J. Numer. Anal. 27, 1990; Notay
+//! and Vassilevski, Numer. Linear Algebra Appl. 15, 2008; docs/theory/rrb.md, recursive cycles).
 //!
-//! Both kinds are one text, conjugate gradients with coefficients from elsewhere:
+//! Both kinds of inner iteration use the recurrence of conjugate gradients and differ in the coefficients only:
 //!
 //! ```text
 //!     z = M_k^-1 r,   d = z + beta d,   u = u + alpha d,   r = r - alpha A_k d
 //!
 //!     amli  Chebyshev on [low, high], theta = (low + high) / 2, delta = (high - low) / 2:
-//!           alpha = 1 / theta, then beta = (delta alpha / 2)^2 (twice that the first time),
-//!           alpha = 1 / (theta - beta / alpha): a fixed polynomial, so that M stays a fixed matrix
-//!     k     beta = -<z, A_k d> / <d, A_k d>, alpha = <d, r> / <d, A_k d>: flexible, nonlinear in r
+//!           alpha = 1 / theta, then beta = (delta alpha / 2)^2 (twice this value in the second iteration),
+//!           alpha = 1 / (theta - beta / alpha): a fixed polynomial, so M is a fixed matrix
+//!     k     beta = -<z, A_k d> / <d, A_k d>, alpha = <d, r> / <d, A_k d>: flexible CG, nonlinear in r
 //! ```
 //!
-//! The bounds come from conjugate gradients on A_k at setup, deepest recursion first.
+//! The factorization estimates the bounds with conjugate gradients on A_k, beginning with the deepest recursion.
 
 use crate::grid::levels::Grid;
 use crate::options::limits::{AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_LEAST_CONDITION};
 use crate::spectrum::lanczos_extremes;
 use std::ops::Range;
 
-/// What happens at a recursion grid.
+/// Method for the system on a recursion grid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// One application of the rest of M: the papers' RRB.
+    /// One application of M_k^-1, as in the RRB method of the report.
     #[default]
     V,
     /// Chebyshev iterations.
@@ -36,29 +36,32 @@ pub enum Kind {
     K,
 }
 
-/// What `factorize` is to do about recursion.
+/// Parameters of the recursion for `factorize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// None: [`choose`] between V and AMLI.
+    /// `None`: [`choose`] selects V or AMLI.
     pub kind: Option<Kind>,
-    /// Levels from one recursion to the next, even.
+    /// Number of levels between two recursions; even.
     pub spacing: usize,
-    /// Inner iterations.
+    /// Number of inner iterations per recursion.
     pub steps: usize,
-    /// [`choose`] may take AMLI for coefficients that jump, too.
+    /// [`choose`] may also select AMLI for coefficients with jumps.
     pub jumps: bool,
 }
 
 impl Cycle {
-    /// Grids on which the cycle recurses: those that every `spacing`-th level leaves, with eliminations below.
+    /// Returns the recursion grids, by their numbers: the grids that every `spacing`-th level leaves, if levels remain
+    /// below.
     pub fn grids(&self, levels: usize) -> impl Iterator<Item = usize> + use<> {
         let grids_apart = self.spacing / 2;
         let any = self.kind != Some(Kind::V) && self.steps > 1 && grids_apart > 0;
         (1..).map(move |k| k * grids_apart).take_while(move |q| any && 2 * q < levels)
     }
 
-    /// Work of one application of M in V-cycles: nodes of all grids and of the remainder, each times its visits, which
-    /// every recursion multiplies by `steps`, over these nodes.
+    /// Returns the work of one application of M relative to the V-cycle, sum_q v_q n_q / sum_q n_q.
+    ///
+    /// The sums include all grids and the coarsest system. n_q is the number of nodes of grid q, and v_q the number of
+    /// visits per application. Each recursion multiplies v_q by `steps`.
     pub fn cost(&self, finest: Grid, levels: usize) -> f64 {
         let mut starts = self.grids(levels).peekable();
         let (mut visits, mut work, mut once) = (1.0, 0.0, 0.0);
@@ -74,103 +77,107 @@ impl Cycle {
     }
 }
 
-/// An interval that holds the eigenvalues of M_k^-1 A_k.
+/// Interval that contains the eigenvalues of M_k^-1 A_k.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Lower end.
+    /// Lower bound.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Bounds {
-    /// high / low.
+    /// Returns high / low, which bounds the condition number of M_k^-1 A_k.
     pub fn condition(&self) -> f64 {
         self.high / self.low
     }
 }
 
-/// Sections at most: a grid of 2^31 nodes has fewer than 64 levels, and recursions are two apart at least.
+/// Maximum number of sections. A grid of 2^31 nodes has fewer than 64 levels, and recursions are at least two levels
+/// apart.
 pub const SECTIONS: usize = 33;
 
-/// The cycle as built.
+/// Recursion of a factorization.
 #[derive(Clone, Copy, Debug)]
 pub struct Recursion {
-    /// What happens at recursion grids.
+    /// Method on the recursion grids.
     pub kind: Kind,
-    /// Inner iterations.
+    /// Number of inner iterations per recursion.
     pub steps: usize,
-    /// Of each section that recurses; Chebyshev reads them.
+    /// Eigenvalue bounds of each section that begins with a recursion; only AMLI uses them.
     pub bounds: [Bounds; SECTIONS],
 }
 
 impl Recursion {
-    /// No recursion.
+    /// V-cycle: no recursion.
     pub const V: Self = Self { kind: Kind::V, steps: 1, bounds: [EXACT; SECTIONS] };
 }
 
-/// Bounds where A_k is M_k.
+/// Bounds for A_k = M_k, with the usual margin.
 const EXACT: Bounds = Bounds { low: 1.0, high: ABOVE };
 
 /// Vectors of a recursion grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inner {
-    /// Residual.
+    /// Residual r.
     R,
-    /// What sweeps turn from a right-hand side into a solution.
+    /// Vector z that the sweeps overwrite: right-hand side before, solution after them.
     Z,
-    /// Direction.
+    /// Search direction d.
     D,
-    /// A_k d.
+    /// q = A_k d.
     Q,
 }
 
-/// The steps of a cycle. Section 0 is the levels down to the first recursion grid, section k those from the k-th
-/// recursion grid on to the next, or to the remainder.
+/// Steps of a cycle. Section 0 consists of the levels above the first recursion grid. Section k consists of the levels
+/// from the k-th recursion grid to the next one, or to the coarsest system.
 pub trait CycleSteps {
-    /// Sections that begin with a recursion; they are the last ones.
+    /// Returns the sections that begin with a recursion; they are the last sections.
     fn recursions(&self) -> Range<usize>;
-    /// Whether this member of a team works on section k; one that does not must skip its text.
+    /// Returns whether this thread works on section k. A thread that does not must skip the steps of the section.
     fn takes_part(&self, k: usize) -> bool;
-    /// L y = z through the levels of section k; leaves z on the next section's first grid, or on the remainder.
+    /// Solves L y = z on the levels of section k. Stores z on the first grid of the next section, or on the coarsest
+    /// grid.
     fn sweep_down(&mut self, k: usize);
-    /// The exact factor.
+    /// Solves the coarsest system exactly.
     fn solve_remainder(&mut self);
-    /// L^T z = y, back through section k.
+    /// Solves D L^T z = y on the levels of section k.
     fn sweep_up(&mut self, k: usize);
-    /// r = z.
+    /// Sets r = z.
     fn keep_rhs(&mut self, k: usize);
-    /// d = z, or z + beta d.
+    /// Sets d = z, or d = z + beta d.
     fn direct(&mut self, k: usize, beta: Option<f64>);
-    /// q = A_k d.
+    /// Computes q = A_k d.
     fn multiply_direction(&mut self, k: usize);
-    /// Whether `mine` is true on any member that works on section k; all of these call it, and get the same answer.
+    /// Returns whether `mine` is true on any thread that works on section k. All these threads call it and receive the
+    /// same result.
     fn any(&mut self, _k: usize, mine: bool) -> bool {
         mine
     }
-    /// <a, b> on the k-th recursion grid.
+    /// Returns <a, b> on the k-th recursion grid.
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64;
-    /// u = alpha d (`first`) or u + alpha d; with `go_on` r = r - alpha q and z = r.
+    /// Sets u = alpha d (`first`) or u = u + alpha d. With `go_on`, also sets r = r - alpha q and z = r.
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool);
-    /// z = u.
+    /// Sets z = u.
     fn take_solution(&mut self, k: usize);
-    /// The last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. d and u are of no use
-    /// afterwards.
+    /// Computes the last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. The values of d and u
+    /// are undefined afterwards.
     fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
         self.textbook_finish(k, alpha, beta);
     }
-    /// The specification of `finish`.
+    /// Reference formulation of `finish`.
     fn textbook_finish(&mut self, k: usize, alpha: f64, beta: f64) {
         self.direct(k, Some(beta));
         self.advance(k, alpha, false, false);
         self.take_solution(k);
     }
-    /// d = a vector with all frequencies, the same at every call; r = 0.
+    /// Sets d to a vector that contains all frequencies, the same vector in every call, and r = 0.
     fn draw_direction(&mut self, k: usize);
 }
 
-/// An entry of a vector with all frequencies: a hash of its place, so that backends agree, in [-1, 1), over the root of
-/// the center, so that regions of all coefficients count alike in <v, A_k v>.
+/// Returns entry (i, j) of a vector that contains all frequencies: a hash of (i, j) in [-1, 1), divided by
+/// sqrt(center). The hash makes the vectors of all backends equal. The scaling gives regions with different
+/// coefficients equal weight in <v, A_k v>.
 pub fn all_frequencies(i: usize, j: usize, center: f64) -> f64 {
     let mut h = (i as u32).wrapping_mul(73_856_093) ^ (j as u32).wrapping_mul(19_349_663);
     h = (h ^ (h >> 13) ^ 0x9e37_79b9).wrapping_mul(0x5bd1_e995);
@@ -179,7 +186,7 @@ pub fn all_frequencies(i: usize, j: usize, center: f64) -> f64 {
     if center > 0.0 { v / center.sqrt() } else { v }
 }
 
-/// z = M_k^-1 z on the first grid of section k.
+/// Computes z = M_k^-1 z on the first grid of section k.
 pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.sweep_down(k);
     if k + 1 == s.recursions().end {
@@ -190,14 +197,15 @@ pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.sweep_up(k);
 }
 
-/// Where <r, M_k^-1 r> has fallen this far, the rest of r is rounding of f32 sweeps, which on a singular A_k lies in no
-/// range and has coefficients of its own.
+/// The inner iterations end when <r, M_k^-1 r> has fallen to this fraction of its first value. The rest of r is
+/// rounding error of sweeps in f32. If A_k is singular, this rest may be outside the range of A_k.
 const SPENT: f64 = 1e-10;
-/// alpha is at most 1 / (smallest eigenvalue of M_k^-1 A_k), which is about one, or a few hundredths with compensation.
-/// A larger one belongs to the constant that rounding brings into a singular system, where A_k d is nothing.
+/// Largest alpha of an inner iteration. alpha is at most 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a
+/// few hundredths with compensation. A larger alpha belongs to the constant vector, which rounding adds in a singular
+/// system and for which A_k d is zero up to rounding.
 const NO_STEP: f64 = 100.0;
 
-/// z = (an approximation of) A_k^-1 z on the k-th recursion grid.
+/// Computes z = B_k z with an approximation B_k of A_k^-1 on the k-th recursion grid.
 pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     if recursion.kind == Kind::V {
         return apply_section(s, k, recursion);
@@ -209,7 +217,7 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
         apply_section(s, k, recursion);
         match recursion.kind {
             Kind::K => {
-                // A vanished right-hand side has no direction.
+                // sigma is 0 if the right-hand side is zero; beta is then 0.
                 let beta = if sigma > 0.0 { -s.inner_product(k, Inner::Z, Inner::Q) / sigma } else { 0.0 };
                 s.direct(k, (step > 0).then_some(beta));
                 s.multiply_direction(k);
@@ -248,19 +256,19 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.take_solution(k);
 }
 
-/// Iterations of an estimate, at least and at most, and the growth of the largest Ritz value in one of them that ends
-/// it: where jumps of 1e3 and more leave a few large eigenvalues apart, they show late. Ten are the most that any
-/// problem tried has taken.
+/// Minimum and maximum number of CG steps of an estimate. The estimate ends when a step increases the largest Ritz
+/// value by a factor of at most `SETTLED`. Coefficient jumps of 1e3 and more cause a few isolated large eigenvalues,
+/// which appear only after several steps. No tested problem needed more than ten steps.
 const ESTIMATE_STEPS: usize = 6;
 const ESTIMATE_STEPS_AT_MOST: usize = 16;
 const SETTLED: f64 = 1.02;
-/// Margins of the bounds: conjugate gradients see the spectrum from inside. Two steps keep M definite as long as no
-/// eigenvalue passes low + high.
+/// Margins of the bounds: Ritz values are inside the spectrum. With two inner iterations, M is definite if no
+/// eigenvalue exceeds low + high.
 const ABOVE: f64 = 1.08;
 const BELOW: f64 = 0.95;
 
-/// Eigenvalues of M_k^-1 A_k from conjugate gradients on A_k u = A_k v, v with all frequencies. Ritz values only move
-/// apart: bounds whose condition is above `enough` need not be known better.
+/// Estimates the bounds of the eigenvalues of M_k^-1 A_k with CG on A_k u = A_k v, where v contains all frequencies.
+/// Ritz values only move apart. The estimate therefore ends once the condition number exceeds `enough`.
 pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
     let mut coefficients = [(0.0, 0.0); ESTIMATE_STEPS_AT_MOST];
     let (mut done, mut largest) = (0, 0.0);
@@ -298,19 +306,20 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
     }
     match lanczos_extremes(&coefficients[..done]) {
         Some((low, high)) if low > 0.0 && high.is_finite() => bounds_of(low, high),
-        // One node, or no eliminations that lump.
+        // Fewer than two steps: a single node, or no level drops couplings.
         _ => EXACT,
     }
 }
 
-/// Bounds from Ritz values.
+/// Returns the bounds for the extreme Ritz values.
 fn bounds_of(low: f64, high: f64) -> Bounds {
     Bounds { low: f64::min(1.0, BELOW * low), high: ABOVE * high }
 }
 
-/// V or AMLI, from the estimate on the first recursion grid and the worst of deeper ones: where a deeper section
-/// contracts little, its Chebyshev steps are next to nothing, and so is what finer ones get from it. Never the
-/// nonlinear K.
+/// Selects V or AMLI from the condition number at the first recursion grid and the largest one at deeper recursions.
+///
+/// If M_k approximates A_k poorly in a deeper section, its Chebyshev steps reduce the error too little, and finer
+/// sections receive a poor coarse correction. The nonlinear K-cycle is never selected.
 pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
     let contracts = first.max(deeper) <= AMLI_CONDITION
         || jumps && first <= AMLI_GROWTH * deeper && first.max(deeper) <= AMLI_JUMP_CONDITION;
@@ -318,19 +327,21 @@ pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
 }
 
 impl Recursion {
-    /// high / low on a recursion grid.
+    /// Returns high / low on the k-th recursion grid.
     pub fn condition(&self, k: usize) -> f64 {
         self.bounds[k].condition()
     }
 
-    /// The largest.
+    /// Returns the largest condition number of all recursions.
     pub fn worst_condition(&self) -> f64 {
         (0..SECTIONS).map(|k| self.condition(k)).fold(1.0, f64::max)
     }
 }
 
-/// Bounds for every recursion, deepest first, and the choice where one is asked for. A member that takes no part in a
-/// section gets no bounds for it and never reads any. `below`: the worst condition of recursions below these.
+/// Estimates the bounds at every recursion, deepest first, and selects the kind if `cycle.kind` is `None`.
+///
+/// A thread that does not work on a section has no bounds for the section and never reads them. `below` is the largest
+/// condition number at the recursions below these sections.
 pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
     let recursions = s.recursions();
     let kind = cycle.kind.unwrap_or(Kind::Amli);
@@ -349,7 +360,8 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
         if kind != Kind::Amli || !s.takes_part(k) {
             continue;
         }
-        // Once a section has decided for V, finer ones need no bounds. Those who work on them may not know.
+        // Once a section selects V, finer sections need no bounds. Only the threads of the deeper section know this,
+        // hence `any`.
         if cycle.kind.is_none() && s.any(k, deeper > enough) {
             deeper = f64::INFINITY;
             continue;
@@ -389,12 +401,12 @@ mod tests {
         assert_eq!(cost(Kind::V, 2, 8, 31, 8), 1.0);
         assert_eq!(cost(Kind::Amli, 2, 3, 31, 8), f64::from(961 + 3 * 225 + 9 * 49 + 27 * (9 + 1)) / nodes);
         assert_eq!(cost(Kind::K, 4, 5, 31, 8), f64::from(961 + 225 + 5 * (49 + 9 + 1)) / nodes);
-        // An odd level leaves the black nodes of its grid: 5 of 3^2.
+        // An odd number of levels leaves the black nodes of the last grid: 5 of 3^2.
         assert_eq!(cost(Kind::Amli, 2, 2, 7, 3), f64::from(49 + 2 * (9 + 5)) / f64::from(49 + 9 + 5));
     }
 
-    /// Sections of four unknowns with M = I and A diagonal: one application of a section leaves z as it is, and those
-    /// below have zeros.
+    /// Sections of four unknowns with M = I and a diagonal A. Applying a section leaves z unchanged; z is zero in
+    /// deeper sections.
     struct Diagonals {
         of: [[f64; 4]; 4],
         vectors: [[[f64; 4]; 5]; 4],
@@ -447,7 +459,7 @@ mod tests {
         }
     }
 
-    /// Once a deep section is too hard, finer ones are not estimated: V it is.
+    /// If the condition number of a deep section is too large, finer sections are not estimated, and the kind is V.
     #[test]
     fn a_hard_section_ends_the_estimates() {
         let prepared = |of: [[f64; 4]; 4], below: f64, jumps: bool| {

@@ -1,4 +1,4 @@
-//! Deflated PCG on boxes of cells: what `factorize` is to build, and what a backend has to offer.
+//! Deflated PCG on boxes of cells: parameters of `factorize`, and the interface of the backends (`DpcgBackend`).
 
 use super::engine::Engine;
 use super::solve::{Arrays, Program};
@@ -10,89 +10,93 @@ use crate::grid::outward::Outward;
 use crate::grid::regions::{Choice, RegionCount};
 use crate::report::{Observer, Outcome};
 
-/// M.
+/// Preconditioner M (docs/theory/dpcg.md).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Preconditioner {
     /// M = I.
     None,
     /// M = D.
     Jacobi,
-    /// M^-1 = K^T D^-1 K, K = sum over m = 0 .. order of (-L D^-1)^m: the Neumann series of (I + L D^-1)^-1, cut off.
+    /// M^-1 = K^T D^-1 K with K = sum_{m=0..order} (-L D^-1)^m, the truncated Neumann series of (I + L D^-1)^-1.
     Neumann {
-        /// Terms after the first.
+        /// Number of terms after the first.
         order: usize,
     },
-    /// M = (D~ + L) D~^-1 (D~ + L^T), a relaxed incomplete Cholesky factorization; omega = 0: IC(0).
+    /// M = (D~ + L) D~^-1 (D~ + L^T), a relaxed incomplete Cholesky factorization. omega = 0 is IC(0), omega = 1 is
+    /// MIC(0).
     Incomplete {
-        /// Part of the dropped fill that is taken from the diagonal.
+        /// Fraction of the dropped fill that is subtracted from the diagonal.
         omega: f64,
     },
-    /// A V-cycle of multigrid.
+    /// One V-cycle of geometric multigrid.
     Multigrid {
-        /// Every second cell is a coarse point; else two cells a direction become one.
+        /// Vertex-centered coarsening: every second cell is a coarse point. Otherwise two cells per direction form a
+        /// coarse cell.
         vertex: bool,
-        /// Smoothing sweeps before and after the coarse grid.
+        /// Number of smoothing sweeps before and after the coarse correction.
         sweeps: usize,
-        /// Coarse grids in single precision.
+        /// Computes on coarse grids in single precision.
         single: bool,
-        /// Cells of the coarsest grid at most, of pairs of cells.
+        /// Maximum number of cells of the coarsest grid with cell-centered coarsening.
         coarsest: usize,
     },
-    /// A cycle over aggregates, which is not linear.
+    /// A cycle of aggregation-based multigrid, which is not linear in r.
     Aggregation {
-        /// Passes of pairs: aggregates have 2^passes cells at most.
+        /// Passes of pairwise aggregation; aggregates have at most 2^passes cells.
         passes: usize,
-        /// The cycle is in single precision.
+        /// Runs the cycle in single precision.
         single: bool,
-        /// Row sums within this part of the center count as zero in M.
+        /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
         zero_row_sum: f64,
     },
 }
 
-/// Cells of the coarsest grid where cells are paired. The published method has 4 x 4 x 4, too coarse to see a bubble,
-/// which then ties the water on all sides of it together: nine bubbles at 64^3 and 1e-6 take 37 iterations of V(2,2),
-/// and 8 with a coarsest grid that sees them.
+/// Number of cells of the coarsest grid in the published method, 4 x 4 x 4, with cell-centered coarsening. This grid
+/// does not resolve bubbles and couples the water on all sides of a bubble. For nine bubbles, 64^3 cells and density
+/// ratio 1e-6, V(2,2) then needs 37 iterations. With a coarsest grid that resolves the bubbles, V(2,2) needs 8
+/// iterations.
 pub const PUBLISHED: usize = 64;
-/// One that sees them.
+/// Number of cells of a coarsest grid that resolves the bubbles.
 pub const SEEING: usize = 1000;
 
-/// What `factorize` is to build.
+/// Parameters of `factorize`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// M.
+    /// Preconditioner.
     pub preconditioner: Preconditioner,
-    /// Of systems with E.
+    /// Solver of systems with E.
     pub coarse_solver: Solver,
-    /// Where that iterates.
+    /// Tolerance of an iterative solver of systems with E.
     pub coarse_tolerance: f64,
-    /// Fused stages, where the backend has them.
+    /// Uses fused stages if the backend has them.
     pub fused: bool,
 }
 
-/// A matrix with its preconditioner and deflation vectors.
+/// Backend with a matrix, its preconditioner and its deflation vectors.
 pub trait DpcgBackend: Engine + Send {
-    /// Copies the caller's matrix and inspects it: an entry that is not finite is an error where `finite` asks for
-    /// that, and so is a center that no number divides by. Returns the largest center.
+    /// Copies the caller's matrix, inspects it, and returns the largest center. An entry that is not finite is an error
+    /// if `finite` is set. A center by which division is impossible is always an error.
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
-    /// Couplings of the matrix loaded last, which is `a`, that point out of the box.
+    /// Returns the nonzero couplings that point out of the box, for the matrix `a` that was loaded last.
     fn outward(&self, a: &CellView) -> Result<Outward> {
         Ok(Outward::of_cells(a))
     }
-    /// Finds what choices depend on. Components are singular by row sums within this part of the center.
+    /// Determines the properties of the matrix on which automatic choices depend. A component is singular if the
+    /// magnitudes of its row sums are at most `zero_row_sum` times the center.
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey>;
-    /// Finds deflation regions, after `survey`: without them `factorize` deflates nothing.
+    /// Determines the deflation regions; called after `survey`. Without regions, `factorize` uses no deflation.
     fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount>;
-    /// Makes M and E, after `survey`. Returns how systems with E are solved.
+    /// Computes M and E; called after `survey`. Returns the solver of systems with E.
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>>;
-    /// Seconds that E took in the last `factorize`.
+    /// Returns the seconds for E in the last `factorize`.
     fn seconds_of_e(&self) -> f64;
-    /// Aggregates that it kept from the matrix before.
+    /// Returns the number of aggregates reused from the previous matrix.
     fn aggregates_kept(&self) -> usize {
         0
     }
-    /// Runs a text on the steps.
+    /// Runs a method on all threads.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// Of the last run, seconds of coarse solves.
+    /// Returns the seconds of coarse solves in the last run.
     fn seconds_coarse(&self) -> f64 {
         0.0
     }

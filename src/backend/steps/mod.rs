@@ -1,4 +1,4 @@
-//! The steps of each family as traits, with provided bodies: the textbook.
+//! Traits with the steps of each family. Provided bodies are the reference formulation of a step.
 
 pub mod cycle;
 pub mod dpcg;

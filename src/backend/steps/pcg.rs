@@ -1,37 +1,37 @@
-//! Preconditioned conjugate gradients: the lines of the algorithm (`PcgSteps`), for any family, and the loop as a
-//! device runs it by itself. Provided bodies are the textbook.
+//! Steps of preconditioned conjugate gradients (`PcgSteps`) for all families, and the interface of a loop that runs on
+//! a device. Provided bodies are the reference formulation.
 
 use super::vectors::{VectorId, VectorSteps};
 use crate::report::{Event, Observer};
 
-/// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b. A family says what A
-/// is: RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b.
+/// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A: RRB with
+/// 5 points solves S1 x_b = b1, and a deflated family solves P A x = P b.
 pub trait PcgSteps: VectorSteps {
-    /// r = b, which is the residual of x = 0; returns <r, r>.
+    /// Sets r = b, the residual of x = 0; returns <r, r>.
     fn residual_from_rhs(&mut self) -> f64 {
         self.copy(VectorId::B, VectorId::R);
         self.inner(VectorId::R, VectorId::R)
     }
-    /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
-    /// last pivots would answer that with point sources); returns rho = <r, z>.
+    /// Computes z = P M^-1 P r; returns rho = <r, z>. P subtracts the means over singular components; if nothing is
+    /// singular, P = I. Rounding moves r out of the range of A. Without P, the replaced last pivots would turn this
+    /// error into large local values of z.
     fn precondition(&mut self) -> f64;
-    /// Subtracts from r its means over singular components, r = P r, so that <r, M^-1 r> is <r, P M^-1 P r>.
+    /// Subtracts the means over singular components, r = P r, so that <r, M^-1 r> equals <r, P M^-1 P r>.
     fn center_residual(&mut self) -> Centered {
         Centered::default()
     }
-    /// q = A p; returns sigma = <p, q>.
+    /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
 
-    // The stages of an iteration. Their bodies here are the textbook; a backend that fuses them does the same
-    // with fewer passes over memory.
+    // The stages of an iteration. The bodies here are the reference formulation; a backend may fuse them into fewer
+    // passes over memory.
 
-    /// r = r - alpha q (not at a start, where r is there), and as much of M^-1 r as can be had on the way.
-    /// Returns <r, r>.
+    /// Computes r = r - alpha q; with `None`, r is already current. May also compute parts of M^-1 r. Returns <r, r>.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         self.textbook_descend(alpha)
     }
 
-    /// The body of `descend`.
+    /// Reference formulation of `descend`.
     fn textbook_descend(&mut self, alpha: Option<f64>) -> f64 {
         if let Some(alpha) = alpha {
             self.add(VectorId::R, -alpha, VectorId::Q);
@@ -39,18 +39,18 @@ pub trait PcgSteps: VectorSteps {
         self.inner(VectorId::R, VectorId::R)
     }
 
-    /// rho = <r, M^-1 r> of the r that `descend` made.
+    /// Returns rho = <r, M^-1 r> for the r that `descend` computed.
     fn preconditioned_square(&mut self) -> f64 {
         self.precondition()
     }
 
-    /// The rest of z = M^-1 r, x = x + alpha p, p = z + beta p, q = A p. `step`: alpha, zero where x has it, and beta;
-    /// none at a start, where p = z. Returns sigma = <p, q>.
+    /// Completes z = M^-1 r and computes x = x + alpha p, p = z + beta p, q = A p. Returns sigma = <p, q>. `step` is
+    /// (alpha, beta); alpha is 0 if x already includes the update. With `None`, p = z and x is unchanged.
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         self.textbook_ascend(step)
     }
 
-    /// The body of `ascend`, for backends that fuse it only at times.
+    /// Reference formulation of `ascend`, for backends that fuse it only in some cases.
     fn textbook_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         match step {
             None => self.copy(VectorId::Z, VectorId::P),
@@ -62,44 +62,46 @@ pub trait PcgSteps: VectorSteps {
         self.multiply()
     }
 
-    /// <f p, f p> with a factor f, so that no square vanishes. q is spent.
+    /// Returns <f p, f p>; the factor f keeps the squares above underflow. Overwrites q.
     fn direction_norm2(&mut self, factor: f64) -> f64 {
         self.clear(VectorId::Q);
         self.add(VectorId::Q, factor, VectorId::P);
         self.inner(VectorId::Q, VectorId::Q)
     }
 
-    /// beta = <r, z> / <r_old, z_old>. The residual r is that of `descend`. A family whose M changes from step to step
-    /// takes the flexible <r - r_old, z> / <r_old, z_old> here.
+    /// Returns beta = <r, z> / <r_old, z_old>, where r is the residual of `descend`. If M changes from step to step, a
+    /// family returns the flexible <r - r_old, z> / <r_old, z_old> (Notay 2000).
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
         rho / rho_old
     }
 
-    /// Takes a preconditioner that promises less work than is left with this one, by what a run has come to; x has all
-    /// its steps where that is so, and r is formed anew. Whether it did.
+    /// Switches to another preconditioner if the estimated remaining work is then smaller. Returns whether it switched.
+    /// If so, x includes all its steps, and the caller recomputes r.
     fn change_preconditioner(&mut self, _course: &Course) -> bool {
         false
     }
 
-    /// Tells the observer of that.
+    /// Reports the switch to the observer.
     fn tell_change(&mut self, _course: &Course) {}
 
-    /// M contracts at any coefficients: a small residual that stands still for long is taken for rounding.
+    /// Returns whether M reduces the error quickly for all coefficients. A small residual that stagnates for many
+    /// iterations is then attributed to rounding.
     fn contracts_quickly(&self) -> bool {
         false
     }
 
-    /// CG is in single precision: residual replacement is due whenever the residual has fallen by some digits.
+    /// Returns whether CG runs in single precision. The residual is then replaced whenever it has fallen by several
+    /// digits.
     fn replaces_residual(&self) -> bool {
         false
     }
 
-    /// x = x + alpha p, r = b - A x. Returns <r, r> as r - alpha q would have it, and of r.
+    /// Computes x = x + alpha p and r = b - A x. Returns the squared norms of r - alpha q and of the recomputed r.
     fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
         self.textbook_replace_residual(alpha)
     }
 
-    /// The body of `replace_residual`.
+    /// Reference formulation of `replace_residual`.
     fn textbook_replace_residual(&mut self, alpha: f64) -> (f64, f64) {
         self.add(VectorId::X, alpha, VectorId::P);
         self.add(VectorId::R, -alpha, VectorId::Q);
@@ -107,17 +109,17 @@ pub trait PcgSteps: VectorSteps {
         (recurred, self.residual())
     }
 
-    /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
-    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`, up to its end.
+    /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend cannot.
+    /// The loop replaces the one of `solver::krylov::pcg` and makes the same decisions.
     fn iterate(&mut self, _test: &LoopTest) -> Option<LoopEnd> {
         None
     }
 
-    /// Tells the observer the CG coefficients of a step.
+    /// Reports the CG coefficients of a step to the observer.
     fn record(&mut self, alpha: f64, beta: f64);
 }
 
-/// What `PcgSteps::center_residual` returns.
+/// Result of `PcgSteps::center_residual`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Centered {
     /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the
@@ -128,93 +130,95 @@ pub struct Centered {
     pub norm2: Option<f64>,
 }
 
-/// What a run has come to, in the 2-norm.
+/// Progress of a run, in the 2-norm.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
-    /// Iterations of it.
+    /// Number of iterations done.
     pub iterations: usize,
-    /// The residual that it began with.
+    /// Norm of the first residual.
     pub first: f64,
-    /// The residual.
+    /// Norm of the current residual.
     pub norm: f64,
-    /// The residual that is wanted.
+    /// Largest norm that satisfies the stopping test.
     pub threshold: f64,
 }
 
 impl Course {
-    /// Iterations that are left if the residual comes down as it has so far; infinite where it did not.
+    /// Extrapolates the number of remaining iterations from the mean reduction so far, k ln(norm / threshold) /
+    /// ln(first / norm). Returns infinity if the residual did not decrease.
     pub fn iterations_left(&self) -> f64 {
         let done = (self.first / self.norm).ln();
         let left = (self.norm / self.threshold).ln();
         if done > 0.0 { self.iterations as f64 * left / done } else { f64::INFINITY }
     }
 
-    /// That the run ends here, and another preconditioner goes on.
+    /// Reports to the observer that the run continues with another preconditioner.
     pub fn tell(&self, observer: &mut dyn Observer) {
         observer.see(Event::Changed(self.iterations, self.norm / self.first, self.iterations_left()));
     }
 }
 
-/// Where a loop of PCG begins, and when it ends.
+/// Initial values and stopping test of a PCG loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopTest {
-    /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
+    /// Tests sqrt(r' M^-1 r) instead of the 2-norm.
     pub preconditioned: bool,
-    /// The loop ends with a norm at most this.
+    /// The loop ends when the tested norm is at most this value.
     pub threshold: f64,
-    /// What residuals are reported relative to.
+    /// Reference norm of the reported relative residuals.
     pub reference: f64,
-    /// The tested norm that the loop begins with.
+    /// Tested norm of the initial residual.
     pub first: f64,
-    /// Norms at most this may have squares that vanish.
+    /// Norms at most this value may have squares that underflow.
     pub vanishing: f64,
-    /// Iterations done before.
+    /// Number of iterations before the loop.
     pub iterations: usize,
-    /// Iterations at most.
+    /// Iteration limit; includes the iterations before the loop.
     pub max_iter: usize,
-    /// <r, M^-1 r>.
+    /// Initial rho = <r, M^-1 r>.
     pub rho: f64,
-    /// <p, A p>.
+    /// Initial sigma = <p, A p>.
     pub sigma: f64,
-    /// A residual that meets the test is confirmed on r = b - A x; else the caller does it, from what he was given.
+    /// The backend confirms convergence with r = b - A x; otherwise the caller does, from the caller's arrays.
     pub confirms: bool,
 }
 
-/// How a loop of PCG ended; x has all steps.
+/// Result of a PCG loop. x includes all steps.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopEnd {
-    /// Iterations done.
+    /// Number of iterations, those before the loop included.
     pub iterations: usize,
-    /// The last tested norm.
+    /// Last tested norm.
     pub norm: f64,
-    /// The observer asked to stop.
+    /// The observer requested the stop.
     pub stopped: bool,
-    /// Why.
+    /// Reason for the end.
     pub ending: LoopEnding,
 }
 
-/// Why a loop of PCG ended.
+/// Reason for the end of a PCG loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoopEnding {
-    /// The recurred residual meets the test.
+    /// The recurred residual satisfies the stopping test.
     Met,
-    /// Squares have vanished.
+    /// Squares have fallen below the rounding level.
     Spent,
-    /// `max_iter` was reached, or the observer asked.
+    /// The loop reached `max_iter`, or the observer requested a stop.
     Cut,
-    /// Another preconditioner promises less work than is left (`change_preconditioner`).
+    /// Another preconditioner needs less estimated work for the remaining iterations (`change_preconditioner`).
     Slow,
-    /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last
-    /// iteration is not told.
+    /// Breakdown: a quantity that is positive for definite matrices is not positive. With the preconditioned norm,
+    /// r'M^-1 r of the last iteration is not reported.
     Broken {
-        /// The quantity, [`SQUARE`] or [`ENERGY`].
+        /// Name of the quantity, [`SQUARE`] or [`ENERGY`].
         quantity: &'static str,
-        /// Its value.
+        /// Value of the quantity.
         value: f64,
     },
 }
 
-/// <p, A p>, which an iteration begins with: where it ends the solve, that iteration is not one of those done.
+/// Name of <p, A p>. An iteration begins with this product; if the product ends the solve, the iteration does not
+/// count.
 pub const ENERGY: &str = "p'Ap";
-/// <r, M^-1 r>.
+/// Name of <r, M^-1 r>.
 pub const SQUARE: &str = "r'M^-1 r";

@@ -1,4 +1,4 @@
-//! What a backend of general sparse matrices does around the steps (`SparseBackend`): M and vectors of a method, and
+//! Interface of the backends for general sparse matrices (`SparseBackend`): preconditioner, vectors of a method, and
 //! products.
 
 use super::engine::Engine;
@@ -8,16 +8,15 @@ use crate::options::{Ordering, Preconditioner};
 use crate::report::{Observer, Outcome};
 use crate::sparse::{AnyCsr, Stored};
 
-/// A square matrix, as a solve multiplies with it.
+/// Square matrix for products during a solve.
 #[derive(Clone, Copy)]
 pub struct Operator<'a> {
     pub a: &'a dyn Stored,
-    /// A' where it is another matrix and was copied: A itself where that is symmetric. None: products with A' come from
-    /// the format of A.
+    /// Separate copy of A'; A itself if A is symmetric. `None`: products with A' use the storage format of A.
     pub transposed: Option<&'a dyn Stored>,
 }
 
-/// A preconditioner M with its parameters; each kind uses its own ones.
+/// Kind and parameters of a preconditioner M. Each kind uses only its own parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preconditioning {
     pub kind: Preconditioner,
@@ -40,66 +39,66 @@ impl Preconditioning {
     }
 }
 
-/// Which sweeps are to be made.
+/// Parameters of relaxation sweeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Relaxing {
-    /// All values are old ones, in whatever order: Jacobi.
+    /// All updates use the values from before the sweep, in any order: Jacobi.
     pub simultaneous: bool,
     pub omega: f64,
     pub ordering: Ordering,
-    /// Blocks of `Ordering::Blocks`, at least one.
+    /// Number of blocks of `Ordering::Blocks`, at least one.
     pub blocks: usize,
 }
 
-/// What is to be made for a matrix.
+/// Input of [`SparseBackend::set_up`].
 pub struct Setup<'a> {
     pub matrix: AnyCsr<'a>,
-    /// What a solve will multiply with.
+    /// Operator for products during a solve.
     pub operator: Operator<'a>,
-    /// It is.
+    /// Whether the matrix is symmetric.
     pub symmetric: bool,
-    /// Entries of M are kept in f32.
+    /// Stores the entries of M in f32.
     pub single: bool,
-    /// M^-T is asked for.
+    /// Whether the method needs M^-T.
     pub transposes: bool,
-    /// Vectors of the method beside x, b and r.
+    /// Number of work vectors of the method, without x, b and r.
     pub own: usize,
     pub preconditioning: Preconditioning,
-    /// M of a method that goes on where the first breaks down.
+    /// Preconditioner for the method that continues after a breakdown of the first method.
     pub second: Preconditioning,
-    /// Of a method that sweeps.
+    /// Parameters of a relaxation method, else `None`.
     pub relaxing: Option<Relaxing>,
-    /// Threads at most.
+    /// Maximum number of threads.
     pub threads: usize,
 }
 
-/// What was made.
+/// Result of [`SparseBackend::set_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Made {
-    /// Of ic0 in use.
+    /// Shift that ic0 used.
     pub shift: f64,
-    /// The row and the pivot that made it necessary.
+    /// Row and value of the nonpositive pivot that required a shift.
     pub pivot: Option<(usize, f64)>,
-    /// Levels of rows that do not wait for each other, in triangular solves or sweeps.
+    /// Number of levels of independent rows in triangular solves or sweeps (Saad, level scheduling).
     pub levels: usize,
-    /// Colours of sweeps.
+    /// Number of colours of sweeps.
     pub colours: usize,
-    /// Aggregates kept from the matrix before.
+    /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
 }
 
-/// Vectors, M and threads for a matrix.
+/// Backend with the vectors, the preconditioner and the thread team for one matrix.
 pub trait SparseBackend: Engine + Send {
-    /// Makes M and room for the vectors of a method, and a team.
+    /// Computes M, allocates the vectors of the method, and creates the thread team.
     fn set_up(&mut self, setup: &Setup) -> Result<Made>;
-    /// Room for so many vectors of a method.
+    /// Allocates `own` work vectors.
     fn reserve(&mut self, own: usize) -> Result<()>;
-    /// Runs a text on the steps.
+    /// Runs a method on all threads.
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// y = A x, or A' x, by a team of at most `threads`.
+    /// Computes y = A x or y = A' x with at most `threads` threads.
     fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
-    /// The format of products is another one from here on.
+    /// Discards data that depends on the storage format of products; the format changes.
     fn renew(&mut self);
-    /// Both, at the same time where a matrix of so many rows is worth a team of `threads`.
+    /// Runs `own` and `other`; concurrently if a matrix with `rows` rows justifies a team of `threads` threads.
     fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()>;
 }

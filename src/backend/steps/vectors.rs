@@ -1,8 +1,8 @@
-//! Numbered vectors of a run, and the steps on them. Every member of a team runs the text of a method, and a step does
-//! the member's rows. Members call the steps in the same order; scalars have the same bits on every member and for any
-//! number of members.
+//! Numbered vectors of a run, and the steps on them. Every thread of the team runs the method; in a step, each thread
+//! processes its own rows. All threads call the steps in the same order. Scalar results are bitwise identical on all
+//! threads and for any number of threads.
 
-/// A vector of a run, by its number.
+/// Number of a vector of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorId(pub usize);
 
@@ -13,80 +13,81 @@ impl VectorId {
     pub const B: Self = Self(1);
     /// r = b - A x.
     pub const R: Self = Self(2);
-    /// The direction of PCG.
+    /// Search direction p of PCG.
     pub const P: Self = Self::own(0);
-    /// A p of PCG.
+    /// q = A p of PCG.
     pub const Q: Self = Self::own(1);
-    /// M^-1 r of PCG.
+    /// z = M^-1 r of PCG.
     pub const Z: Self = Self::own(2);
 
-    /// Vector `k` of a method's own, from 0.
+    /// Returns the vector number of work vector `k` of a method, counted from 0.
     pub const fn own(k: usize) -> Self {
         Self(3 + k)
     }
 }
 
-/// The steps that every family has. Where CG runs on a smaller system, r, p, q and z are vectors of that; x and b are
-/// those of the whole grid.
+/// Steps of all families. If CG runs on a reduced system, r, p, q and z are vectors of the reduced system; x and b are
+/// vectors of the whole grid.
 pub trait VectorSteps {
-    /// <a, b>.
+    /// Returns <a, b>.
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64;
-    /// to = to + factor from.
+    /// Computes to = to + factor from.
     fn add(&mut self, to: VectorId, factor: f64, from: VectorId);
-    /// to = from + scale to; with scale = 0 what `to` held does not count, NaN included.
+    /// Computes to = from + scale to. With scale = 0, the old values of `to` are ignored, even NaN.
     fn renew(&mut self, to: VectorId, scale: f64, from: VectorId);
-    /// to = from.
+    /// Copies `from` to `to`.
     fn copy(&mut self, from: VectorId, to: VectorId) {
         self.renew(to, 0.0, from);
     }
-    /// v = 0.
+    /// Sets v = 0.
     fn clear(&mut self, v: VectorId);
-    /// max |v|, NaN if any value is.
+    /// Returns max |v|, or NaN if any value is NaN.
     fn largest(&mut self, v: VectorId) -> f64;
-    /// r = b - A x; returns <r, r>.
+    /// Computes r = b - A x; returns <r, r>.
     fn residual(&mut self) -> f64;
-    /// Tells the observer; `true` asks to stop.
+    /// Reports an iteration to the observer; returns `true` if the observer requests a stop.
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
 }
 
-/// The steps of the methods for general matrices beside CG: products, M^-1 and combinations. No step reads a vector
-/// that it writes, but for `combine`, whose `to` is both.
+/// Additional steps of the methods for general matrices: products, preconditioning and linear combinations. No step
+/// reads a vector that it writes, except `combine`, which reads and writes `to`.
 pub trait KrylovSteps: VectorSteps {
-    /// Values of a vector, those of all members.
+    /// Returns the length of a vector, over all threads.
     fn rows(&self) -> usize;
-    /// to = A from.
+    /// Computes to = A from.
     fn product(&mut self, from: VectorId, to: VectorId);
-    /// to = A' from.
+    /// Computes to = A' from.
     fn transposed_product(&mut self, from: VectorId, to: VectorId);
-    /// to = M^-1 from.
+    /// Computes to = M^-1 from.
     fn precondition_vector(&mut self, from: VectorId, to: VectorId);
-    /// to = M^-T from.
+    /// Computes to = M^-T from.
     fn precondition_transposed(&mut self, from: VectorId, to: VectorId);
-    /// The steps of a method that sweeps, where there is what it needs.
+    /// Returns the steps of relaxation methods, if the backend has the data for sweeps.
     fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
         None
     }
-    /// M is the identity: a method then takes `from` itself in place of M^-1 from.
+    /// Returns whether M is the identity. A method then uses `from` instead of M^-1 from.
     fn is_unpreconditioned(&self) -> bool;
-    /// M is from here on the one that was made for after a breakdown.
+    /// Switches to the second preconditioner, which is intended for use after a breakdown.
     fn take_second(&mut self) {}
-    /// products[k] = <a, with[k]>, in one pass.
+    /// Computes products[k] = <a, with[k]> in one pass.
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]);
-    /// to = scale to + sum over k of factor_k v_k, in the order of the terms; with scale = 0 what `to` held does not
-    /// count, NaN included.
+    /// Computes to = scale to + sum_k factor_k v_k, in the order of the terms. With scale = 0, the old values of `to`
+    /// are ignored, even NaN.
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]);
-    /// The same, and <to, to> of the result.
+    /// Computes `combine` and returns <to, to> of the result.
     fn combine_norm2(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.combine(to, scale, terms);
         self.inner(to, to)
     }
-    /// to[i] = 2 u - 1 with u = (next() >> 11) 2^-53 of SplitMix64, which is in state `seed` before the value of row 0:
-    /// row i takes its number i, whoever does the row.
+    /// Fills `to` with random numbers 2 u - 1, where u = (next() >> 11) 2^-53 of the generator SplitMix64. `seed` is
+    /// the state before the value of row 0. Row i receives the i-th number, independent of the thread that processes
+    /// the row.
     fn fill_random(&mut self, to: VectorId, seed: u64);
 }
 
-/// Relaxation in place.
+/// Steps of relaxation in place.
 pub trait SweepSteps: KrylovSteps {
-    /// One sweep on x (`sweep` counts from 0). r is spent.
+    /// Computes one sweep on x; `sweep` counts from 0. Overwrites r.
     fn sweep(&mut self, sweep: usize);
 }
