@@ -1,7 +1,10 @@
-//! The cycle: z = B r, about A^-1 r (Notay 2010). One sweep of Gauss-Seidel before the coarser level and its mirror
-//! image after it; the coarse system by two steps of flexible CG at most (K-cycle) on the upper levels, by the cycle
-//! alone (V) below and where a level has more than half the couplings of the one before, and exactly on the coarsest.
-//! Where B is to be a linear map two Chebyshev steps with fixed bounds stand in place of CG on all levels (AMLI).
+//! The multigrid cycle: z = B r with B close to A^-1 (Notay 2010). A forward Gauss-Seidel sweep precedes the coarse
+//! correction, a backward sweep follows it.
+//!
+//! On the upper levels, up to two steps of flexible CG solve the coarse system (K-cycle). On lower levels, one cycle
+//! solves it (V-cycle). One cycle also suffices for a level with more than half the couplings of the previous level. On
+//! the coarsest level, an exact factorization solves the system. With `Way::Linear`, two Chebyshev steps with fixed
+//! bounds replace CG on all levels (AMLI-cycle).
 
 use super::level::{CHUNK, Level, Run, Visits, Way};
 use crate::backend::aggregation::{
@@ -15,18 +18,19 @@ use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
 use std::sync::{Mutex, PoisonError};
 
-/// The first step of a coarse solve is enough where it leaves at most this part of the residual.
+/// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
+/// (Notay 2010).
 const ENOUGH: f64 = 0.25;
-/// Couplings of a level, beside half of those before it, with which its system is solved by two cycles.
+/// A level is solved by two cycles if it has at most half the couplings of the previous level plus this number.
 const SMALL: usize = 1000;
-/// Below this many rows a level and those below it are left to member 0: barriers cost more than the work.
+/// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
 const WORTH_A_TEAM: usize = 4096;
 
-/// What ends the levels.
+/// Solver on the coarsest level.
 enum Last<V> {
-    /// With room for a vector that is spent.
+    /// Exact factorization, with workspace for a vector.
     Exact(Mutex<(Factor<V>, Vec<V>)>),
-    /// Too large to be factorized: Gauss-Seidel, forwards and backwards.
+    /// The level is too large for a factorization: a forward and a backward Gauss-Seidel sweep.
     Smoothed,
 }
 
@@ -37,15 +41,15 @@ pub struct Cycle<V: Number> {
     /// Rows of the matrix in the order of the first level.
     row: Vec<u32>,
     largest: Noted,
-    /// Of the hierarchy.
+    /// Power of two by which the hierarchy multiplies the matrix.
     scale: f64,
-    /// Its aggregates, for the next matrix.
+    /// Aggregates that the next matrix may reuse.
     kept: Kept,
 }
 
 impl<V: Real + Number> Cycle<V> {
-    /// Of a hierarchy whose aggregates the next matrix may keep. `first`: the order of the rows on the first level,
-    /// where the caller knows it.
+    /// Creates the cycle of a hierarchy and keeps the aggregates for the next matrix. `first`: the order of the rows on
+    /// the first level, if the caller knows it.
     pub fn keeping(
         hierarchy: Hierarchy,
         choices: &Choices,
@@ -69,7 +73,8 @@ impl<V: Real + Number> Cycle<V> {
             true => Ordered::unswept(coarsest.rows()),
             false => Ordered::of(matrices[k], choices.order),
         };
-        // A singular component is one on the coarsest level, too, or becomes a single row before; its excess stays.
+        // A singular component remains singular on all coarser levels, or becomes a single row. Its row sum does not
+        // change.
         let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
         let least = nearly_none(matrices[0].rows(), largest);
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
@@ -104,40 +109,40 @@ impl<V: Real + Number> Cycle<V> {
         Ok(Self { levels, last, row, largest, scale: hierarchy.scale, kept: Kept::default() })
     }
 
-    /// Rows of the matrix.
+    /// Returns the number of rows of the matrix.
     pub fn rows(&self) -> usize {
         self.row.len()
     }
 
-    /// What the next matrix may keep.
+    /// Returns the aggregates that the next matrix may reuse.
     pub fn into_kept(self) -> Kept {
         self.kept
     }
 
-    /// Aggregates that were kept from the matrix before.
+    /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         self.kept.again
     }
 
-    /// Calls row i of the matrix by the place at which its values stand.
+    /// Renumbers the rows of the matrix: row i becomes row place(i).
     pub fn take_places(&mut self, place: impl Fn(usize) -> u32) {
         self.row.iter_mut().for_each(|i| *i = place(*i as usize));
     }
 
-    /// Tells `to` of z = B r row by row, with r `from` the same place and scaled so that the squares of large and small
-    /// vectors fit. All members of a team call it together, and each has rows of its own. Barriers stand before it and
-    /// at its end.
+    /// Computes z = B r and calls `to(i, z_i)` for each row i; `from(i)` returns r_i. Scales r so that squares neither
+    /// overflow nor underflow. All threads of a team call it; each receives rows of its own. Begins and ends with a
+    /// barrier.
     pub fn apply(&self, me: &Me, way: Way, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let noted = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
             let part = &self.row[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
-            // SAFETY: a chunk of this member, noted once.
+            // SAFETY: a chunk of this thread, written once.
             unsafe { noted.note(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
         }
         let [all] = noted.all(Some(*me));
         let largest = max_abs(all);
-        // A power of two: no rounding, and no division.
+        // A power of two, so that scaling is exact and needs no division.
         let unit = power_of_two_below(largest);
         let per_unit = unit.recip();
         let (first, rows) = (&self.levels[0], &self.row[own]);
@@ -152,7 +157,7 @@ impl<V: Real + Number> Cycle<V> {
         me.barrier();
     }
 
-    /// z = B r on level k. Barriers stand before it and at its end.
+    /// Computes z = B r on level k. The caller has passed a barrier; ends with a barrier.
     fn cycle(&self, k: usize, run: &mut Run, z: &Shared<V>) {
         let own = &self.levels[k];
         let Some(coarser) = self.levels.get(k + 1) else { return self.coarsest(&run.me, z) };
@@ -169,7 +174,7 @@ impl<V: Real + Number> Cycle<V> {
             Last::Exact(factor) => {
                 if me.index == 0 {
                     let (factor, spent) = &mut *factor.lock().unwrap_or_else(PoisonError::into_inner);
-                    // SAFETY: the others wait at the barrier.
+                    // SAFETY: the other threads wait at the barrier.
                     let (r, z) = unsafe { (own.r.slice(0, own.len()), z.slice_mut(0, own.len())) };
                     spent.copy_from_slice(r);
                     factor.solve(spent, z);
@@ -183,7 +188,7 @@ impl<V: Real + Number> Cycle<V> {
         }
     }
 
-    /// z, about A^-1 r on level k; r is spent. Barriers stand before it and at its end.
+    /// Computes z close to A^-1 r on level k; overwrites r. The caller has passed a barrier; ends with a barrier.
     fn solve(&self, k: usize, run: &mut Run) {
         let own = &self.levels[k];
         if run.me.members > 1 && own.len() < WORTH_A_TEAM {
@@ -202,8 +207,8 @@ impl<V: Real + Number> Cycle<V> {
         }
     }
 
-    /// K: with c = B r, v = A c and r' = r - (c'r / c'v) v, then d = B r', z minimises the energy of the error over c
-    /// and d (Notay 2008).
+    /// Executes two steps of flexible CG (K-cycle; Notay 2010). With c = B r, v = A c, r' = r - (c^T r / c^T v) v and d
+    /// = B r', z minimizes the energy norm of the error over the span of c and d.
     fn solve_twice(&self, k: usize, run: &mut Run) {
         let own = &self.levels[k];
         let before = own.norm2(run);
@@ -218,14 +223,14 @@ impl<V: Real + Number> Cycle<V> {
         own.remove_means(&run.me);
         self.cycle(k, run, &own.z);
         let gamma = own.with_direction(run);
-        // v has served.
+        // `multiply` overwrites v, which is no longer needed.
         let [energy, residual] = own.multiply(run, &own.z);
         let beta = energy - gamma * gamma / rho;
         let second = if beta > 0.0 { residual / beta } else { 0.0 };
         own.combine(&run.me, first - gamma * second / rho, second);
     }
 
-    /// AMLI: two Chebyshev steps.
+    /// Executes two Chebyshev steps with fixed bounds (AMLI-cycle).
     fn solve_by_bounds(&self, k: usize, run: &mut Run) {
         let (own, TwoSteps { left, first, second }) = (&self.levels[k], TwoSteps::CHOSEN);
         self.cycle(k, run, &own.c);

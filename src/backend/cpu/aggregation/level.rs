@@ -1,7 +1,7 @@
-//! A level of the cycle with its vectors, and what members of a team do on it.
+//! A level of the cycle with its vectors, and the multithreaded operations on it.
 //!
-//! A member writes rows of its own share of a group, a chunk or the coarser rows alone, and reads what others wrote
-//! before a barrier: that is what the unsafe blocks rest on.
+//! Safety of the unsafe blocks: a thread writes only rows of its own share of a group, of its chunks or of the coarse
+//! rows. It reads rows of other threads only after a barrier.
 
 use super::rows::{Around, Rows, backwards, forwards, left, multiply};
 use crate::backend::aggregation::{Couplings, Means, NONE, Ordered, WHAT, members};
@@ -14,20 +14,21 @@ use crate::runtime::workers::Workers;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Rows of a chunk, over which the largest value is noted.
+/// Number of rows of a chunk in the search for the largest value.
 pub const CHUNK: usize = 2048;
-/// Slices of a chunk, over which sums are.
+/// Number of slices of a chunk in sums.
 const SLICES: usize = 128;
 
 /// A level.
 pub struct Level<V: Number> {
     pub rows: Rows<V>,
-    /// Where groups of rows begin that do not wait for each other, and the end; and the slices of each.
+    /// Index of the first row of each group, and the end. The rows of a group do not depend on each other in a sweep.
+    /// `slices`: slices of each group.
     groups: Vec<usize>,
     slices: Vec<Range<usize>>,
-    /// The row of the coarser level that each row belongs to; `NONE`: the smoother alone does it. Empty: the last one.
+    /// Row of the coarser level for each row; `NONE`: the smoother alone treats this row. Empty on the coarsest level.
     aggregate: Vec<u32>,
-    /// Where the rows of each coarser row begin, and all of them.
+    /// Start of each coarse row in the list of its fine rows, and this list.
     fine: (Vec<usize>, Vec<u32>),
     pub visits: Visits,
     means: Option<Mutex<Means>>,
@@ -35,36 +36,36 @@ pub struct Level<V: Number> {
     noted: Noted,
     pub r: Shared<V>,
     pub z: Shared<V>,
-    /// What a sweep leaves.
+    /// Residual after a forward sweep from zero.
     left: Shared<V>,
-    /// The first direction of the coarse solve and A times it.
+    /// First search direction c of the coarse solve, and v = A c.
     pub c: Shared<V>,
     pub v: Shared<V>,
 }
 
-/// What a coarse system is solved by, where it is solved by more than the cycle.
+/// Method for the coarse systems on levels with two cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
-    /// Flexible CG: the fewest iterations, and another B for every r.
+    /// Flexible CG (K-cycle): fewest iterations, but B depends on r.
     Flexible,
-    /// Chebyshev steps: B is a symmetric positive definite matrix.
+    /// Chebyshev steps: B is a fixed, symmetric positive definite matrix.
     Linear,
 }
 
-/// Cycles that solve its system.
+/// Number of cycles that solve the system of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Visits {
     One,
-    /// Two where the whole is to be linear.
+    /// Two with `Way::Linear`, one with `Way::Flexible`.
     TwoIfLinear,
     Two,
 }
 
-/// A member in a cycle.
+/// A thread in a cycle.
 pub struct Run<'a> {
     pub me: Me<'a>,
     pub way: Way,
-    /// Counts reductions.
+    /// Number of reductions so far.
     turn: usize,
 }
 
@@ -75,7 +76,8 @@ impl<'a> Run<'a> {
 }
 
 impl<V: Real + Number> Level<V> {
-    /// Of a matrix in this order; `aggregate`: by its rows, with the place of each row of the coarser one.
+    /// Creates a level for a matrix whose rows are in `order`. `aggregate`: the aggregate of each row, and the index of
+    /// each aggregate in the order of the coarser level.
     pub fn new(
         c: &Couplings,
         order: &Ordered,
@@ -116,7 +118,7 @@ impl<V: Real + Number> Level<V> {
         self.rows.len()
     }
 
-    /// Slices of a group that are this member's, and their rows.
+    /// Returns the slices of a group that belong to this thread, and their rows.
     fn share(&self, me: &Me, group: usize) -> (Range<usize>, Range<usize>) {
         let of = &self.slices[group];
         let share = me.share(of.len());
@@ -124,7 +126,7 @@ impl<V: Real + Number> Level<V> {
         (slices.clone(), self.rows.rows(&slices))
     }
 
-    /// This member's chunks: slices and rows of each.
+    /// Returns number, slices and rows of each chunk of this thread.
     fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
         let n = self.rows.slices();
         me.share(n.div_ceil(SLICES)).map(move |chunk| {
@@ -133,7 +135,7 @@ impl<V: Real + Number> Level<V> {
         })
     }
 
-    /// Sums of what `of` gives for slices and rows of all chunks. A barrier stands in it.
+    /// Returns the sums of `of(slices, rows)` over all chunks. Contains a barrier.
     pub fn sums<const N: usize>(
         &self,
         run: &mut Run,
@@ -142,39 +144,39 @@ impl<V: Real + Number> Level<V> {
         run.turn += 1;
         let noted = self.noted.reduce(run.turn, self.noted.rows());
         for (chunk, slices, rows) in self.chunks(&run.me) {
-            // SAFETY: a chunk of this member, noted once.
+            // SAFETY: a chunk of this thread, written once.
             unsafe { noted.note(chunk, of(slices, rows)) };
         }
         noted.sum(Some(run.me))
     }
 
-    /// The means, where some are of components that are nearly singular.
+    /// Returns the means if some of their components are nearly singular.
     fn nearly(&self) -> Option<MutexGuard<'_, Means>> {
         let means = self.means.as_ref().filter(|_| self.has_nearly)?;
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// r = what `from` gives of each row; without means, which `give` adds to z, where components are nearly singular.
-    /// A barrier stands at its end.
+    /// Computes r_k = from(k). If components are nearly singular, subtracts their means, which `give` adds to z. Ends
+    /// with a barrier.
     pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
         if self.has_nearly {
             if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
-                // SAFETY: the others wait at the barrier.
+                // SAFETY: the other threads wait at the barrier.
                 means.take(from, unsafe { self.r.slice_mut(0, self.len()) });
             }
         } else {
             let own = me.share(self.len());
-            // SAFETY: rows of this member.
+            // SAFETY: rows of this thread.
             let r = unsafe { self.r.slice_mut(own.start, own.len()) };
             own.zip(r).for_each(|(k, r)| *r = V::narrow(from(k)));
         }
         me.barrier();
     }
 
-    /// Tells `to` of this member's rows of z, after a barrier.
+    /// Calls `to(k, z_k)` for the rows of this thread. The caller has passed a barrier after the cycle.
     pub fn give(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
-        // SAFETY: nobody writes z until the next cycle.
+        // SAFETY: no thread writes z before the next cycle.
         let z = unsafe { self.z.slice(0, self.len()) };
         if !self.has_nearly {
             return own.clone().zip(&z[own]).for_each(|(k, z)| to(k, z.wide()));
@@ -188,12 +190,12 @@ impl<V: Real + Number> Level<V> {
         }
     }
 
-    /// z = a sweep of Gauss-Seidel from 0.
+    /// Computes z by a forward Gauss-Seidel sweep from 0.
     pub fn forwards(&self, me: &Me, z: &Shared<V>) {
         for (k, group) in self.groups.windows(2).enumerate() {
             let (slices, own) = self.share(me, k);
-            // SAFETY: rows of this member, and rows of groups before the last barrier, which hold all that the slices
-            // have couplings with on that side (`lines`).
+            // SAFETY: z is written in rows of this thread, and read in groups before the last barrier. The couplings of
+            // the slices on this side are to these groups only (`lines`).
             let (before, r, z) = unsafe {
                 let r = self.r.slice(own.start, own.len());
                 (Around::new(z.slice(0, group[0]), 0), r, z.slice_mut(own.start, own.len()))
@@ -203,11 +205,11 @@ impl<V: Real + Number> Level<V> {
         }
     }
 
-    /// The same in the opposite order, from z.
+    /// Updates z by a backward Gauss-Seidel sweep.
     pub fn backwards(&self, me: &Me, z: &Shared<V>) {
         for (k, group) in self.groups.windows(2).enumerate().rev() {
             let (slices, own) = self.share(me, k);
-            // SAFETY: as above; rows of other groups are not written until the next barrier.
+            // SAFETY: as in `forwards`; no thread writes rows of other groups before the next barrier.
             let (before, after, r, z) = unsafe {
                 let before = Around::new(z.slice(0, group[0]), 0);
                 let after = Around::new(z.slice(group[1], self.len() - group[1]), group[1]);
@@ -218,18 +220,19 @@ impl<V: Real + Number> Level<V> {
         }
     }
 
-    /// What the sweep forwards left, summed up to the rows of the coarser level. A barrier stands at its end.
+    /// Computes the residual after the forward sweep, and sums it over the aggregates into `coarse`. Ends with a
+    /// barrier.
     pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
         let n = self.len();
         for (_, slices, rows) in self.chunks(me) {
-            // SAFETY: rows of this member; nobody writes z, of which this is all, until the next barrier.
+            // SAFETY: `left` is written in rows of this thread; no thread writes z before the next barrier.
             let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.left.slice_mut(rows.start, rows.len())) };
             left(&self.rows, slices, z, out);
         }
         me.barrier();
         let (starts, fine) = &self.fine;
         let own = me.share(starts.len() - 1);
-        // SAFETY: coarser rows of this member; nobody writes `left` until the next barrier.
+        // SAFETY: coarse rows of this thread; no thread writes `left` before the next barrier.
         let (left, coarse) = unsafe { (self.left.slice(0, n), coarse.slice_mut(own.start, own.len())) };
         for (sum, ends) in coarse.iter_mut().zip(starts[own.start..=own.end].windows(2)) {
             *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + left[i as usize]);
@@ -237,12 +240,12 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// z = z + what was found on the coarser level, but for rows of the last group, which the sweep backwards does not
-    /// read. A barrier stands at its end.
+    /// Computes z_i = z_i + coarse_(aggregate of i). Omits the last group, since the backward sweep overwrites its rows
+    /// first. Ends with a barrier.
     pub fn prolong(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
         let end = self.groups[self.groups.len().saturating_sub(2)];
         let own = me.share(end);
-        // SAFETY: rows of this member; nobody writes the coarser level until the next barrier.
+        // SAFETY: rows of this thread; no thread writes `coarse` before the next barrier.
         let (z, coarse) = unsafe { (z.slice_mut(own.start, own.len()), coarse.slice(0, coarse.len())) };
         for (z, &k) in z.iter_mut().zip(&self.aggregate[own]).filter(|(_, k)| **k != NONE) {
             *z += coarse[k as usize];
@@ -250,31 +253,31 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// r without its means on singular components. Barriers stand before it and at its end.
+    /// Subtracts from r its means over singular components. The caller has passed a barrier; ends with a barrier.
     pub fn remove_means(&self, me: &Me) {
         let Some(means) = &self.means else { return };
         if me.index == 0 {
             let mut means = means.lock().unwrap_or_else(PoisonError::into_inner);
-            // SAFETY: the others wait at the barrier.
+            // SAFETY: the other threads wait at the barrier.
             means.remove(unsafe { self.r.slice_mut(0, self.len()) });
         }
         me.barrier();
     }
 
-    /// <r, r>. A barrier stands in it.
+    /// Returns <r, r>. Contains a barrier.
     pub fn norm2(&self, run: &mut Run) -> f64 {
         let [norm2] = self.sums(run, |_, rows| {
-            // SAFETY: nobody writes r in this step.
+            // SAFETY: no thread writes r in this step.
             let r = unsafe { self.r.slice(rows.start, rows.len()) };
             [dot(r, r)]
         });
         norm2
     }
 
-    /// v = A x, <x, v> and <x, r>. A barrier stands in it.
+    /// Computes v = A x; returns <x, v> and <x, r>. Contains a barrier.
     pub fn multiply(&self, run: &mut Run, x: &Shared<V>) -> [f64; 2] {
         self.sums(run, |slices, rows| {
-            // SAFETY: nobody writes x, of which this is all, or r in this step; rows of v are this member's.
+            // SAFETY: no thread writes x or r in this step; v is written in rows of this thread.
             let (all, from, r, v) = unsafe {
                 let (all, r) = (x.slice(0, self.len()), self.r.slice(rows.start, rows.len()));
                 (all, Around::new(all, 0), r, self.v.slice_mut(rows.start, rows.len()))
@@ -284,21 +287,21 @@ impl<V: Real + Number> Level<V> {
         })
     }
 
-    /// <z, v>. A barrier stands in it.
+    /// Returns <z, v>. Contains a barrier.
     pub fn with_direction(&self, run: &mut Run) -> f64 {
         let [product] = self.sums(run, |_, rows| {
-            // SAFETY: nobody writes either in this step.
+            // SAFETY: no thread writes z or v in this step.
             let (z, v) = unsafe { (self.z.slice(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
             [dot(z, v)]
         });
         product
     }
 
-    /// r = r - factor v, and <r, r>. A barrier stands in it.
+    /// Computes r = r - factor v; returns <r, r>. Contains a barrier.
     pub fn subtract(&self, run: &mut Run, factor: f64) -> f64 {
         let factor = V::narrow(factor);
         let [norm2] = self.sums(run, |_, rows| {
-            // SAFETY: rows of this member.
+            // SAFETY: rows of this thread.
             let (r, v) = unsafe { (self.r.slice_mut(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
             r.iter_mut().zip(v).for_each(|(r, &v)| *r -= factor * v);
             [dot(r, r)]
@@ -306,11 +309,11 @@ impl<V: Real + Number> Level<V> {
         norm2
     }
 
-    /// z = first c + second z. A barrier stands at its end.
+    /// Computes z = first c + second z. Ends with a barrier.
     pub fn combine(&self, me: &Me, first: f64, second: f64) {
         let own = me.share(self.len());
         let first = V::narrow(first);
-        // SAFETY: rows of this member.
+        // SAFETY: rows of this thread.
         let (z, c) = unsafe { (self.z.slice_mut(own.start, own.len()), self.c.slice(own.start, own.len())) };
         if second == 0.0 {
             z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c);

@@ -1,8 +1,11 @@
-//! Couplings of the rows of a level, in the precision of the cycle. `LANES` rows that a sweep takes one after another
-//! are a slice, whose couplings lie side by side in lines, so that loops work on all of them at a time. Where rows of a
-//! slice have the same neighbours but for their place, as on a grid, each line has the couplings to the rows at one
-//! distance, and reads values side by side; else a line names its columns. A row without a coupling in a line has zero
-//! there, times a value that is finite wherever the sweep has not overflowed.
+//! Couplings of the rows of a level, in the precision of the cycle. A slice is a group of `LANES` consecutive rows in
+//! the order of a sweep. Its couplings are stored in lines with one coupling per row, so that loops process all rows of
+//! a slice at once.
+//!
+//! On a grid, the neighbours of the rows of a slice are often at equal distances. Each line then has the couplings at
+//! one distance, and the loops read consecutive values. Otherwise a line stores the column of each coupling. A row
+//! without coupling in a line has the value zero there. Zero is multiplied by a finite number unless the sweep has
+//! overflowed.
 
 use crate::backend::aggregation::{Couplings, Ordered, WHAT};
 use crate::error::{Error, Result, extend, push, reserve};
@@ -11,26 +14,26 @@ use crate::runtime::workers::{Workers, cut};
 use std::array::from_fn;
 use std::ops::Range;
 
-/// Rows of a slice: as many as numbers of single precision fill the widest vector.
+/// Number of rows of a slice: the number of single-precision values in the widest vector register.
 pub const LANES: usize = 16;
-/// Lines by distance that are taken in place of one that names its columns: of a number in single precision they read
-/// 68 bytes side by side, it reads 132 and its values one by one.
+/// Largest number of lines by distance per line with stored columns. In single precision, a line by distance reads 68
+/// consecutive bytes. A line with columns reads 132 bytes, and its values one by one.
 const WORTH: usize = 2;
-/// Distances that are told apart.
+/// Largest number of distances per slice.
 const MOST_DISTANCES: usize = 16;
-/// Rows of a slice that tell whether it has few.
+/// Number of rows after which a slice is tested for too many distances.
 const TELLING: usize = 4;
-/// In `Lines::from`: the line names its columns, at the place in `Lines::col` that the other bits tell.
+/// Bit in `Lines::from` that marks a line with stored columns. The other bits are its index in `Lines::col`.
 const NAMED: u32 = 1 << 31;
 
 /// The lines of all slices.
 #[derive(Default)]
 pub struct Lines<V> {
-    /// Of each slice where lines to rows of earlier groups begin and those to later ones; and the end.
+    /// Index of the first line of each slice to earlier groups, and of its first line to later groups; then the end.
     ends: Vec<usize>,
-    /// Of each line the row that its first coupling is to, the others to those that follow; or `NAMED`.
+    /// Row of the first coupling of each line; the other couplings are to the following rows. Or `NAMED` with an index.
     from: Vec<u32>,
-    /// Rows that the couplings of a line are to, where it names them.
+    /// Columns of the lines with stored columns.
     col: Vec<[u32; LANES]>,
     a: Vec<[V; LANES]>,
 }
@@ -38,9 +41,9 @@ pub struct Lines<V> {
 /// Slices of all groups.
 #[derive(Default)]
 pub struct Slices {
-    /// The first row of each, and the end.
+    /// First row of each slice, and the end.
     pub first: Vec<u32>,
-    /// The rows of its group.
+    /// Rows of the group of each slice.
     group: Vec<Range<u32>>,
 }
 
@@ -58,11 +61,11 @@ impl Slices {
     }
 }
 
-/// What a line is multiplied with.
+/// Rows with whose values a line is multiplied.
 pub enum At<'a> {
-    /// Values from this row on, side by side.
+    /// Consecutive rows from this row on.
     From(u32),
-    /// Those of these rows.
+    /// These rows.
     Rows(&'a [u32; LANES]),
 }
 
@@ -98,8 +101,8 @@ impl<V: Real + Send> Lines<V> {
                 let mut at = [Next::default(); 2];
                 for (j, a) in c.row(order.row[k as usize] as usize) {
                     let place = order.place[j];
-                    // A coupling within a group is left out of the sweeps: only a pattern that is not symmetric has
-                    // one, whose one-sided entries are rounding.
+                    // The sweeps omit a coupling within a group. Such a coupling occurs only if the pattern is
+                    // unsymmetric, and its value is a rounding error.
                     if let Some(side) = rows.iter().position(|rows| rows.contains(&place)) {
                         sides[side].add((k - first) as usize, i64::from(place) - i64::from(k), a, &mut at[side])?;
                     }
@@ -117,14 +120,14 @@ impl<V: Real + Send> Lines<V> {
         Ok(lines)
     }
 
-    /// A line for each distance, for the slice whose first row is `first`. They read values of `rows`.
+    /// Appends a line per distance for the slice whose first row is `first`. The lines read values of `rows` only.
     fn push_distances(&mut self, side: &Side<V>, first: u32, rows: Range<u32>) -> Result<()> {
         for (distance, values) in side.distances.iter().zip(&side.values) {
             let from = i64::from(first) + distance;
             if from >= i64::from(rows.start) && from + LANES as i64 <= i64::from(rows.end) {
                 push(&mut self.from, from as u32, WHAT)?;
             } else {
-                // A coupling that is not there is to some row of the side.
+                // A missing coupling refers to any row of this side.
                 let to = |l: usize| (from + l as i64).clamp(i64::from(rows.start), i64::from(rows.end) - 1) as u32;
                 push(&mut self.from, NAMED | self.col.len() as u32, WHAT)?;
                 push(&mut self.col, from_fn(to), WHAT)?;
@@ -134,7 +137,7 @@ impl<V: Real + Send> Lines<V> {
         Ok(())
     }
 
-    /// Lines that name their columns, for a slice of these rows, whose couplings to `rows` are `most` at most.
+    /// Appends lines with stored columns for the rows `slice`, which have up to `most` couplings to `rows`.
     fn push_named(
         &mut self,
         c: &Couplings,
@@ -157,7 +160,7 @@ impl<V: Real + Send> Lines<V> {
         Ok(())
     }
 
-    /// Those of the slices that follow.
+    /// Appends the lines of the following slices.
     fn append(&mut self, more: Self) -> Result<()> {
         let (lines, named) = (self.a.len(), self.col.len() as u32);
         extend(&mut self.ends, more.ends[1..].iter().map(|end| lines + end), WHAT)?;
@@ -169,19 +172,19 @@ impl<V: Real + Send> Lines<V> {
 }
 
 impl<V> Lines<V> {
-    /// Of a slice, to rows of earlier groups.
+    /// Returns the lines of a slice to rows of earlier groups.
     #[inline(always)]
     pub fn earlier(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
         self.between(2 * slice, 2 * slice + 1)
     }
 
-    /// To rows of later ones.
+    /// Returns the lines of a slice to rows of later groups.
     #[inline(always)]
     pub fn later(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
         self.between(2 * slice + 1, 2 * slice + 2)
     }
 
-    /// All.
+    /// Returns all lines of a slice.
     #[inline(always)]
     pub fn all(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
         self.between(2 * slice, 2 * slice + 2)
@@ -201,21 +204,21 @@ impl<V> Lines<V> {
     }
 }
 
-/// Couplings of a slice to rows of earlier groups, or of later ones.
+/// Couplings of a slice to rows of earlier groups, or to rows of later groups.
 #[derive(Default)]
 struct Side<V> {
-    /// Place of a coupling less the row's own, each once; no more than `MOST_DISTANCES`.
+    /// Distances (column minus row), each once; up to `MOST_DISTANCES`.
     distances: Vec<i64>,
-    /// The couplings at each.
+    /// Couplings at each distance.
     values: Vec<[V; LANES]>,
-    /// There are more of them, or too many for lines by distance to be worth it.
+    /// Whether there are more distances than that, or too many for lines by distance to be faster.
     are_many: bool,
-    /// Couplings of a row at most.
+    /// Largest number of couplings of a row.
     most: usize,
     rows: usize,
 }
 
-/// Where a row stands in a side: how many couplings it has so far, and the distance that the next is likely to have.
+/// State of a row in a side: its number of couplings so far, and the probable index of the next distance.
 #[derive(Clone, Copy, Default)]
 struct Next {
     nth: usize,
@@ -229,14 +232,14 @@ impl<V: Real> Side<V> {
         (self.are_many, self.most, self.rows) = (false, 0, 0);
     }
 
-    /// A row with so many couplings ends.
+    /// Ends a row that has `couplings` couplings.
     fn end_row(&mut self, couplings: usize) {
         self.most = self.most.max(couplings);
         self.rows += 1;
         self.are_many |= self.rows >= TELLING && self.distances.len() > WORTH * self.most;
     }
 
-    /// The next coupling of a row.
+    /// Adds the next coupling of a row.
     #[inline(always)]
     fn add(&mut self, lane: usize, distance: i64, a: f64, next: &mut Next) -> Result<()> {
         if self.are_many {

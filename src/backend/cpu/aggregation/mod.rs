@@ -1,7 +1,7 @@
-//! Multigrid by aggregation (`backend/aggregation`) by a team of threads.
+//! Multithreaded cycle of multigrid by aggregation; `backend/aggregation` builds the hierarchy.
 //!
-//! Each may use those before it: `lines` (couplings), `rows` (the matrix of a level), `level` (with its vectors),
-//! `cycle`.
+//! Modules, each of which uses only modules named before it: `lines` (couplings), `rows` (matrix of a level), `level`
+//! (matrix and vectors), `cycle`.
 
 mod cycle;
 mod level;

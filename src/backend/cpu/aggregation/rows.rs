@@ -1,4 +1,4 @@
-//! The matrix of a level in the precision of the cycle, and the loops of a sweep over slices of its rows (`lines`).
+//! Matrix of a level in the precision of the cycle, and the loops of a sweep over slices of its rows (`lines`).
 
 use super::lines::{At, LANES, Lines, Slices};
 use crate::backend::aggregation::{Couplings, Ordered, WHAT};
@@ -9,14 +9,14 @@ use crate::runtime::workers::Workers;
 use std::array::from_fn;
 use std::ops::Range;
 
-/// Couplings by slices in the order of the sweeps, excess, 1 / diagonal.
+/// Matrix of a level: couplings by slices in the order of the sweeps, row sums, and reciprocal diagonal.
 pub struct Rows<V> {
-    /// The first row of each slice, and the end.
+    /// First row of each slice, and the end.
     first: Vec<u32>,
     lines: Lines<V>,
     excess: Vec<V>,
     inverse: Vec<V>,
-    /// Without those that are not there.
+    /// Number of couplings, without the zeros that fill the lines.
     couplings: usize,
 }
 
@@ -48,13 +48,13 @@ impl<V: Real> Rows<V> {
         self.couplings
     }
 
-    /// The slices of the group that begins and ends with these rows.
+    /// Returns the slices of the group with rows group[0] .. group[1].
     pub fn slices_of(&self, group: &[usize]) -> Range<usize> {
         let of = |row: usize| self.first.partition_point(|&first| (first as usize) < row);
         of(group[0])..of(group[1])
     }
 
-    /// Rows of slices.
+    /// Returns the rows of slices.
     pub fn rows(&self, slices: &Range<usize>) -> Range<usize> {
         self.first[slices.start] as usize..self.first[slices.end] as usize
     }
@@ -65,7 +65,7 @@ impl<V: Real> Rows<V> {
     }
 }
 
-/// Values of all rows from `start` on, which rows of a slice are coupled to.
+/// Values of the rows from `start` on, with which the lines of a slice are multiplied.
 #[derive(Clone, Copy)]
 pub struct Around<'a, V> {
     values: &'a [V],
@@ -74,19 +74,19 @@ pub struct Around<'a, V> {
 
 impl<'a, V: Real> Around<'a, V> {
     /// # Safety
-    /// They must be all rows, or those before or after the group of the slices in question: no line of that side reads
-    /// others (`Lines::push_distances`, `Lines::push_named`).
+    /// The values must be those of all rows, or of all rows before or after the group of the slices in question. A line
+    /// of that side reads no other rows (`Lines::push_distances`, `Lines::push_named`).
     pub unsafe fn new(values: &'a [V], start: usize) -> Self {
         Self { values, start }
     }
 
-    /// The values that a line is multiplied with.
+    /// Returns the values with which a line is multiplied.
     #[inline(always)]
     fn of(&self, at: At) -> [V; LANES] {
         match at {
             At::From(row) => {
                 debug_assert!(self.values.len() >= row as usize - self.start + LANES);
-                // SAFETY: `new` was promised that these rows are among them.
+                // SAFETY: the caller of `new` guarantees that these rows are in `values`.
                 unsafe { self.values.as_ptr().add(row as usize - self.start).cast::<[V; LANES]>().read() }
             }
             At::Rows(rows) => from_fn(|l| self.at(rows[l])),
@@ -96,14 +96,14 @@ impl<'a, V: Real> Around<'a, V> {
     #[inline(always)]
     fn at(&self, row: u32) -> V {
         debug_assert!(self.values.get(row as usize - self.start).is_some());
-        // Volatile, or the compiler would take gathers of AVX-512, which take longer than loads one by one (a third of
-        // a sweep on a Xeon that guards them).
-        // SAFETY: `new` was promised that this row is among them.
+        // Volatile, since the compiler would otherwise emit gather instructions of AVX-512. Single loads are faster: on
+        // a Xeon with the mitigation for gather data sampling, gathers add a third to the time of a sweep.
+        // SAFETY: the caller of `new` guarantees that this row is in `values`.
         unsafe { self.values.as_ptr().add(row as usize - self.start).read_volatile() }
     }
 }
 
-/// sums + a z over a line: step by step on all lanes, which the compiler makes vectors of.
+/// Returns sums + a z over a line. Each operation covers all lanes, so that the compiler vectorizes it.
 #[inline(always)]
 fn add<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), z: &Around<V>) -> [V; LANES] {
     let z = z.of(at);
@@ -111,7 +111,7 @@ fn add<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), z: &Around<V>) -> 
     from_fn(|l| sums[l] + products[l])
 }
 
-/// sums + a (x - z) over a line.
+/// Returns sums + a (x - z) over a line.
 #[inline(always)]
 fn add_differences<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), x: &[V; LANES], z: &Around<V>) -> [V; LANES] {
     let z = z.of(at);
@@ -119,7 +119,7 @@ fn add_differences<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), x: &[V
     from_fn(|l| sums[l] + products[l])
 }
 
-/// The values of a slice, with zeros behind those that it has fewer.
+/// Returns the values of a slice, filled with zeros if it has fewer than `LANES` rows.
 #[inline(always)]
 fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
     match values.first_chunk() {
@@ -132,7 +132,7 @@ fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
     }
 }
 
-/// The same to write.
+/// Stores the values of a slice.
 #[inline(always)]
 fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
     match values.first_chunk_mut() {
@@ -142,7 +142,8 @@ fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
 }
 
 for_each_isa! {
-    /// Gauss-Seidel from z = 0 on these slices of a group: `before` are all rows before the group; r and z are these.
+    /// Executes a Gauss-Seidel sweep from z = 0 on slices of a group. `before`: values of all rows before the group; r
+    /// and z: values of these slices.
     fn forwards<V: Real>(m: &Rows<V>, slices: Range<usize>, before: Around<V>, r: &[V], z: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
@@ -157,7 +158,7 @@ for_each_isa! {
         }
     }
 
-    /// What such a sweep leaves: r - A z has the couplings to later rows alone.
+    /// Computes the residual after this sweep: left_i = sum of a_ij z_j over rows j of later groups.
     fn left<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, left: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
@@ -170,7 +171,8 @@ for_each_isa! {
         }
     }
 
-    /// Gauss-Seidel on these slices of a group: `before` and `after` are all rows before it and after it.
+    /// Executes a Gauss-Seidel sweep on slices of a group. `before` and `after`: values of all rows before and after
+    /// the group.
     fn backwards<V: Real>(
         m: &Rows<V>,
         slices: Range<usize>,
@@ -195,8 +197,8 @@ for_each_isa! {
         }
     }
 
-    /// y = A x on these slices, as e_i x_i + sum of a_ij (x_i - x_j): with d_i x_i the excess would drown. x are all
-    /// rows.
+    /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) on slices. With the product d_i x_i, rounding errors would
+    /// exceed e_i x_i. x: values of all rows.
     fn multiply<V: Real>(m: &Rows<V>, slices: Range<usize>, x: &[V], all: Around<V>, y: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
@@ -212,7 +214,7 @@ for_each_isa! {
     }
 }
 
-/// 1 / d; 0 of a singular component that is one row: its unknown is 0.
+/// Returns 1 / d, or 0 for a singular component of one row, whose unknown is then 0.
 fn inverse<V: Real>(d: f64) -> V {
     V::narrow(if d == 0.0 { 0.0 } else { 1.0 / d })
 }

@@ -196,8 +196,8 @@ impl DpcgBackend for Cpu {
             |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
-            // Loops multiply values beyond the ends of a row by zero couplings. Since 0 * inf is NaN, an infinity from this
-            // run would spread in the next run.
+            // Loops multiply values beyond the ends of a row by zero couplings. Since 0 * inf is NaN, an infinity from
+            // this run would spread in the next run.
             for field in state.vectors.fields() {
                 // SAFETY: this function borrows the state mutably and `team.run` has returned, so no other thread uses
                 // the fields.

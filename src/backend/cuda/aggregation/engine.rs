@@ -1,4 +1,4 @@
-//! The cycle of a matrix, and what its levels are made in, from one matrix to the next.
+//! The cycle of a matrix, and the workspace in which the levels of successive matrices are built.
 
 use super::making::{Making, Shape};
 use super::{Cycle, Launched};
@@ -7,15 +7,15 @@ use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch::aggregation::Couplings;
 use crate::error::Result;
 
-/// The cycle of a matrix, with the memory that its levels were made in.
+/// The cycle of a matrix, with the workspace of its setup.
 pub struct Engine {
     cycle: Cycle,
     making: Making,
 }
 
 impl Engine {
-    /// Of `scale` times a matrix, which `take` writes; in single precision or in double, in the memory of the one
-    /// before. Whether a record of the launches of that is one of these.
+    /// Builds the cycle of `scale` times a matrix, which `take` writes, in single or double precision. Reuses the
+    /// memory of the previous matrix. Also returns whether a recorded graph of the previous launches remains valid.
     pub fn new(
         stream: &Stream,
         (shape, rules): (Shape, &Rules),
@@ -23,7 +23,7 @@ impl Engine {
         before: Option<Self>,
         take: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
-        // One of another shape goes first, with its memory.
+        // Frees an engine of another shape before allocating a new one.
         let (previous, mut making) = match before.filter(|before| before.fits(shape)) {
             Some(before) => (Some(before.cycle), before.making),
             None => (None, Making::new(stream, shape)?),
@@ -36,7 +36,7 @@ impl Engine {
         Ok((Self { cycle, making }, same))
     }
 
-    /// Whether its memory is that of such a matrix.
+    /// Returns whether the workspace suits a matrix of this shape.
     pub fn fits(&self, shape: Shape) -> bool {
         self.making.fits(shape)
     }
@@ -45,12 +45,12 @@ impl Engine {
         &self.cycle.launched
     }
 
-    /// Aggregates that were kept from the matrix before.
+    /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         self.cycle.kept
     }
 
-    /// Bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.cycle.memory.iter().flatten().map(|memory| memory.bytes).sum::<usize>() + self.making.bytes()
     }

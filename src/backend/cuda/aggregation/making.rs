@@ -1,5 +1,4 @@
-//! Makes the levels on the device, queued but for counts that come to the host: how many aggregates, and how many
-//! couplings.
+//! Builds the levels on the device. The host enqueues kernels and waits only for two counts: aggregates and couplings.
 
 use super::{Cycle, Launched};
 use crate::backend::aggregation::{KEPT, Rules, WHAT};
@@ -14,25 +13,26 @@ use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::backend::cuda::plan::Plan;
 use crate::error::{Error, Result, push};
 
-/// Rounds of handshakes of a pass: no more are needed.
+/// Rounds of handshakes per pass of pairing; more rounds form hardly any pairs.
 const ROUNDS: usize = 4;
-/// A level at most this part of the one before is worth its cycle.
+/// Coarsening stops if the next level has more than this fraction of the rows of a level.
 const WORTH: f64 = 0.9;
-/// Rows that are inverted, not aggregated: a product with so many is one launch, as each step on a level is.
+/// Largest number of rows that are solved with the dense inverse. The product with the inverse is a single launch, as
+/// is each step on a further level.
 pub const COARSEST: u32 = MOST_PINNED;
-/// Below the first level, rows of which aggregates of eight nodes leave few enough to be inverted, and those of four do
-/// not: one level for two, and fewer launches.
+/// Number of rows of a coarse level that uses aggregates of eight nodes. These reduce the level to the size of the
+/// dense inverse, aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
-/// Coarse levels, from the first, whose system is solved by two cycles.
+/// Number of coarse levels, from the first, whose system is solved by two cycles.
 const TWICE: usize = 4;
-/// Couplings of a level, beside half of those before it, with which its system is solved by two cycles.
+/// A level is solved by two cycles if it has at most half the couplings of the previous level plus this number.
 const FEW: usize = 1000;
-/// Rows from which on a thread has one for itself: fewer are done sooner by several threads each.
+/// Number of rows from which on each row has one thread. Smaller levels are faster with several threads per row.
 const ENOUGH: u32 = 1 << 16;
-/// How much weaker the bound of mu may become.
+/// Largest factor by which kappa, the limit of mu, may be increased.
 const WEAKEST: f64 = 4.0;
 
-/// Room for what is made on the way, and the first matrix.
+/// Workspace of the setup, including the first matrix.
 pub struct Making {
     matrices: [Couplings; 3],
     partner: Address,
@@ -41,14 +41,14 @@ pub struct Making {
     number: Address,
     parts: Address,
     nodes: Address,
-    /// A count, and the bound of eigenvalues.
+    /// A count, and the upper bound of the eigenvalues.
     bound: Address,
     rows: usize,
     entries: usize,
     memory: Memory,
 }
 
-/// Of a matrix to be taken: rows, and couplings of a row at most.
+/// Shape of a matrix: number of rows, and largest number of couplings per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub rows: usize,
@@ -78,7 +78,7 @@ impl Making {
             let words = |plan: &mut Plan, count: usize| plan.bytes(4 * count);
             let (partner, pointed) = (words(&mut plan, rows), words(&mut plan, rows));
             let (number, parts) = (words(&mut plan, rows + 1), words(&mut plan, rows.div_ceil(PART) + 1));
-            // Of a pass, as wide as the next one needs, and of the one after it.
+            // Node lists of one pass, in the width that the next pass needs, and of the pass after it.
             let nodes = words(&mut plan, 6 * rows + 16);
             let (struck, bound) = (plan.bytes(entries), plan.bytes(8));
             (matrices, [partner, pointed, number, parts, nodes, struck, bound], plan.used)
@@ -88,12 +88,12 @@ impl Making {
         Ok(Self { matrices, partner, pointed, struck, number, parts, nodes, bound, rows, entries, memory })
     }
 
-    /// Whether it is that of such a matrix.
+    /// Returns whether the workspace suits a matrix of this shape.
     pub fn fits(&self, Shape { rows, row }: Shape) -> bool {
         (self.rows, self.entries) == (rows, rows * row)
     }
 
-    /// The first matrix, to be filled.
+    /// Returns the first matrix, which the caller fills.
     pub fn first(&self) -> Couplings {
         Couplings { rows: self.rows as u32, ..self.matrices[0] }
     }
@@ -102,7 +102,7 @@ impl Making {
         self.memory.bytes
     }
 
-    /// Sums of the values before each, and of all behind them.
+    /// Replaces values by their exclusive prefix sums, followed by the sum of all.
     fn scan(&self, stream: &Stream, values: Address, count: u32) -> Result<()> {
         let arguments = ScanArgs { values, parts: self.parts, count, unused: 0 };
         sum_parts(stream, &arguments)?;
@@ -110,8 +110,8 @@ impl Making {
         scan_values(stream, &arguments)
     }
 
-    /// The cycle of the first matrix, which is `scale` times A, with aggregates and in `memory` of the one before where
-    /// that suffices: level by level, until some do not suit.
+    /// Builds the cycle of the first matrix, which is `scale` times A. Reuses the memory of the previous cycle where it
+    /// suffices. Reuses the aggregates level by level, until those of a level fail the quality test.
     pub fn cycle(
         &mut self,
         stream: &Stream,
@@ -121,7 +121,7 @@ impl Making {
     ) -> Result<Cycle> {
         let launched = Launched { single, levels: Vec::new(), inverse: 0, scale };
         let mut cycle = Cycle { launched, memory, kept: 0 };
-        // Of the same size in the same precision a level has its memory again, with what is in it.
+        // With equal size and precision, a level gets its previous memory, whose aggregates are still valid.
         let mut last = last.filter(|last| last.single == single).map(|last| &*last.levels);
         let (mut matrix, mut spare) = (self.first(), [self.matrices[1], self.matrices[2]]);
         let (mut nodes, mut before, mut kappa) = ((0, 0), None, rules.kappa);
@@ -148,7 +148,7 @@ impl Making {
                 if f64::from(made.0) <= WORTH * f64::from(matrix.rows) {
                     break Some(made);
                 }
-                // Too few pairs: once more with a weaker bound where the rest cannot be inverted.
+                // Too few pairs. If the level is too large for the inverse, pairing is repeated with a larger kappa.
                 if weaker > WEAKEST * rules.kappa {
                     break None;
                 }
@@ -170,7 +170,8 @@ impl Making {
         Ok(cycle)
     }
 
-    /// The aggregates of level k of the cycle before, if they suit this matrix: how many, how wide, and where.
+    /// Returns number, width and node lists of the previous aggregates of level k if they pass the quality test for
+    /// this matrix.
     fn kept(
         &self,
         stream: &Stream,
@@ -194,7 +195,7 @@ impl Making {
         Ok((failed == 0).then_some((count, width, nodes)))
     }
 
-    /// Another level of the cycle, with this matrix. Its couplings.
+    /// Appends a level with this matrix to the cycle; returns its number of couplings.
     fn take(
         &self,
         stream: &Stream,
@@ -238,8 +239,9 @@ impl Making {
         Ok(couplings)
     }
 
-    /// Aggregates of the rows of a matrix, with room for that of pairs: how many, and how wide their lists of nodes
-    /// are, and where. Where each row belongs is where the memory of the level begins.
+    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrix of the pairs. Returns the
+    /// number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each row
+    /// is stored at the beginning of the level's memory.
     fn aggregate(
         &self,
         stream: &Stream,
@@ -282,7 +284,7 @@ impl Making {
             let is_last = pass + 1 == rules.passes;
             let joined = match is_last {
                 true => cycle.room(stream, 3 * k + 2, 4 * count as usize * width as usize)?.1,
-                // Those of a pass are read while those of the next one are written.
+                // The lists of a pass are read while those of the next pass are written.
                 false => self.nodes + if pass % 2 == 0 { 0 } else { 8 * (u64::from(matrix.rows) + 2) },
             };
             number_pairs(stream, &NumberArgs { joined, ..numbers })?;
@@ -297,7 +299,7 @@ impl Making {
         Ok((rows.rows, width as u16, nodes))
     }
 
-    /// The matrix of aggregates.
+    /// Computes the matrix of the aggregates.
     fn galerkin(
         &self,
         stream: &Stream,
@@ -311,7 +313,7 @@ impl Making {
         sum_couplings(stream, &arguments)
     }
 
-    /// The inverse of the coarsest matrix.
+    /// Computes the inverse of the coarsest matrix.
     fn invert(&self, stream: &Stream, cycle: &mut Cycle, matrix: Couplings) -> Result<()> {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
         let real = if cycle.launched.single { 4 } else { 8 };
@@ -340,23 +342,23 @@ impl Making {
 }
 
 impl Cycle {
-    /// Memory number k with room for so many bytes: how many it has, and where.
+    /// Returns size and address of memory block k, reallocated if it has fewer than `bytes` bytes.
     fn room(&mut self, stream: &Stream, k: usize, bytes: usize) -> Result<(usize, Address)> {
         while self.memory.len() <= k {
             push(&mut self.memory, None, WHAT)?;
         }
         let place = &mut self.memory[k];
         if place.as_ref().is_none_or(|memory| memory.bytes < bytes) {
-            // Its memory first.
+            // Free the previous block before allocating a new one.
             *place = None;
-            // A little more: the next matrix may have a few rows more there.
+            // One sixteenth more, since the next matrix may have slightly more rows on this level.
             *place = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
         }
         Ok(place.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
     }
 }
 
-/// Counts, waited for.
+/// Copies counts to the host, and waits for them.
 fn fetched<const N: usize>(stream: &Stream, from: Address) -> Result<[u32; N]> {
     let mut values = [0; N];
     stream.fetch(&mut values, from)?;

@@ -1,6 +1,7 @@
-//! Multigrid by aggregation on a device (`backend/aggregation` has the method; kernels/aggregation): `making` makes the
-//! levels, with pairs by handshakes, `engine` has them and the memory for the next ones; this is the cycle, with Jacobi
-//! and two Chebyshev steps, a fixed matrix. No text goes over rows on the host, and no scalar of a cycle comes here.
+//! Multigrid by aggregation on a device; `backend/aggregation` describes the method, and kernels/aggregation contains
+//! the kernels. `making` builds the levels with pairing by handshakes. `engine` owns the levels and the memory for the
+//! next matrix. This module executes the cycle: Jacobi smoothing and two Chebyshev steps, so B is a fixed matrix. No
+//! loop over rows runs on the host, and no scalar of a cycle is copied to the host.
 
 mod engine;
 mod making;
@@ -20,29 +21,30 @@ use crate::error::Result;
 pub struct Cycle {
     launched: Launched,
     memory: Vec<Option<Memory>>,
-    /// Aggregates of all levels that were kept from the matrix before.
+    /// Number of aggregates of all levels that were reused from the previous matrix.
     kept: usize,
 }
 
-/// What its launches hang on: where it is that of another cycle, a record of those is one of these.
+/// Arguments of the launches of a cycle. If those of two cycles are equal, a recorded graph of launches is valid for
+/// both.
 #[derive(PartialEq)]
 pub struct Launched {
-    /// The precision of M is f32.
+    /// Whether the cycle uses single precision.
     single: bool,
     levels: Vec<Level>,
-    /// Of the coarsest level; 0: too large, or nothing but what the smoother does.
+    /// Inverse of the coarsest matrix; 0: the matrix is too large, or only the smoother treats it.
     inverse: Address,
-    /// A power of two, times which A is held.
+    /// Power of two by which A is multiplied.
     scale: f64,
 }
 
 impl Launched {
-    /// The first level: r and start are its input, z what the cycle makes of it, times the scale.
+    /// Returns the first level: its r and start are the input of the cycle, and z = B r times the scale is the output.
     pub fn first(&self) -> &Level {
         &self.levels[0]
     }
 
-    /// Levels that are coarser than the matrix.
+    /// Returns the number of levels without the first.
     pub fn coarse_levels(&self) -> usize {
         self.levels.len() - 1
     }
@@ -60,12 +62,12 @@ impl Launched {
         self.scale
     }
 
-    /// z = B r of the first level.
+    /// Computes z = B r on the first level.
     pub fn apply(&self, stream: &Stream) -> Result<()> {
         self.solve(stream, 0)
     }
 
-    /// out = B r on level k, or with `c`: factors of c and of that, their sum.
+    /// Computes out = B r on level k or, with `c` = (first, second), out = first c + second B r.
     fn cycle(&self, stream: &Stream, k: usize, out: Address, c: Option<(f64, f64)>) -> Result<()> {
         let (own, coarse) = (self.levels[k], self.levels[k + 1]);
         descend(stream, self.single, &DescendArgs { fine: own, coarse })?;
@@ -74,7 +76,7 @@ impl Launched {
         ascend(stream, self.single, &AscendArgs { k: own, coarse_z: coarse.z, out, first, second })
     }
 
-    /// z, about A^-1 r on level k; r is spent.
+    /// Computes z close to A^-1 r on level k; overwrites r.
     fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
         let own = self.levels[k];
         if k + 1 == self.levels.len() {
@@ -87,7 +89,7 @@ impl Launched {
         if own.twice == 0 {
             return self.cycle(stream, k, own.z, None);
         }
-        // AMLI.
+        // AMLI-cycle: two Chebyshev steps.
         let TwoSteps { left, first, second } = TwoSteps::CHOSEN;
         self.cycle(stream, k, own.c, None)?;
         subtract(stream, self.single, &SubtractArgs { k: own, factor: left })?;

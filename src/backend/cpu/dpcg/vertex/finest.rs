@@ -1,14 +1,18 @@
-//! The cells of the matrix: red-black Gauss-Seidel and the transfer to the first coarse grid, each in one pass.
+//! The finest grid: red-black Gauss-Seidel and the transfer to the first coarse grid, in one pass before and one pass
+//! after the coarse-grid correction.
 //!
-//! Sweeps before the coarse grid start from zero and end with black cells: the residual is zero there, and at red cells
-//! it is what the last change of black ones makes, sum of c (change). Sweeps after it start with black cells, whose
-//! values before do not matter: only red ones are corrected. Red: (i + j + k) even, the colour of all coarse points.
+//! The sweeps before the correction start from zero and end with the black cells. The residual of black cells is then
+//! zero. The residual of a red cell is sum c d, where d is the last change of its black neighbours. The sweeps after
+//! the correction start with the black cells and overwrite their values. Only red cells are therefore corrected. Red
+//! cells have an even i + j + k; all coarse points are red.
 //!
-//! A pass goes through planes upwards: when plane k gets its first colour, plane k - 1 gets the second, and so on, from
-//! a few planes that each member keeps for itself, the last ones before and behind its own too: members do not wait for
-//! each other, and every cell gets the same bits whoever computes it. Red cells are kept from one pass to the next.
+//! A pass processes the planes in ascending order. In the step in which plane k is updated in the first colour, plane k
+//! - 1 is updated in the second colour, and so on. Each thread has its own copy of a few planes, including planes of
+//! its neighbours at both ends of its range. The threads therefore do not wait for each other, and each cell gets
+//! bitwise identical values from every thread. Red cells are stored between the two passes.
 //!
-//! Bytes a cell and pass in single precision: right-hand side in f64 8, conductances 12, 1/D 4, weights 6, red cells 2;
+//! Memory traffic per cell and pass in single precision, in bytes: right-hand side in f64 8, conductances 12, 1/D 4,
+//! weights 6, red cells 2; z 8.
 //! z 8.
 
 use super::grid::{Below, Stencil};
@@ -27,14 +31,14 @@ use std::ops::Range;
 const RED: usize = 0;
 const BLACK: usize = 1;
 
-/// The grid of the matrix with the way to the first coarse one.
+/// The finest grid with the interpolation from the first coarse grid.
 pub struct Finest<T> {
     pub a: Stencil<T>,
     /// 1 / D.
     pub inverse: Shared<T>,
     pub weights: Weights<T>,
     pub correction: Shared<T>,
-    /// From a point of each half to its conductances: to east, west, north, south, top and bottom.
+    /// Distance from a point of each half to its conductances to east, west, north, south, top and bottom.
     beside: [[isize; 6]; 2],
 }
 
@@ -52,19 +56,20 @@ impl<T: Real + Number> Finest<T> {
         Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, beside })
     }
 
-    /// Red cells after the sweeps before the coarse grid, where the even ones of their row stand.
+    /// Returns the red cells between the two passes. They are stored at the indices of the even cells of their row, in
+    /// the memory of the row sums.
     fn red(&self) -> &Shared<T> {
         &self.a.excess
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let arrays = [&self.a.c, &self.a.excess, &self.inverse, &self.correction];
         arrays.iter().map(|array| array.bytes()).sum::<usize>() + self.weights.bytes()
     }
 }
 
-/// A few planes of a split grid, a member's own: plane k stands where k modulo their number, a power of two, says.
+/// A few planes of a split grid, owned by one thread. Plane k is stored in slot k modulo `count`, a power of two.
 struct Planes<T> {
     values: Shared<T>,
     split: Split,
@@ -72,51 +77,51 @@ struct Planes<T> {
 }
 
 impl<T: Number> Planes<T> {
-    /// At least `count`.
+    /// Allocates at least `count` planes.
     fn new(split: Split, count: usize) -> Result<Self> {
         let planes = Self { values: Shared::zeroed(0)?, split, count: count.next_power_of_two() };
         Ok(Self { values: Shared::zeroed(2 * planes.count * planes.half())?, ..planes })
     }
 
-    /// Values of half a plane, with a row of zeros before and behind it.
+    /// Returns the size of a half plane, including a row of zeros before and after it.
     fn half(&self) -> usize {
         self.split.row * (self.split.cells.ny + 2) + 1
     }
 
-    /// Place of the first point of a half row.
+    /// Returns the index of the first point of a half row.
     fn at(&self, half: usize, j: isize, k: isize) -> usize {
         let slot = k as usize & (self.count - 1);
         (2 * slot + half) * self.half() + ((j + 1) as usize) * self.split.row + 1
     }
 
-    /// A half row from `before` values before its first point on.
+    /// Returns n values of a half row, starting `before` values before its first point.
     ///
     /// # Safety
-    /// Not while it is written.
+    /// The values must not be written while the slice is in use.
     unsafe fn row(&self, half: usize, j: isize, k: isize, before: usize, n: usize) -> &[T] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.values.slice(self.at(half, j, k) - before, n) }
     }
 
-    /// The points of a half row, to write.
+    /// Returns the points of a half row for writing.
     ///
     /// # Safety
-    /// Not while it is read.
+    /// The points must not be read otherwise while the slice is in use.
     #[expect(clippy::mut_from_ref, reason = "rows of one thread, each written while others are read")]
     unsafe fn row_mut(&self, half: usize, j: usize, k: isize) -> &mut [T] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.values.slice_mut(self.at(half, j as isize, k), self.split.points(half)) }
     }
 
-    /// Plane k is zero.
+    /// Sets plane k to zero.
     ///
     /// # Safety
-    /// Not while it is read.
+    /// The plane must not be in use.
     unsafe fn clear(&self, k: isize)
     where
         T: Default,
     {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.values.slice_mut(self.at(0, -1, k) - 1, 2 * self.half()) }.fill(T::default());
     }
 
@@ -125,11 +130,11 @@ impl<T: Number> Planes<T> {
     }
 }
 
-/// What a member needs for its passes.
+/// Workspace of a thread for its passes.
 pub struct Room<T> {
     r: Planes<T>,
     x: Planes<T>,
-    /// At black cells the last change, at red ones the residual.
+    /// The last change at black cells, the residual at red cells.
     residual: Planes<T>,
     /// A row of the first coarse grid.
     row: Shared<T>,
@@ -138,27 +143,27 @@ pub struct Room<T> {
 impl<T: Real + Number> Room<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
         let split = Split::new(cells);
-        // From the first plane of a pass to the last one that is read: that below the last sweep, for the residual that
-        // below a coarse plane.
+        // Number of planes between the first plane of a pass and the last plane that it reads. That is the plane below
+        // the last sweep; for the residual, the plane below a coarse plane.
         let planes = |more| Planes::new(split, 2 * sweeps + more);
         Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
     }
 
     /// # Safety
-    /// By the member that has the room, one at a time.
+    /// Only the owner thread may call it, and only one such slice may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn row(&self) -> &mut [T] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.row.slice_mut(0, self.row.len()) }
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.r.bytes() + self.x.bytes() + self.residual.bytes() + self.row.bytes()
     }
 }
 
-/// One member's passes over the right-hand side `r`, times `scale`.
+/// The passes of one thread over the right-hand side `r`, multiplied by `scale`.
 pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
     pub room: &'a Room<T>,
@@ -172,21 +177,21 @@ impl<T: Real + Number> Passes<'_, T> {
         &self.finest.a.split
     }
 
-    /// Whether plane k is there.
+    /// Returns whether plane k is inside the grid.
     fn has(&self, k: isize) -> bool {
         (0..self.split().cells.nz as isize).contains(&k)
     }
 
-    /// The half in which the cells of a colour are.
+    /// Returns the half that contains the cells of a colour in row (j, k).
     fn half(j: usize, k: isize, colour: usize) -> usize {
         (j + k as usize + colour) % 2
     }
 
-    /// Reads plane k; zero outside of the grid.
+    /// Loads plane k of the right-hand side; clears the plane if it is outside the grid.
     fn load(&self, k: isize) {
         let (room, Cells { nx, ny, .. }) = (self.room, self.split().cells);
         if !self.has(k) {
-            // SAFETY: planes of this member.
+            // SAFETY: planes of this thread.
             unsafe {
                 room.x.clear(k);
                 room.residual.clear(k);
@@ -195,12 +200,12 @@ impl<T: Real + Number> Passes<'_, T> {
         }
         for j in 0..ny {
             let row = &self.r[(k as usize * ny + j) * nx..][..nx];
-            // SAFETY: a row of this member.
+            // SAFETY: a row of this thread.
             unsafe { split(room.r.row_mut(0, j, k), room.r.row_mut(1, j, k), row, self.scale) };
         }
     }
 
-    /// Red cells of plane k from zero.
+    /// Computes the red cells of plane k from x = 0.
     fn first(&self, k: isize) {
         if !self.has(k) {
             return;
@@ -208,7 +213,7 @@ impl<T: Real + Number> Passes<'_, T> {
         for j in 0..self.split().cells.ny {
             let half = Self::half(j, k, RED);
             let (start, n) = (self.split().at(half, j as isize, k), self.split().points(half));
-            // SAFETY: a row of this member; nobody writes 1/D.
+            // SAFETY: a row of this thread; no thread writes 1/D.
             unsafe {
                 let r = self.room.r.row(half, j as isize, k, 0, n);
                 over(self.room.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
@@ -216,22 +221,22 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Conductances around the points of a half row.
+    /// Returns the conductances around the points of a half row.
     fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
-        // SAFETY: nobody writes the matrix during a cycle.
+        // SAFETY: no thread writes the matrix during a cycle.
         let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
         self.finest.beside[half].map(c)
     }
 
-    /// Values of a few planes at the neighbours of the points of a half row.
+    /// Returns the values at the neighbours of the points of a half row.
     ///
     /// # Safety
-    /// Not while those are written.
+    /// The values must not be written while the slices are in use.
     unsafe fn near(values: &Planes<T>, half: usize, j: usize, k: isize, n: usize) -> [&[T]; 6] {
         let (other, j) = (1 - half, j as isize);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            // East of an odd column stands the next even one.
+            // The east neighbour of an odd column is the next even column.
             let beside = values.row(other, j, k, other, n + 1);
             [
                 &beside[1..],
@@ -244,7 +249,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Calls `f` with the half rows of a colour in plane k: row, half, its points, their conductances.
+    /// Calls `f` for the half rows of a colour in plane k, with the row, the half, its points and their conductances.
     fn each_row(&self, k: isize, colour: usize, mut f: impl FnMut(usize, usize, Range<usize>, &[&[T]; 6])) {
         if !self.has(k) {
             return;
@@ -257,11 +262,11 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// A colour of plane k; `note`: with its change.
+    /// Updates the cells of a colour in plane k. With `note`, also stores their change.
     fn relax(&self, k: isize, colour: usize, note: bool) {
         let room = self.room;
         self.each_row(k, colour, |j, half, range, c| {
-            // SAFETY: writes a half row of this member, reads those of the other colour.
+            // SAFETY: writes a half row of this thread, reads half rows of the other colour.
             unsafe {
                 let r = room.r.row(half, j as isize, k, 0, range.len());
                 let near = Self::near(&room.x, half, j, k, range.len());
@@ -275,17 +280,17 @@ impl<T: Real + Number> Passes<'_, T> {
         });
     }
 
-    /// The residual at red cells of plane k.
+    /// Computes the residual at the red cells of plane k.
     fn residual(&self, k: isize) {
         let room = self.room;
         let change = if self.sweeps == 1 { &room.x } else { &room.residual };
         self.each_row(k, RED, |j, half, range, c| {
-            // SAFETY: writes red cells, reads black ones.
+            // SAFETY: writes red cells, reads black cells.
             unsafe { gather(room.residual.row_mut(half, j, k), c, &Self::near(change, half, j, k, range.len())) };
         });
     }
 
-    /// Sweeps from zero, and the restriction of the residual to the first coarse grid.
+    /// Executes the sweeps from zero, and restricts the residual to the first coarse grid.
     pub fn descend(&self, me: Me, next: &Below<T>) {
         let share = me.share(next.split.cells.nz);
         if share.is_empty() {
@@ -306,7 +311,7 @@ impl<T: Real + Number> Passes<'_, T> {
                 self.keep(red);
             }
             self.residual(k - reach);
-            // The plane above coarse plane K is 2 K + 1.
+            // The plane above coarse plane K is plane 2 K + 1.
             let above = k - reach;
             if above > first && above % 2 != 0 {
                 self.restrict(next, (above / 2) as usize);
@@ -314,16 +319,16 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// A coarse plane.
+    /// Restricts the residual to coarse plane k.
     fn restrict(&self, next: &Below<T>, k: usize) {
         let (residual, n) = (&self.room.residual, self.split().row + 1);
         for j in 0..next.split.cells.ny {
             let fine = |half: usize, j: isize, k: isize| {
                 let red = (half as isize + j + k) % 2 == 0;
-                // SAFETY: written before.
+                // SAFETY: `residual` wrote this plane before; no row of it is being written.
                 red.then(|| unsafe { residual.row(half, j, k, 1, n) })
             };
-            // SAFETY: nobody writes weights; a row of the next grid that is this member's.
+            // SAFETY: no thread writes weights; the coarse row belongs to this thread.
             unsafe {
                 let row = &mut self.room.row()[..next.split.cells.nx];
                 next.set(j, k, row, |out| self.finest.weights.restrict(out, j, k, fine));
@@ -331,32 +336,33 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// The half of row j of plane k in which red cells are, where those are kept, and how many.
+    /// Returns the half of row j of plane k that contains the red cells, the index where they are stored between the
+    /// passes, and their number.
     fn red_of(&self, j: usize, k: isize) -> (usize, usize, usize) {
         let half = Self::half(j, k, RED);
         (half, self.split().at(0, j as isize, k), self.split().points(half))
     }
 
-    /// Keeps red cells of plane k.
+    /// Stores the red cells of plane k for the second pass.
     fn keep(&self, k: isize) {
         if !self.has(k) {
             return;
         }
         for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
-            // SAFETY: a plane of this member, which no other reads in this pass.
+            // SAFETY: a plane of this thread, which no other thread reads in this pass.
             unsafe { self.finest.red().slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
         }
     }
 
-    /// Red cells of plane k, corrected.
+    /// Loads the stored red cells of plane k, and adds the correction.
     fn correct(&self, k: isize) {
         if !self.has(k) {
             return;
         }
         for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
-            // SAFETY: a row of this member; nobody writes what is kept, weights and the correction.
+            // SAFETY: a row of this thread; no thread writes the stored red cells, the weights or the correction.
             unsafe {
                 let x = self.room.x.row_mut(half, j, k);
                 x.copy_from_slice(self.finest.red().slice(at, n));
@@ -366,7 +372,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is noted.
+    /// Adds the correction and executes the sweeps. Stores `back` times x in z, in the planes of this thread, and the
+    /// partial sums of <r, z>.
     pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64], products: &Reduce<1>) {
         let share = me.share(self.split().cells.nz);
         if share.is_empty() {
@@ -383,20 +390,20 @@ impl<T: Real + Number> Passes<'_, T> {
             let done = k - reach;
             if done >= share.start as isize {
                 let product = self.give(done, back, &z);
-                // SAFETY: a plane of this member.
+                // SAFETY: a plane of this thread.
                 unsafe { products.note(done as usize, [product]) };
             }
         }
     }
 
-    /// Gives plane k to z; returns r' z.
+    /// Stores plane k in z; returns its part of <r, z>.
     fn give<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         let Cells { nx, ny, .. } = self.split().cells;
         let mut product = 0.0;
         for j in 0..ny {
             let start = (k as usize * ny + j) * nx;
             let z = z(start..start + nx);
-            // SAFETY: a row of this member.
+            // SAFETY: a row of this thread.
             unsafe {
                 let row = |half| self.room.x.row(half, j as isize, k, 0, self.split().points(half));
                 merge(z, row(0), row(1), back);

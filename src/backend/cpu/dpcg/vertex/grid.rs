@@ -1,4 +1,5 @@
-//! A coarse grid: its matrix on 27 points, Jacobi, and the residual (see the reference for the formulas).
+//! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual. The formulas are in
+//! `backend::reference::dpcg::vertex`.
 
 use super::layout::{Natural, Offset, Split, coarse};
 use super::loops::{in_plane, merge_alike, out_of_plane, out_of_plane_and_step, over, split_alike};
@@ -11,11 +12,12 @@ use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// A symmetric stencil: conductances of the upper offsets, and row sums, whose memory is scratch space of cycles.
+/// A symmetric stencil: conductances of the upper offsets, and row sums. The cycles use the memory of the row sums as
+/// workspace.
 pub struct Stencil<T> {
     pub split: Split,
     pub offsets: &'static [Offset],
-    /// One array after the other.
+    /// Conductances: one array per offset, in succession.
     pub c: Shared<T>,
     pub excess: Shared<T>,
 }
@@ -31,21 +33,22 @@ impl<T: Real + Number> Stencil<T> {
         })
     }
 
-    /// Conductances to the neighbour at number `k` of the offsets, or against it, of the points in `range` of a half.
+    /// Returns the conductances of the points in `range` of a half, to the neighbour at offset number `k` or, with
+    /// `against`, at the opposite offset.
     ///
     /// # Safety
-    /// Nobody may write c meanwhile.
+    /// No thread may write `c` while the slice is in use.
     pub unsafe fn c(&self, half: usize, range: &Range<usize>, k: usize, against: bool) -> &[T] {
         let step = if against { self.split.step(half, self.offsets[k].map(|o| -o)) } else { 0 };
         let start = (k * self.split.len() + range.start).wrapping_add_signed(step);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.c.slice(start, range.len()) }
     }
 
-    /// Values of x at the neighbours.
+    /// Returns the values of x at these neighbours.
     ///
     /// # Safety
-    /// Nobody may write x meanwhile.
+    /// No thread may write x while the slice is in use.
     pub unsafe fn near<'x>(
         &self,
         x: &'x Shared<T>,
@@ -55,28 +58,28 @@ impl<T: Real + Number> Stencil<T> {
         against: bool,
     ) -> &'x [T] {
         let offset = if against { self.offsets[k].map(|o| -o) } else { self.offsets[k] };
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { x.slice(range.start.wrapping_add_signed(self.split.step(half, offset)), range.len()) }
     }
 }
 
-/// A coarse grid with the way to the next one.
+/// A coarse grid with the interpolation from the next coarser grid.
 pub struct Grid<T> {
     pub a: Stencil<T>,
     pub diagonal: Shared<T>,
-    /// 1 / divisor of Jacobi.
+    /// Reciprocal of the Jacobi divisor.
     pub inverse: Shared<T>,
     pub weights: Weights<T>,
-    /// What the next grid finds, in natural order.
+    /// Solution on the next coarser grid, in natural order.
     pub correction: Shared<T>,
     pub r: Shared<T>,
     pub x: Shared<T>,
 }
 
-/// What a pass over the matrix makes of the residual.
+/// Output of a pass over the matrix.
 enum Then {
     Residual,
-    /// x + residual / divisor.
+    /// x + residual / divisor, a Jacobi step.
     Step,
 }
 
@@ -89,35 +92,36 @@ impl<T: Real + Number> Grid<T> {
         Ok(Self { a, diagonal, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, r, x })
     }
 
-    /// The other x.
+    /// Returns the second x: the memory of the row sums, which only the setup needs.
     fn y(&self) -> &Shared<T> {
         &self.a.excess
     }
 
-    /// Calls `f` with the planes of this member, half by half.
+    /// Calls `f` for the half planes of this thread.
     fn each_half_plane(&self, me: Me, mut f: impl FnMut(usize, Range<usize>)) {
         for k in me.share(self.a.split.cells.nz) {
             (0..2).for_each(|half| f(half, self.a.split.half_plane(half, k)));
         }
     }
 
-    /// x = r / divisor: a sweep from zero.
+    /// Executes a Jacobi step from x = 0: x = r / divisor.
     fn first_sweep(&self, me: Me) {
         self.each_half_plane(me, |_, range| {
             let (start, n) = (range.start, range.len());
-            // SAFETY: points of this member, which no other reads in this step.
+            // SAFETY: points of this thread, which no other thread reads in this step.
             unsafe { over(self.x.slice_mut(start, n), self.r.slice(start, n), self.inverse.slice(start, n)) };
         });
     }
 
-    /// out = r - A x, or a sweep from x to out. Zeros between rows stay zero: all conductances there are.
+    /// Computes out = r - A x, or executes a Jacobi step from x to `out`. Zeros between rows remain zero, since their
+    /// conductances are zero.
     fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &Then) {
-        // Upper offsets in the plane and to the next one.
+        // Numbers of the upper offsets in the plane, and of those to the next plane.
         const BESIDE: [usize; 4] = [0, 1, 2, 3];
         const ABOVE: [usize; 9] = [4, 5, 6, 7, 8, 9, 10, 11, 12];
         self.each_half_plane(me, |half, range| {
             let (start, n) = (range.start, range.len());
-            // SAFETY: reads the matrix, r and x, which nobody writes in this step; writes points of this member.
+            // SAFETY: no thread writes the matrix, r or x in this step; `out` is written at points of this thread.
             unsafe {
                 let c = |k, against| self.a.c(half, &range, k, against);
                 let near = |k, against| self.a.near(x, half, &range, k, against);
@@ -139,7 +143,7 @@ impl<T: Real + Number> Grid<T> {
         });
     }
 
-    /// Sweeps from zero, and the restriction of the residual to the next grid's `r`.
+    /// Executes the sweeps from zero, and restricts the residual to `r` of the next coarser grid.
     pub fn descend(&self, me: Me, sweeps: usize, next: &Below<T>, row: &mut [T]) {
         self.first_sweep(me);
         me.barrier();
@@ -156,23 +160,24 @@ impl<T: Real + Number> Grid<T> {
         for k in me.share(next.split.cells.nz) {
             for j in 0..next.split.cells.ny {
                 let fine = |half, j, k| {
-                    // SAFETY: nobody writes the residual in this step.
+                    // SAFETY: no thread writes the residual in this step.
                     Some(unsafe { half_row(residual, &self.a.split, half, j, k) })
                 };
-                // SAFETY: nobody writes weights; a row of the next grid that is this member's.
+                // SAFETY: no thread writes weights; the coarse row belongs to this thread.
                 unsafe { next.set(j, k, row, |out| self.weights.restrict(out, j, k, fine)) };
             }
         }
         me.barrier();
     }
 
-    /// Adds what the next grid has found, and sweeps; the result goes to `above` in natural order.
+    /// Adds the correction of the next coarser grid, and executes the sweeps. The result is stored in `above`, in
+    /// natural order.
     pub fn ascend(&self, me: Me, sweeps: usize, above: &Shared<T>) {
         let split = &self.a.split;
         let before = if sweeps == 1 { &self.x } else { self.y() };
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
-                // SAFETY: rows of this member; nobody writes weights and the correction in this step.
+                // SAFETY: rows of this thread; no thread writes weights or the correction in this step.
                 unsafe {
                     let [even, odd] = [0, 1]
                         .map(|half| Some(before.slice_mut(split.at(half, j as isize, k as isize), split.points(half))));
@@ -189,7 +194,7 @@ impl<T: Real + Number> Grid<T> {
         let natural = Natural::new(split.cells);
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
-                // SAFETY: rows of this member.
+                // SAFETY: rows of this thread.
                 unsafe {
                     let half = |half| self.y().slice(split.at(half, j as isize, k as isize), split.points(half));
                     merge_alike(above.slice_mut(natural.at(j, k), split.cells.nx), half(0), half(1));
@@ -199,7 +204,7 @@ impl<T: Real + Number> Grid<T> {
         me.barrier();
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         [&self.a.c, &self.a.excess, &self.diagonal, &self.inverse, &self.correction, &self.r, &self.x]
             .iter()
@@ -209,21 +214,21 @@ impl<T: Real + Number> Grid<T> {
     }
 }
 
-/// The right-hand side of the next grid.
+/// Right-hand side on the next coarser grid.
 pub struct Below<'a, T> {
     pub split: &'a Split,
     pub r: &'a Shared<T>,
 }
 
 impl<T: Real + Number> Below<'_, T> {
-    /// Sets row (j, k) to what `make` makes in natural order.
+    /// Sets row (j, k) to the values that `make` computes in natural order.
     ///
     /// # Safety
-    /// The row must be of a plane of this member, which nobody reads in this step.
+    /// The row must belong to a plane of this thread. No other thread may read it in this step.
     pub unsafe fn set(&self, j: usize, k: usize, row: &mut [T], make: impl FnOnce(&mut [T])) {
         make(row);
         let half = |half| {
-            // SAFETY: as the caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.r.slice_mut(self.split.at(half, j as isize, k as isize), self.split.points(half)) }
         };
         split_alike(half(0), half(1), row);

@@ -1,25 +1,26 @@
-//! Where the numbers of a grid lie: split by the parity of their column, with zeros around, or in natural order.
+//! Array layouts of a grid: split by the parity of the column, or in natural order.
 //!
-//! *Split*: first all points of even column, then all of odd column, each half row by row. Red-black colours of a row,
-//! and the points of a row that are coarse or lie between coarse ones, are then consecutive, and so are the neighbours
-//! of points of one half. Behind each half row stands one zero at least: the neighbour of its last point, and, since
-//! rows follow each other, of the first point of the next row; a row of zeros stands between planes, a plane of zeros
-//! before and after all.
+//! *Split*: all points of even column are stored first, then all points of odd column, each half row by row. The points
+//! of one red-black colour in a row are then consecutive. So are the coarse points of a row, the points between coarse
+//! points, and the neighbours of consecutive points of one half.
+//!
+//! At least one zero follows each half row. It is the neighbour of the last point of this row and of the first point of
+//! the next row. A row of zeros separates planes. A plane of zeros precedes and follows the grid.
 
 use crate::grid::cells::{Cells, SevenPoints};
 
-/// From a point to another one, by direction.
+/// Difference of indices (i, j, k) between two points.
 pub type Offset = [isize; 3];
 
-/// A split grid.
+/// Index arithmetic of the split layout.
 #[derive(Clone, Copy)]
 pub struct Split {
     pub cells: Cells,
-    /// From a half row to the next one.
+    /// Distance between half rows.
     pub row: usize,
-    /// From a plane to the next one.
+    /// Distance between half planes.
     pub plane: usize,
-    /// From the even half to the odd one.
+    /// Distance from the even half to the odd half.
     pub half: usize,
 }
 
@@ -30,29 +31,29 @@ impl Split {
         Self { cells, row, plane, half: plane * (cells.nz + 2) + row }
     }
 
-    /// Values of an array.
+    /// Returns the length of an array.
     pub fn len(&self) -> usize {
         2 * self.half
     }
 
-    /// Points in a half row.
+    /// Returns the number of points in a half row.
     pub fn points(&self, half: usize) -> usize {
         (self.cells.nx + 1 - half) / 2
     }
 
-    /// Place of the first point of a half row; rows -1 and ny, planes -1 and nz are zeros.
+    /// Returns the index of the first point of a half row. Rows -1 and ny and planes -1 and nz contain zeros.
     pub fn at(&self, half: usize, j: isize, k: isize) -> usize {
         let place = (half * self.half + self.plane + self.row) as isize;
         (place + k * self.plane as isize + j * self.row as isize) as usize
     }
 
-    /// Of a half plane, guards within it included: its rows follow each other.
+    /// Returns the index range of a half plane with consecutive rows, including the zeros between them.
     pub fn half_plane(&self, half: usize, k: usize) -> std::ops::Range<usize> {
         let start = self.at(half, 0, k as isize);
         start..start + self.cells.ny * self.row - 1
     }
 
-    /// From a point in `half` to its neighbour at an offset.
+    /// Returns the distance from a point in `half` to its neighbour at an offset.
     pub fn step(&self, half: usize, offset: Offset) -> isize {
         let [x, y, z] = offset;
         let along = match (half, x) {
@@ -64,7 +65,8 @@ impl Split {
     }
 }
 
-/// A grid in natural order, a zero behind each row, a row of zeros behind each plane and a plane of zeros behind all.
+/// Index arithmetic of the natural order. A zero follows each row, a row of zeros each plane, and a plane of zeros the
+/// grid.
 #[derive(Clone, Copy)]
 pub struct Natural {
     pub cells: Cells,
@@ -78,33 +80,33 @@ impl Natural {
         Self { cells, row, plane: row * (cells.ny + 1) }
     }
 
-    /// Values of an array.
+    /// Returns the length of an array.
     pub fn len(&self) -> usize {
         self.plane * (self.cells.nz + 1)
     }
 
-    /// Place of the first point of a row.
+    /// Returns the index of the first point of a row.
     pub fn at(&self, j: usize, k: usize) -> usize {
         k * self.plane + j * self.row
     }
 }
 
-/// The grid of every second point.
+/// Returns the grid that has every second point in each direction, beginning with the first.
 pub fn coarse(cells: Cells) -> Cells {
     Cells { nx: cells.nx.div_ceil(2), ny: cells.ny.div_ceil(2), nz: cells.nz.div_ceil(2) }
 }
 
-/// A row of a matrix as the caller has it.
+/// A row of cells of the caller's matrix.
 pub struct CallerRow<'a> {
     pub center: &'a [f64],
-    /// Entries between its cells.
+    /// Entries between neighbours in the row.
     pub along: &'a [f64],
-    /// Those to the rows beside it in y and in z, where those are there.
+    /// Entries to the adjacent rows in y and in z; `None` outside the box.
     pub across: [[Option<&'a [f64]>; 2]; 2],
 }
 
 impl<'a> CallerRow<'a> {
-    /// Row j of plane k.
+    /// Selects row j of plane k.
     pub fn new(a: &SevenPoints<'a>, j: usize, k: usize) -> Self {
         let Cells { nx, ny, nz } = a.cells;
         let row = |entries: &'a [f64], j: usize, k: usize| &entries[(k * ny + j) * nx..][..nx];

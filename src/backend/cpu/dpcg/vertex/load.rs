@@ -1,4 +1,4 @@
-//! Diagonals, row sums and the strength of directions: of the caller's matrix, and of coarse ones.
+//! Diagonals, row sums and coupling strengths of the directions, for the caller's matrix and for coarse matrices.
 
 use super::finest::Finest;
 use super::grid::Grid;
@@ -12,13 +12,14 @@ use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 
-/// Sums over rows: the parts of x, y and z in the diagonal; rows with a diagonal; rows that do not sum to zero.
+/// Sums over rows: the fractions of the diagonal due to couplings in x, y and z; rows with a positive diagonal; rows
+/// with a positive row sum.
 pub type Seen = [f64; 5];
 
-/// Neighbours on 27 points.
+/// Number of neighbours in the 27-point stencil.
 const NEAR: usize = 26;
 
-/// Sums lanes, always in the same order.
+/// Sums the lanes in a fixed order.
 #[inline(always)]
 fn total(lanes: &[Lane; 5]) -> Seen {
     let mut seen = [0.0; 5];
@@ -30,7 +31,7 @@ fn total(lanes: &[Lane; 5]) -> Seen {
     seen
 }
 
-/// Notes a row of diagonal d.
+/// Adds a row to lane l; see `Seen`.
 #[inline(always)]
 fn note(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess: f64) {
     let there = diagonal > 0.0;
@@ -42,14 +43,14 @@ fn note(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess:
     lanes[4][l] += if excess > 0.0 { 1.0 } else { 0.0 };
 }
 
-/// What a row sums to, or zero.
+/// Returns the row sum, or zero if it is below the rounding level `ZERO_ROW_SUM` times the diagonal.
 #[inline(always)]
 fn sound(excess: f64, diagonal: f64) -> f64 {
     if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }
 }
 
 for_each_isa! {
-    /// out = out - a.
+    /// Computes out = out - a.
     fn subtract(out: &mut [f64], a: &[f64]) {
         let n = out.len();
         let a = &a[..n];
@@ -58,7 +59,8 @@ for_each_isa! {
         }
     }
 
-    /// 1/D and row sums of a row whose conductances in x, y and z sum to `parts`: in place of the first two of those.
+    /// Computes 1/D and the row sums of a row. On entry, `parts` contains the sums of conductances in x, y and z. 1/D
+    /// and the row sums overwrite the first two.
     fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> Seen {
         let len = center.len();
         let mut lanes = [[0.0; LANES]; 5];
@@ -81,7 +83,7 @@ for_each_isa! {
         total(&lanes)
     }
 
-    /// Diagonals, divisors and row sums of points of a coarse grid, from their conductances.
+    /// Computes diagonals, reciprocal Jacobi divisors and row sums of points of a coarse grid from their conductances.
     fn finish_points<R: Real>(diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]) -> Seen {
         let len = diagonal.len();
         let mut lanes = [[0.0; LANES]; 5];
@@ -116,10 +118,10 @@ for_each_isa! {
     }
 }
 
-/// Takes plane k of the caller's matrix, times `scale`; `room` for three rows and one value more.
+/// Loads plane k of the caller's matrix, multiplied by `scale`. `room`: workspace for three rows and one further value.
 ///
 /// # Safety
-/// The plane must be of this member, and nobody may read it.
+/// The plane must belong to this thread, and no other thread may read it.
 pub unsafe fn load<T: Real + Number>(to: &Finest<T>, a: &SevenPoints, k: usize, scale: f64, room: &mut [f64]) -> Seen {
     let (layout, nx) = (&to.a.split, a.cells.nx);
     let mut seen = [0.0; 5];
@@ -136,7 +138,7 @@ pub unsafe fn load<T: Real + Number>(to: &Finest<T>, a: &SevenPoints, k: usize, 
         let of_row = finish_row(&mut [x, y, z], row.center, scale);
         seen.iter_mut().zip(of_row).for_each(|(sum, of)| *sum += of);
         let place = |half| layout.at(half, j as isize, k as isize);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let halves = |array: &Shared<T>, start: usize, row: &[f64], scale: f64| {
                 let half = |half| array.slice_mut(start + place(half), layout.points(half));
@@ -152,15 +154,15 @@ pub unsafe fn load<T: Real + Number>(to: &Finest<T>, a: &SevenPoints, k: usize, 
     seen
 }
 
-/// Finishes plane k of a coarse matrix whose conductances are there.
+/// Completes plane k of a coarse matrix whose conductances are computed.
 ///
 /// # Safety
-/// The plane must be of this member; nobody may write conductances.
+/// The plane must belong to this thread, and no thread may write conductances.
 pub unsafe fn finish<T: Real + Number>(grid: &Grid<T>, k: usize) -> Seen {
     let mut seen = [0.0; 5];
     for half in 0..2 {
         let range = grid.a.split.half_plane(half, k);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         let of_half = unsafe {
             let c: [&[T]; NEAR] = std::array::from_fn(|t| grid.a.c(half, &range, t / 2, t % 2 == 1));
             let out = [&grid.diagonal, &grid.inverse, &grid.a.excess];

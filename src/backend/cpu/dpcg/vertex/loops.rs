@@ -4,7 +4,7 @@ use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::reduce;
 
-/// Slices cut to n values.
+/// Returns the first n values of each slice.
 #[inline(always)]
 fn cut<'a, R, const N: usize>(slices: &[&'a [R]; N], n: usize) -> [&'a [R]; N] {
     let mut cut = *slices;
@@ -14,7 +14,7 @@ fn cut<'a, R, const N: usize>(slices: &[&'a [R]; N], n: usize) -> [&'a [R]; N] {
     cut
 }
 
-/// c_0 x_0 + .. at i.
+/// Returns c_0[i] x_0[i] + c_1[i] x_1[i] + ...
 #[inline(always)]
 fn sum_at<R: Real, const N: usize>(c: &[&[R]; N], x: &[&[R]; N], i: usize) -> R {
     let mut sum = c[0][i] * x[0][i];
@@ -25,12 +25,12 @@ fn sum_at<R: Real, const N: usize>(c: &[&[R]; N], x: &[&[R]; N], i: usize) -> R 
 }
 
 for_each_isa! {
-    /// a' b.
+    /// Returns <a, b>.
     fn dot(a: &[f64], b: &[f64]) -> f64 {
         reduce::dot(a, b)
     }
 
-    /// Even and odd columns of a row, times `scale`.
+    /// Splits a row into even and odd columns, multiplied by `scale`.
     fn split<R: Real>(even: &mut [R], odd: &mut [R], row: &[f64], scale: f64) {
         let pairs = row.len() / 2;
         let (e, o, pairs_of) = (&mut even[..pairs], &mut odd[..pairs], &row[..2 * pairs]);
@@ -43,7 +43,7 @@ for_each_isa! {
         }
     }
 
-    /// A row of even and odd columns, times `scale`.
+    /// Merges even and odd columns into a row, multiplied by `scale`.
     fn merge<R: Real>(row: &mut [f64], even: &[R], odd: &[R], scale: f64) {
         let pairs = row.len() / 2;
         let (e, o) = (&even[..pairs], &odd[..pairs]);
@@ -57,7 +57,7 @@ for_each_isa! {
         }
     }
 
-    /// The same of numbers as they are.
+    /// Splits a row into even and odd columns, without scaling or conversion.
     fn split_alike<R: Real>(even: &mut [R], odd: &mut [R], row: &[R]) {
         let pairs = row.len() / 2;
         let (e, o, pairs_of) = (&mut even[..pairs], &mut odd[..pairs], &row[..2 * pairs]);
@@ -70,7 +70,7 @@ for_each_isa! {
         }
     }
 
-    /// As above.
+    /// Merges even and odd columns into a row, without scaling or conversion.
     fn merge_alike<R: Real>(row: &mut [R], even: &[R], odd: &[R]) {
         let pairs = row.len() / 2;
         let (e, o) = (&even[..pairs], &odd[..pairs]);
@@ -84,7 +84,7 @@ for_each_isa! {
         }
     }
 
-    /// x = r / d.
+    /// Computes x = D^-1 r.
     fn over<R: Real>(x: &mut [R], r: &[R], inverse: &[R]) {
         let n = x.len();
         let (r, inverse) = (&r[..n], &inverse[..n]);
@@ -93,7 +93,7 @@ for_each_isa! {
         }
     }
 
-    /// x = (r + sum of c x) / d over the six neighbours.
+    /// Computes x = D^-1 (r + sum_t c_t x_t) over the six neighbours t.
     fn relax<R: Real>(x: &mut [R], r: &[R], inverse: &[R], c: &[&[R]; 6], near: &[&[R]; 6]) {
         let n = x.len();
         let (r, inverse, c, near) = (&r[..n], &inverse[..n], cut(c, n), cut(near, n));
@@ -102,7 +102,7 @@ for_each_isa! {
         }
     }
 
-    /// The same; `change` is by how much x changes.
+    /// Computes x as `relax`, and stores the change of x in `change`.
     fn relax_noting<R: Real>(
         x: &mut [R], change: &mut [R], r: &[R], inverse: &[R], c: &[&[R]; 6], near: &[&[R]; 6]
     ) {
@@ -116,7 +116,7 @@ for_each_isa! {
         }
     }
 
-    /// out = sum of c x over the six neighbours.
+    /// Computes out = sum_t c_t x_t over the six neighbours t.
     fn gather<R: Real>(out: &mut [R], c: &[&[R]; 6], near: &[&[R]; 6]) {
         let n = out.len();
         let (c, near) = (cut(c, n), cut(near, n));
@@ -125,7 +125,7 @@ for_each_isa! {
         }
     }
 
-    /// out = out + v.
+    /// Computes out = out + v.
     fn add<R: Real>(out: &mut [R], v: &[R]) {
         let n = out.len();
         let v = &v[..n];
@@ -134,7 +134,7 @@ for_each_isa! {
         }
     }
 
-    /// out = out + w_0 v_0 + .. .
+    /// Computes out = out + w v.
     fn add_products<R: Real>(out: &mut [R], w: &[R], v: &[R]) {
         let n = out.len();
         let (w, v) = (&w[..n], &v[..n]);
@@ -143,7 +143,7 @@ for_each_isa! {
         }
     }
 
-    /// As above, of two.
+    /// Computes out = out + w_0 v_0 + w_1 v_1.
     fn add_two_products<R: Real>(out: &mut [R], w: &[&[R]; 2], v: &[&[R]; 2]) {
         let n = out.len();
         let (w, v) = (cut(w, n), cut(v, n));
@@ -152,7 +152,7 @@ for_each_isa! {
         }
     }
 
-    /// out = r - d x + sum of c x over the eight neighbours in a plane.
+    /// Computes out = r - d x + sum_t c_t x_t over the eight neighbours t in the plane.
     fn in_plane<R: Real>(out: &mut [R], r: &[R], d: &[R], x: &[R], c: &[&[R]; 8], near: &[&[R]; 8]) {
         let n = out.len();
         let (r, d, x, c, near) = (&r[..n], &d[..n], &x[..n], cut(c, n), cut(near, n));
@@ -161,7 +161,7 @@ for_each_isa! {
         }
     }
 
-    /// out = out + sum of c x over the nine neighbours in another plane.
+    /// Computes out = out + sum_t c_t x_t over the nine neighbours t in an adjacent plane.
     fn out_of_plane<R: Real>(out: &mut [R], c: &[&[R]; 9], near: &[&[R]; 9]) {
         let n = out.len();
         let (c, near) = (cut(c, n), cut(near, n));
@@ -170,7 +170,7 @@ for_each_isa! {
         }
     }
 
-    /// out = x + (out + sum of c x over the nine neighbours in another plane) / d.
+    /// Computes out = x + (out + sum_t c_t x_t) / d over the nine neighbours t in an adjacent plane.
     fn out_of_plane_and_step<R: Real>(out: &mut [R], x: &[R], inverse: &[R], c: &[&[R]; 9], near: &[&[R]; 9]) {
         let n = out.len();
         let (x, inverse, c, near) = (&x[..n], &inverse[..n], cut(c, n), cut(near, n));

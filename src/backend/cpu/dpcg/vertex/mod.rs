@@ -1,13 +1,13 @@
-//! Multigrid with vertex coarsening by a team of threads: the method of `reference::dpcg::vertex`, whose words are used
-//! here.
+//! Multithreaded multigrid with vertex coarsening (Dendy 1982). The method, its formulas and its terms are those of
+//! `backend::reference::dpcg::vertex`.
 //!
-//! Each file may use those before it: `layout` (where numbers lie), `loops` (over half rows), `transfer`
-//! (interpolation), `grid` (coarse grids), `finest` (the cells, in two passes a cycle), `weights`, `product`, `load`
-//! (the setup). Members have planes of their own; they write those, and read others only behind a barrier. All numbers
-//! are the same for any number of members.
+//! Modules, each of which uses only modules named before it: `layout` (array layouts), `loops` (over half rows),
+//! `transfer` (interpolation), `grid` (coarse grids), `finest` (the finest grid, in two passes per cycle), `weights`,
+//! `product` and `load` (setup). Each thread writes only planes of its own, and reads other planes only after a
+//! barrier. All results are bitwise identical for any number of threads.
 //!
-//! Here every direction is coarsened. From the first grid on where one should not be, and on the coarsest one, member 0
-//! alone uses the reference.
+//! The grids of this module are coarsened in all directions. Thread 0 solves on the remaining grids with the reference
+//! implementation. These begin with the first grid with a direction that is not coarsened, or with the coarsest grid.
 
 mod finest;
 mod grid;
@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weights::Types;
 
-/// What does not depend on the numbers of a stencil.
+/// Index tables that depend on the offsets of a stencil only.
 struct Shape {
     types: Types,
     cube: Cube,
@@ -50,23 +50,24 @@ impl Shape {
     }
 }
 
-/// What a setup has found.
+/// Results of a setup that all threads need.
 #[derive(Clone, Copy, Default)]
 struct Plan {
-    /// A power of two by which the matrix is multiplied.
+    /// Power of two by which the matrix is multiplied.
     scale: f64,
-    /// Grids that the team smooths; the next one is the first of the reference's.
+    /// Number of coarse grids that the team smooths. The next grid is the first of the reference implementation.
     grids: usize,
-    /// A direction of the cells is not coarsened: the reference does all.
+    /// Whether a direction of the finest grid is not coarsened, so that the reference implementation does the whole
+    /// cycle.
     whole: bool,
 }
 
-/// What member 0 does alone.
+/// Grids of the reference implementation, which thread 0 uses alone.
 struct Rest<T: Real> {
     plan: Plan,
     grids: Option<Grids<T>>,
     whole: Option<reference::Vertex<T>>,
-    /// Of the first grid of those, in natural order.
+    /// Right-hand side and solution on the first of these grids, in natural order.
     x: Vec<T>,
     failure: Option<Error>,
 }
@@ -78,17 +79,17 @@ pub struct Vertex<T: Real + Number> {
     bounds: Bounds,
     finest: Finest<T>,
     grids: Vec<Grid<T>>,
-    /// By member.
+    /// Workspace of each thread.
     rooms: Vec<(Room<T>, Sums)>,
-    /// Of 7 and of 27 points.
+    /// Index tables for the 7-point and the 27-point stencil.
     shapes: [Shape; 2],
     noted: Noted,
     rest: Mutex<Rest<T>>,
 }
 
 impl<T: Real + Number> Vertex<T> {
-    /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse
-    /// grid: 1 or 2.
+    /// Allocates a preconditioner for a box of cells and a team of `members` threads. `sweeps` (1 or 2): smoothing
+    /// steps before and after the coarse-grid correction.
     pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
         Self::with(cells, sweeps, members, Bounds::default())
     }
@@ -119,7 +120,7 @@ impl<T: Real + Number> Vertex<T> {
         })
     }
 
-    /// Whether this is the room for such a box, so many sweeps and members.
+    /// Returns whether the allocation suits this box, number of sweeps and number of threads.
     pub fn fits(&self, cells: Cells, sweeps: usize, members: usize) -> bool {
         (self.cells, self.sweeps, self.rooms.len()) == (cells, sweeps, members)
     }
@@ -128,14 +129,14 @@ impl<T: Real + Number> Vertex<T> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All grids of a matrix. Every member calls it.
+    /// Computes all grids of a matrix; all threads call it.
     pub fn setup(&self, me: Me, a: &SevenPoints) -> Result<()> {
         assert_eq!(a.cells, self.cells);
         let scale = inverse_power(self.largest(me, a));
         let mut plan = Plan { scale, ..Plan::default() };
         let seen = self.sum(me, 1, a.cells.nz, |k| {
             let sums = &self.rooms[me.index].1;
-            // SAFETY: a plane of this member, and its room.
+            // SAFETY: a plane and the workspace of this thread.
             unsafe { load::load(&self.finest, a, k, scale, sums.room()) }
         });
         plan.whole = self.is_semicoarsened(a.cells, seen);
@@ -155,11 +156,11 @@ impl<T: Real + Number> Vertex<T> {
         self.rest().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Finishes a grid; false: it is the first of the reference's.
+    /// Completes a coarse grid. Returns false if it is the first grid of the reference implementation.
     fn setup_grid(&self, me: Me, l: usize) -> bool {
         let grid = &self.grids[l];
         let cells = grid.a.split.cells;
-        // SAFETY: a plane of this member; conductances were written before a barrier.
+        // SAFETY: a plane of this thread; the conductances were written before a barrier.
         let seen = self.sum(me, l, cells.nz, |k| unsafe { load::finish(grid, k) });
         let next = match self.grids.get(l + 1) {
             Some(next) if cells.count() > self.bounds.coarsest && !self.is_semicoarsened(cells, seen) => next,
@@ -169,7 +170,7 @@ impl<T: Real + Number> Vertex<T> {
         true
     }
 
-    /// Weights, and the matrix of the next grid.
+    /// Computes the interpolation weights of a grid, and the matrix of the next coarser grid.
     fn coarsen(
         &self,
         me: Me,
@@ -187,7 +188,7 @@ impl<T: Real + Number> Vertex<T> {
         me.barrier();
     }
 
-    /// Whether a direction is to be left as it is.
+    /// Returns whether the coupling strengths exclude a direction with more than one point from coarsening.
     fn is_semicoarsened(&self, cells: Cells, seen: Seen) -> bool {
         let rows = f64::max(seen[3], 1.0);
         let strength = [0, 1, 2].map(|d| seen[d] / rows);
@@ -195,22 +196,22 @@ impl<T: Real + Number> Vertex<T> {
         (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
     }
 
-    /// The largest center.
+    /// Returns the largest diagonal entry.
     fn largest(&self, me: Me, a: &SevenPoints) -> f64 {
         let plane = a.cells.plane();
         let noted = self.noted.reduce::<1>(0, a.cells.nz);
         for k in me.share(a.cells.nz) {
-            // SAFETY: a plane of this member.
+            // SAFETY: a plane of this thread.
             unsafe { noted.note(k, [max_abs(&a.center[k * plane..][..plane])]) };
         }
         max_abs(noted.all(Some(me))[0])
     }
 
-    /// Sums over planes; `turn`: of every two that follow each other one is even.
+    /// Returns the sums of `of(k)` over planes. Successive calls must pass values of `turn` with different parity.
     fn sum(&self, me: Me, turn: usize, planes: usize, mut of: impl FnMut(usize) -> Seen) -> Seen {
         let noted = self.noted.reduce(turn, planes);
         for k in me.share(planes) {
-            // SAFETY: a plane of this member.
+            // SAFETY: a plane of this thread.
             unsafe { noted.note(k, of(k)) };
         }
         noted.sum(Some(me))
@@ -235,19 +236,19 @@ impl<T: Real + Number> Vertex<T> {
         Ok(())
     }
 
-    /// Values of grid l in natural order. By member 0 alone.
+    /// Copies values of grid l to natural order; only thread 0 calls it.
     fn read(&self, to: &mut [T], from: &Shared<T>, start: usize, l: usize) {
         let split = &self.grids[l].a.split;
         for (row, to) in to.chunks_exact_mut(split.cells.nx).enumerate() {
             let (j, k) = ((row % split.cells.ny) as isize, (row / split.cells.ny) as isize);
-            // SAFETY: nobody writes them while member 0 works alone.
+            // SAFETY: only thread 0 works, so no thread writes these values.
             let half = |half| unsafe { from.slice(start + split.at(half, j, k), split.points(half)) };
             loops::merge_alike(to, half(0), half(1));
         }
     }
 
-    /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives
-    /// it cells of its own to write. Begins and ends with a barrier. Returns r' z, which costs no pass of its own.
+    /// Computes z = M^-1 r in natural order; all threads call it. `magnitude`: any norm of r. `z(cells)` returns cells
+    /// of the calling thread for writing. Begins and ends with a barrier. Returns <r, z>, which needs no extra pass.
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         me.barrier();
         let plan = self.rest().plan;
@@ -257,7 +258,7 @@ impl<T: Real + Number> Vertex<T> {
                 let (z, plane) = (z(0..r.len()), self.cells.plane());
                 whole.cycle(r, z);
                 for (k, (r, z)) in r.chunks_exact(plane).zip(z.chunks_exact(plane)).enumerate() {
-                    // SAFETY: no other member notes anything.
+                    // SAFETY: no other thread stores partial results.
                     unsafe { products.note(k, [loops::dot(r, z)]) };
                 }
             }
@@ -270,7 +271,7 @@ impl<T: Real + Number> Vertex<T> {
         passes.descend(me, &below(0));
         me.barrier();
         for l in 0..plan.grids {
-            // SAFETY: the room of this member.
+            // SAFETY: the workspace of this thread.
             self.grids[l].descend(me, self.sweeps, &below(l + 1), unsafe { room.row() });
         }
         if me.index == 0 {
@@ -284,7 +285,7 @@ impl<T: Real + Number> Vertex<T> {
         products.sum(Some(me))[0]
     }
 
-    /// Where what grid l finds goes.
+    /// Returns the array that receives the solution of grid l: the correction for the next finer grid.
     fn correction(&self, l: usize) -> &Shared<T> {
         if l == 0 { &self.finest.correction } else { &self.grids[l - 1].correction }
     }
@@ -296,13 +297,13 @@ impl<T: Real + Number> Vertex<T> {
         let natural = Natural::new(self.grids[plan.grids].a.split.cells);
         let Cells { nx, ny, .. } = natural.cells;
         for (row, x) in x.chunks_exact(nx).enumerate() {
-            // SAFETY: nobody uses it while member 0 works alone.
+            // SAFETY: only thread 0 works, so no other thread uses the correction.
             let to = unsafe { self.correction(plan.grids).slice_mut(natural.at(row % ny, row / ny), nx) };
             to.copy_from_slice(x);
         }
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let rest = self.rest();
         self.finest.bytes()

@@ -1,8 +1,9 @@
-//! The Galerkin product by rows of cubes, eight cubes at a time (see the reference for the formula).
+//! Galerkin product P^T A P by rows of cubes, eight cubes at a time. The formula is in
+//! `backend::reference::dpcg::vertex`.
 //!
-//! A coarse plane gets from the cubes above it all that couples it to the next plane, and half of what is within it;
-//! the other half comes from the cubes below, which a member computes again where those are not its own: so every
-//! number is the same sum of two, whoever makes it.
+//! The cubes above a coarse plane contribute all couplings to the next coarse plane, and half of the entries within the
+//! plane. The cubes below contribute the other half of the entries within the plane. If these cubes belong to another
+//! thread, this thread recomputes them. Each entry is therefore the same sum of two terms for any number of threads.
 
 use super::grid::Stencil;
 use super::layout::{Natural, Offset};
@@ -17,26 +18,27 @@ use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// For errors.
+/// Name of the allocation in error messages.
 const CUBES: &str = "the cubes of a Galerkin product";
 
-/// Couplings of a coarse point: four within its plane, then nine to the next one, then the row sum.
+/// Entries stored per coarse point: 4 couplings within the plane, 9 couplings to the next plane, and the row sum.
 const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// Weights whose sum is so close to one summed to one before they were rounded, by bytes of a number.
+/// Size of a number in bytes, and the distance from 1 below which a sum of rounded weights counts as 1.
 const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
-/// A pair of fine neighbours in a cube: points by number, x + 3 y + 9 z.
+/// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z.
 struct Edge {
     offset: usize,
-    /// The lower point of the offset.
+    /// The lower point of the pair.
     from: [usize; 3],
     points: [usize; 2],
-    /// The largest indices in y and z: absent where those are beyond the grid.
+    /// The largest indices in y and z. If they are outside the grid, the pair does not exist.
     last: [usize; 2],
-    /// The coarse edge, face or cube in which it lies: bits of a corner, and directions in which it extends.
+    /// The coarse edge, face or cube that contains the pair: the bits of its lowest corner, and the directions in which
+    /// it extends.
     within: [usize; 2],
 }
 
@@ -55,14 +57,14 @@ impl Edge {
     }
 }
 
-/// Edges within a coarse edge, face or cube: which of all.
+/// The pairs within a coarse edge, face or cube, as a range of all pairs.
 struct Group {
     within: [usize; 2],
     edges: Range<usize>,
 }
 
 impl Group {
-    /// Its N corners.
+    /// Returns the N corners of the coarse edge, face or cube.
     #[inline(always)]
     fn corners<const N: usize>(&self) -> [usize; N] {
         let [lowest, extends] = self.within;
@@ -83,11 +85,11 @@ struct Corners {
     len: usize,
 }
 
-/// A cube of 27 fine points, its corners the coarse ones.
+/// A cube of 27 fine points, whose 8 corners are coarse points.
 pub struct Cube {
     edges: Vec<Edge>,
     groups: Vec<Group>,
-    /// By point: corners with weights.
+    /// For each point, the corners from which it is interpolated.
     corners: [Corners; 27],
 }
 
@@ -99,7 +101,7 @@ fn place(point: usize) -> [usize; 3] {
     [point % 3, point / 3 % 3, point / 9]
 }
 
-/// Corners with weights in the interpolation to a point.
+/// Returns the corners from which a point is interpolated.
 fn corners_of(p: usize) -> Corners {
     let mut corners = Corners::default();
     for t in 0..8_usize {
@@ -112,7 +114,7 @@ fn corners_of(p: usize) -> Corners {
 }
 
 impl Cube {
-    /// For a fine stencil.
+    /// Computes the index tables for a fine stencil.
     pub fn new(offsets: &[Offset]) -> Result<Self> {
         let mut edges: Vec<Edge> = Vec::new();
         for (number, offset) in offsets.iter().enumerate() {
@@ -135,12 +137,11 @@ impl Cube {
     }
 }
 
-/// Rows of sums: of the coarse rows at the lower and the upper side of a row of cubes, in the lower and the upper
-/// plane.
+/// Number of rows of sums: 2 coarse rows at the sides of a row of cubes, in 2 planes, with `ENTRIES` sums each.
 const ROWS: usize = 4 * ENTRIES;
 
-/// A member's sums: of a row of cubes, which are complete in a coarse row when the next one is done; and what the cubes
-/// below a coarse plane have added to the entries within it.
+/// Sums of a thread: the contributions of the current row of cubes, and the contributions of the cubes below a coarse
+/// plane to the entries within it. A coarse row is complete when the next row of cubes is done.
 pub struct Sums {
     values: Shared,
     row: usize,
@@ -148,69 +149,71 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Room for such a coarse grid, and for those below.
+    /// Allocates the sums for this coarse grid and all coarser grids.
     pub fn new(coarse: &Natural) -> Result<Self> {
         let (row, plane) = (coarse.row, coarse.plane);
-        // For other work three rows of cells, and one value more.
+        // `load` uses the memory as workspace for three rows of cells and one further value.
         let len = ROWS * row + (BESIDE + 1) * plane;
         Ok(Self { values: Shared::zeroed(len)?, row, plane })
     }
 
-    /// Place of an entry of coarse row j in the lower (0) or the upper (1) plane.
+    /// Returns the index of an entry of coarse row j in the lower (0) or the upper (1) plane.
     fn row(&self, which: usize, entry: usize, j: usize) -> usize {
         ((2 * which + j % 2) * ENTRIES + entry) * self.row
     }
 
-    /// The same of what the cubes below have added.
+    /// Returns the index of an entry of coarse row j in the contributions of the cubes below.
     fn below(&self, entry: usize, j: usize) -> usize {
         ROWS * self.row + entry.min(BESIDE) * self.plane + j * self.row
     }
 
-    /// All of it, for other work.
+    /// Returns all memory, as workspace for other purposes.
     ///
     /// # Safety
-    /// By the member that has it, one at a time.
+    /// Only the owner thread may call it, and only one such slice may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn room(&self) -> &mut [f64] {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.values.slice_mut(0, self.values.len()) }
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.values.bytes()
     }
 }
 
-/// Rows of weights and conductances of a row of cubes.
+/// Weights and conductances of a row of cubes.
 struct Cubes<'a, T> {
     cube: &'a Cube,
-    /// By point and corner, as they are listed.
+    /// Weights by point and corner, in the order of `Cube::corners`; `None`: weight one.
     weights: [[Option<&'a [T]>; 8]; 27],
-    /// By edge; none where it leaves the grid.
+    /// Conductances by pair of points; empty outside the grid.
     c: [&'a [T]; 104],
-    /// By fine point at or above a corner in every direction; none at all: rows sum to zero.
+    /// Row sums of the 8 fine points whose index in each direction is that of the lowest corner, or one larger. `None`:
+    /// zero.
     excess: [Option<&'a [T]>; 8],
-    /// Where it adds: sums, and places of the first cube's in them, by pair of corners, row sums on the diagonal.
+    /// Sums that receive the contributions. `places`: index of the first cube's sum for each pair of corners; on the
+    /// diagonal, of its row sum.
     to: &'a Shared,
     places: [[usize; 8]; 8],
 }
 
-/// Edges whose differences are kept at once: little enough for the first cache.
+/// Number of pairs whose differences are buffered at once, so that the buffers fit into the first-level cache.
 const TOGETHER: usize = 8;
 
-/// What eight cubes add, and what that is made of. Lanes begin on cache lines: one that lies across two costs twice as
-/// much.
+/// Contributions of eight cubes, and intermediate results. Aligned to cache lines: a lane that extends over two cache
+/// lines costs twice as much.
 #[repr(align(64))]
 pub struct Added {
-    /// By pair of corners, the lower one first.
+    /// Contributions by pair of corners, the lower corner first.
     pairs: [[Lane; 8]; 8],
-    /// Row sums.
+    /// Contributions to the row sums.
     rows: [Lane; 8],
-    /// By point and corner, zero where there are none; their sums by point.
+    /// Weights by point and corner, zero for other corners; `totals` has their sums by point.
     weights: [[Lane; 8]; 27],
     totals: [Lane; 27],
-    /// P_p - P_q by edge and corner, and -c.
+    /// P_p - P_q by pair and corner; `c` has the negative conductances.
     differences: [[Lane; 8]; TOGETHER],
     c: [Lane; TOGETHER],
 }
@@ -229,21 +232,21 @@ impl Added {
     }
 }
 
-/// What is compiled for several instruction sets.
+/// Work that is compiled for several instruction sets.
 pub trait Work {
     fn add(&self, added: &mut Added, at: usize, n: usize);
 }
 
 for_each_isa! {
-    /// What n cubes from `at` on add.
+    /// Computes the contributions of n cubes from index `at` on.
     fn add_cubes<R: Work>(cubes: &R, added: &mut Added, at: usize, n: usize) {
         cubes.add(added, at, n);
     }
 }
 
 impl<T: Real> Cubes<'_, T> {
-    /// Weights of a point, and their sum. That of a point whose weights sum to one is one, and rounded weights are
-    /// brought back to it: the rows of strong couplings would not sum to zero otherwise.
+    /// Computes the weights of a point, and their sum. If the unrounded weights sum to one, the sum is set to one and
+    /// rounded weights are corrected. Otherwise, row sums of strong couplings would not be zero.
     #[inline(always)]
     fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
         let corners = &self.cube.corners[p];
@@ -260,7 +263,7 @@ impl<T: Real> Cubes<'_, T> {
         let mut factor = [1.0; LANES];
         for l in 0..LANES {
             let near = (sum[l] - 1.0).abs() <= near_one;
-            // 1 / sum to second order.
+            // 1 / sum to second order in (sum - 1).
             factor[l] = if near { 2.0 - sum[l] } else { 1.0 };
             total[l] = if near { 1.0 } else { sum[l] };
         }
@@ -276,7 +279,7 @@ impl<T: Real> Cubes<'_, T> {
 }
 
 impl<T: Real> Cubes<'_, T> {
-    /// sum of c (P_p - P_q)(P_p - P_q)' over the edges of a group, for its N corners.
+    /// Computes sum of c (P_p - P_q)(P_p - P_q)^T over the pairs of a group, for its N corners.
     #[inline(always)]
     fn add_group<const N: usize>(&self, group: &Group, added: &mut Added, at: usize, n: usize) {
         let corners: [usize; N] = group.corners();
@@ -315,13 +318,13 @@ impl<T: Real> Cubes<'_, T> {
         }
     }
 
-    /// Adds all to the sums.
+    /// Adds the contributions to the sums.
     #[inline(always)]
     fn give(&self, added: &Added, at: usize, n: usize) {
         for a in 0..8 {
             for b in a..8 {
                 let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
-                // SAFETY: sums of this member.
+                // SAFETY: the sums of this thread.
                 let to = unsafe { self.to.slice_mut(self.places[a][b] + at, n) };
                 if n == LANES {
                     let to = &mut to[..LANES];
@@ -336,8 +339,8 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
-/// The differences of `count` edges, by the pairs of corner number A with those behind it. A constant: the loops have a
-/// fixed shape, and sums stay in registers.
+/// Adds the products of corner number A with the later corners, for `count` pairs of points. A is a constant: the loops
+/// then have a fixed shape, and the compiler keeps the sums in registers.
 #[inline(always)]
 fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[usize; N], count: usize) {
     let mut row = [[0.0; LANES]; N];
@@ -352,7 +355,7 @@ fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[us
     }
 }
 
-/// Row sums of c v v', v = P_p - P_q, from the sums of both.
+/// Adds the row sums of c v v^T with v = P_p - P_q. The sum of v is the difference of both sums of weights.
 #[inline(always)]
 fn add_row_sums<const N: usize>(
     rows: &mut [Lane; 8],
@@ -370,7 +373,7 @@ fn add_row_sums<const N: usize>(
 impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
     fn add(&self, added: &mut Added, at: usize, n: usize) {
-        // Compiled for all lanes, and for fewer.
+        // Compiled separately for full and for partial lanes.
         if n == LANES { self.add_some(added, at, LANES) } else { self.add_some(added, at, n) }
     }
 }
@@ -403,7 +406,7 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
-/// g P P' of a point.
+/// Adds g P_p P_p^T for point p with row sum g.
 #[inline(always)]
 fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
     let (weights, total) = (&added.weights[p], &added.totals[p]);
@@ -416,7 +419,8 @@ fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
     }
 }
 
-/// The matrix of the next grid, in the planes that are this member's. Row sums are as they are, rounding included.
+/// Computes the planes of the next coarser matrix that belong to this thread. The row sums are not yet compared with
+/// the rounding level.
 pub fn make<T: Real + Number>(
     me: Me,
     cube: &Cube,
@@ -430,7 +434,7 @@ pub fn make<T: Real + Number>(
     if share.is_empty() {
         return;
     }
-    // SAFETY: of this member.
+    // SAFETY: the sums of this thread.
     unsafe { sums.values.clear() };
     let mut added = Added::new();
     for k in share.start.saturating_sub(1)..share.end {
@@ -441,18 +445,18 @@ pub fn make<T: Real + Number>(
             }
             finish_row(sums, to, [j, k], k >= share.start);
         }
-        // Behind the last row of the grid are zeros.
-        // SAFETY: of this member.
+        // Clears the sums of the row beyond the last coarse row.
+        // SAFETY: the sums of this thread.
         unsafe { sums.values.slice_mut(0, ROWS * sums.row) }.fill(0.0);
     }
 }
 
-/// Rounds a coarse row, of whose plane `store` says whether it is wanted, and leaves what the plane above it gets.
+/// Stores a coarse row, if `store` is set, and saves the contributions to the entries within the plane above.
 fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2], store: bool) {
     let split = &to.split;
     for entry in 0..ENTRIES {
         let nx = split.cells.nx;
-        // SAFETY: of this member; three different rows.
+        // SAFETY: three different rows of this thread's sums.
         let (here, above, below) = unsafe {
             let row = |start| sums.values.slice_mut(start, nx);
             (row(sums.row(0, entry, j)), row(sums.row(1, entry, j)), row(sums.below(entry, j)))
@@ -463,7 +467,7 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2]
         }
         if store {
             let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * split.len()) };
-            // SAFETY: a plane of this member.
+            // SAFETY: a plane of this thread.
             let half =
                 |half| unsafe { array.slice_mut(first + split.at(half, j as isize, k as isize), split.points(half)) };
             split_row(half(0), half(1), here, 1.0);
@@ -473,7 +477,7 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2]
     }
 }
 
-/// A row of cubes.
+/// Collects the data of a row of cubes.
 fn cubes_of_row<'a, T: Real + Number>(
     cube: &'a Cube,
     fine: &'a Stencil<T>,
@@ -498,7 +502,7 @@ fn cubes_of_row<'a, T: Real + Number>(
             let t = *t as usize;
             let offset = [0, 1, 2].map(|d| place(p)[d] as isize - 2 * (t >> d & 1) as isize);
             let start = coarse.at(j + (t >> 1 & 1), k + (t >> 2)) + (t & 1);
-            // SAFETY: nobody writes weights in this step.
+            // SAFETY: no thread writes weights in this step.
             *row = (offset != [0; 3]).then(|| unsafe { weights.of(offset).slice(start, n) });
         }
     }
@@ -507,13 +511,13 @@ fn cubes_of_row<'a, T: Real + Number>(
     for (c, edge) in of.c.iter_mut().zip(&cube.edges) {
         if inside(edge.last[0], edge.last[1]) {
             let [x, y, z] = edge.from;
-            // SAFETY: nobody writes the matrix in this step.
+            // SAFETY: no thread writes the matrix in this step.
             *c = unsafe { fine.c.slice(edge.offset * split.len() + row(x, y, z), n) };
         }
     }
     for (s, excess) in of.excess.iter_mut().enumerate() {
         let [x, y, z] = [s & 1, s >> 1 & 1, s >> 2];
-        // SAFETY: as above.
+        // SAFETY: no thread writes the matrix in this step.
         *excess = (has_excess && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
     }
     of

@@ -1,5 +1,6 @@
-//! Operator-dependent interpolation by rows (see the reference for the formulas): all fine points of a row that have
-//! the same type, eight at a time, edges first, then faces, then centres of cubes.
+//! Operator-dependent interpolation (Dendy 1982), row by row; the formulas are in `backend::reference::dpcg::vertex`.
+//! All fine points of one type in a row are computed eight at a time: first points on edges, then on faces, then
+//! centres of cubes.
 
 use super::grid::Stencil;
 use super::layout::Offset;
@@ -11,15 +12,15 @@ use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// For errors.
+/// Name of the allocation in error messages.
 const TYPES: &str = "types of fine points";
 
-/// Points that are done at once.
+/// Number of points that are computed at once.
 pub const LANES: usize = 8;
-/// One number of each.
+/// One number for each of these points.
 pub type Lane = [f64; LANES];
 
-/// n values from `at` on, then zeros.
+/// Loads n values from index `at` on, followed by zeros.
 #[inline(always)]
 pub fn lane<T: Real>(values: &[T], at: usize, n: usize) -> Lane {
     let mut lane = [0.0; LANES];
@@ -36,7 +37,7 @@ pub fn lane<T: Real>(values: &[T], at: usize, n: usize) -> Lane {
     lane
 }
 
-/// Sets n values from `at` on.
+/// Stores n values from index `at` on.
 #[inline(always)]
 pub fn store<T: Real>(values: &mut [T], at: usize, n: usize, lane: &Lane) {
     if n == LANES {
@@ -51,7 +52,7 @@ pub fn store<T: Real>(values: &mut [T], at: usize, n: usize, lane: &Lane) {
     }
 }
 
-/// sum = sum + a b.
+/// Computes sum = sum + a b.
 #[inline(always)]
 pub fn add_product(sum: &mut Lane, a: &Lane, b: &Lane) {
     for l in 0..LANES {
@@ -59,7 +60,7 @@ pub fn add_product(sum: &mut Lane, a: &Lane, b: &Lane) {
     }
 }
 
-/// a - b
+/// Returns a - b.
 #[inline(always)]
 pub fn difference(a: &Lane, b: &Lane) -> Lane {
     let mut lane = *a;
@@ -69,7 +70,7 @@ pub fn difference(a: &Lane, b: &Lane) -> Lane {
     lane
 }
 
-/// -a b
+/// Returns -a b.
 #[inline(always)]
 pub fn minus_product(a: &Lane, b: &Lane) -> Lane {
     let mut lane = *a;
@@ -79,7 +80,7 @@ pub fn minus_product(a: &Lane, b: &Lane) -> Lane {
     lane
 }
 
-/// sum = sum + a.
+/// Computes sum = sum + a.
 #[inline(always)]
 pub fn add_lane(sum: &mut Lane, a: &Lane) {
     for l in 0..LANES {
@@ -87,20 +88,22 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
     }
 }
 
-/// What rows of points of a type have in common.
+/// Index tables for the points of one type. Bit d of `bits` is set if the index in direction d is odd.
 struct Type {
     bits: usize,
-    /// Offsets that point towards coarse points, by number, and whether against them, in the order of their parts.
+    /// Conductances towards coarse points: offset number, and whether the opposite offset is meant. Sorted by the part
+    /// o_S of the offset.
     towards: Vec<(usize, bool)>,
-    /// Those of each part.
+    /// Range of each part o_S in `towards`.
     parts: Vec<Range<usize>>,
-    /// Parts, and from where on a corner the point at that part is, in the order of corners.
+    /// Paths from a point p to a corner: the number of the first part o_S, and the offset of p + o_S from this corner.
+    /// Sorted by corner.
     paths: Vec<(usize, Offset)>,
-    /// Those of each corner; none where it is no corner of the type.
+    /// Range of each corner in `paths`; empty if the points of this type do not interpolate from this corner.
     corners: [Range<usize>; 8],
 }
 
-/// Parts, and paths to corners, that a point has at most.
+/// Largest numbers of parts, and of paths to corners, of a type.
 const MOST_PARTS: usize = 26;
 const MOST_PATHS: usize = 56;
 
@@ -132,7 +135,7 @@ impl Type {
         for corner in (0..8).filter(|t| t & !bits == 0) {
             let start = of.paths.len();
             for (number, part) in parts.iter().enumerate() {
-                // None where that point is not interpolated from this corner.
+                // No path: the point at this part is not interpolated from this corner.
                 let from = [0, 1, 2].map(|d| (bits >> d & 1) as isize * (1 + part[d] - 2 * (corner >> d & 1) as isize));
                 if from.iter().all(|o| o.abs() <= 1) {
                     push(&mut of.paths, (number, from), TYPES)?;
@@ -148,7 +151,7 @@ impl Type {
 pub struct Types(Vec<Type>);
 
 impl Types {
-    /// For a stencil.
+    /// Computes the types for a stencil.
     pub fn new(offsets: &[Offset]) -> Result<Self> {
         let mut types = Vec::new();
         for bits in 1..8 {
@@ -159,19 +162,19 @@ impl Types {
 }
 
 for_each_isa! {
-    /// Weights of all points of a row.
+    /// Computes the weights of all points of a row.
     fn weights_of<R: Work>(row: &mut R, parts: &mut Parts) {
         row.work(parts);
     }
 }
 
-/// Sums by part, on cache lines.
+/// Sums of conductances by part, aligned to cache lines.
 #[repr(align(64))]
 pub struct Parts([Lane; MOST_PARTS]);
 
-/// What is compiled for several instruction sets.
+/// Work that is compiled for several instruction sets.
 pub trait Work {
-    /// All of a row.
+    /// Computes all points of a row.
     fn work(&mut self, parts: &mut Parts);
 }
 
@@ -179,17 +182,17 @@ pub trait Work {
 struct Points<'a, T> {
     of: &'a Type,
     len: usize,
-    /// As in the type.
+    /// Conductances, in the order of `Type::towards`.
     towards: [&'a [T]; MOST_PARTS],
-    /// Weights of the paths' ends; none: a corner itself.
+    /// Weights of the points p + o_S, in the order of `Type::paths`; `None`: the point is a corner with weight one.
     paths: [Option<&'a [T]>; MOST_PATHS],
     excess: &'a [T],
-    /// Weights of the corners.
+    /// Weights to compute, by corner.
     to: [Option<&'a mut [T]>; 8],
 }
 
 impl<T: Real> Points<'_, T> {
-    /// n points from `at` on.
+    /// Computes n points from index `at` on.
     #[inline(always)]
     fn some(&mut self, parts: &mut Parts, at: usize, n: usize) {
         let mut sum = [0.0; LANES];
@@ -228,7 +231,8 @@ impl<T: Real> Points<'_, T> {
 impl<T: Real> Work for Points<'_, T> {
     #[inline(always)]
     fn work(&mut self, parts: &mut Parts) {
-        // Compiled for all lanes, and for fewer. Closures would not be compiled for this instruction set.
+        // Compiled separately for full and for partial lanes. A closure would not be compiled for the selected
+        // instruction set.
         let whole = self.len - self.len % LANES;
         for at in (0..whole).step_by(LANES) {
             self.some(parts, at, LANES);
@@ -239,13 +243,13 @@ impl<T: Real> Work for Points<'_, T> {
     }
 }
 
-/// The components of an offset in the directions of a type; those are odd indices.
+/// Returns the part o_S of an offset: its components in the directions S of a type.
 fn part_of(offset: Offset, of_type: usize) -> Offset {
     [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { offset[d] } else { 0 })
 }
 
-/// All weights of points of the types with so many odd indices, in planes 2 K and 2 K + 1 of the coarse planes that are
-/// this member's. Those of fewer must be there.
+/// Computes the weights of all points whose type has `order` odd indices, in planes 2 K and 2 K + 1 of each coarse
+/// plane K of this thread. The weights of points with fewer odd indices must be complete.
 pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
     for coarse_k in me.share(weights.coarse.cells.nz) {
         for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
@@ -265,16 +269,16 @@ fn make_row<T: Real + Number>(of: &Type, a: &Stencil<T>, weights: &Weights<T>, j
     let half = of.bits & 1;
     let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
     let range = start..start + len;
-    // The row of a corner's weights, from the corner at or below the point on.
+    // The row of a corner's weights, starting at the corner at or below the point.
     let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
         (weights.of(o), coarse.at(j / 2 + (t >> 1 & 1), k / 2 + (t >> 2)) + (t & 1))
     };
-    // SAFETY: nobody writes row sums in this step.
+    // SAFETY: no thread writes row sums in this step.
     let excess = unsafe { a.excess.slice(start, len) };
     let mut row =
         Points { of, len, towards: [&[]; MOST_PARTS], paths: [None; MOST_PATHS], excess, to: [const { None }; 8] };
     for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
-        // SAFETY: nobody writes the matrix in this step.
+        // SAFETY: no thread writes the matrix in this step.
         *to = unsafe { a.c(half, &range, k, against) };
     }
     for t in (0..8).filter(|t| t & !of.bits == 0) {
@@ -282,13 +286,13 @@ fn make_row<T: Real + Number>(of: &Type, a: &Stencil<T>, weights: &Weights<T>, j
         for (path, &(_, from)) in row.paths[paths.clone()].iter_mut().zip(&of.paths[paths]) {
             *path = (from != [0; 3]).then(|| {
                 let (array, place) = corner(from, t);
-                // SAFETY: of points with fewer odd indices, which nobody writes in this step.
+                // SAFETY: weights of points with fewer odd indices, which no thread writes in this step.
                 unsafe { array.slice(place, len) }
             });
         }
         let to = [0, 1, 2].map(|d| if of.bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
         let (array, place) = corner(to, t);
-        // SAFETY: weights of these points, which are this member's.
+        // SAFETY: weights of these points, which belong to this thread.
         row.to[t] = Some(unsafe { array.slice_mut(place, len) });
     }
     weights_of(&mut row, &mut Parts([[0.0; LANES]; MOST_PARTS]));
