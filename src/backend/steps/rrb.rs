@@ -1,4 +1,5 @@
-//! RRB-PCG: what `factorize` is to build, and what a backend has to offer (`RrbBackend`).
+//! RRB-PCG (docs/theory/rrb.md): parameters of `factorize`, the pivots, and the interface of the backends
+//! (`RrbBackend`).
 
 use super::cycle::{Cycle, Kind};
 use super::engine::Engine;
@@ -16,59 +17,61 @@ use crate::options::limits::SWITCH_ITERATIONS;
 use crate::report::{Observer, Outcome};
 use std::ops::Range;
 
-/// Which nodes of a level take part in lumping (Ciarlet's M1, M2).
+/// Nodes whose dropped couplings are lumped: the variants M1 and M2 of Ciarlet (1994).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lumping {
-    /// Red nodes.
+    /// M1: the eliminated (red) nodes.
     Red,
-    /// Red and black nodes.
+    /// M2: the eliminated (red) and the remaining (black) nodes.
     RedAndBlack,
 }
 
-/// What `factorize` is to build.
+/// Parameters of `factorize`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Red eliminations, at most what the grid has.
+    /// Number of levels, at most the number that the grid allows.
     pub levels: usize,
-    /// Fewer will do where what they leave is diagonal but for weak couplings: nobody has asked for so many. A backend
-    /// whose small grids cost as much as large ones ends there.
+    /// `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. Set if the
+    /// caller did not request the number of levels. Used by backends on which a small grid costs as much as a large
+    /// one.
     pub may_end: bool,
-    /// Lumped nodes.
+    /// Variant of lumping.
     pub lumping: Lumping,
-    /// Relaxation omega.
+    /// omega, the fraction of the dropped couplings that is added to the diagonal.
     pub omega: f64,
-    /// Move positive couplings to the diagonals in M.
+    /// Builds M from A-hat, in which positive couplings are added to the diagonals (compensation).
     pub compensate: bool,
-    /// r1/r2/b1/b2 grids, at most `levels / 2`.
+    /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays; at most `levels / 2`.
     pub grids: usize,
-    /// Row padding and border of those.
+    /// Row padding and border of these grids, in values.
     pub block: usize,
-    /// Row sums within this part of the center count as zero in M.
+    /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
     pub zero_row_sum: f64,
-    /// Fused stages, where the backend has them.
+    /// Uses fused stages if the backend has them.
     pub fused: bool,
-    /// Format of the stored preconditioner.
+    /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// CG in single precision with residuals replaced in double precision: on S1, regular, with M in bf16.
+    /// Runs CG on S1 in single precision and replaces residuals in double precision. Requires a regular system and M in
+    /// bf16.
     pub single: bool,
-    /// Power of two near the largest center: short formats keep M / unit. One for f64.
+    /// Power of two near the largest center; f32 and bf16 store M / unit. 1 for f64.
     pub unit: f64,
-    /// Where M recurses.
+    /// Recursions of the cycle.
     pub cycle: Cycle,
-    /// Aggregation in place of the levels.
+    /// Use of aggregation instead of the levels.
     pub aggregation: Aggregation,
 }
 
-/// Bytes that aggregation takes while it is made, about, a node with 5 points and with 9: the hierarchy in double
-/// precision, and the cycle, which stays; on a device both do.
+/// Approximate bytes per node for aggregation, with 5 and with 9 points. The value includes the hierarchy in double
+/// precision, which is needed during the setup, and the cycle, which remains. On a device both remain.
 const BYTES_OF_AGGREGATION: [usize; 2] = [150, 400];
 const BYTES_ON_DEVICE: [usize; 2] = [400, 800];
 
-/// And an entry of the inverse there, of so many unknowns at most.
+/// Bytes per entry of the inverse of the coarsest system on a device, which has at most `INVERTED_ON_DEVICE` unknowns.
 const BYTES_OF_INVERSE: usize = 24;
 pub const INVERTED_ON_DEVICE: usize = 1024;
 
-/// Those of so many nodes.
+/// Returns the approximate bytes that aggregation needs for `nodes` nodes.
 pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) -> usize {
     let (bytes, inverted) = match on_device {
         true => (BYTES_ON_DEVICE, nodes.min(INVERTED_ON_DEVICE)),
@@ -77,57 +80,59 @@ pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) ->
     nodes.saturating_mul(bytes[usize::from(nine_points)]).saturating_add(BYTES_OF_INVERSE * inverted * inverted)
 }
 
-/// What aggregation costs a backend, in iterations with the V-cycle in fused stages.
+/// Costs of aggregation on a backend, in units of one CG iteration with a fused V-cycle (docs/theory/aggregation.md,
+/// cost model).
 #[derive(Debug)]
 pub struct CostOfAggregation {
-    /// To make a hierarchy.
+    /// Setup of a hierarchy.
     pub setup: f64,
-    /// To eliminate the levels that it takes the place of.
+    /// Factorization of the levels that the hierarchy replaces.
     pub levels: f64,
-    /// An iteration with it.
+    /// One iteration with aggregation.
     pub iteration: f64,
-    /// What an iteration leaves of the residual.
+    /// Assumed ratio of the residual norms after and before an iteration with aggregation.
     pub contraction: f64,
-    /// Of an iteration in unfused stages, without it.
+    /// One CG iteration with an unfused V-cycle.
     pub unfused: f64,
 }
 
-/// Condition number of M^-1 A, M the levels, over the anisotropy of the matrix (`grid::anisotropy`). Iterations of the
-/// suite (docs/benchmarks/hard-suite.md) fit 0.7 where the couplings of a direction are the same everywhere, 2 in
-/// layers, 5 on grids stretched in both directions.
+/// Ratio of the condition number of M^-1 A, with M from the levels, to the anisotropy of the matrix
+/// (`grid::anisotropy`). The iteration counts of the hard suite (docs/benchmarks/hard-suite.md) fit 0.7 if the
+/// couplings of a direction are equal everywhere, 2 in layers, and 5 on grids that are stretched in both directions.
 const CONDITION: f64 = 3.0;
 
-/// What a solve is expected to come to, before it begins.
+/// Predicted cost of a solve with the levels and with aggregation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// What it is told by.
+    /// Anisotropy of the matrix, from which the prediction is computed.
     pub anisotropy: f64,
-    /// The residual that is wanted, relative.
+    /// Wanted ratio of the final to the first residual norm.
     pub reduction: f64,
-    /// With the levels.
+    /// Prediction with the levels.
     pub levels: Expected,
-    /// With aggregation.
+    /// Prediction with aggregation.
     pub aggregation: Expected,
 }
 
-/// Iterations of a solve, and its cost with that of the factorization, in iterations with the V-cycle in fused stages.
+/// Predicted iteration count and cost of a factorization with one solve. The unit of cost is one CG iteration with a
+/// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Of CG: with levels by sqrt(kappa) / 2 ln(2 / reduction).
+    /// Number of CG iterations; with levels sqrt(kappa) / 2 ln(2 / reduction).
     pub iterations: f64,
-    /// Setup and iterations.
+    /// Cost of setup and iterations.
     pub cost: f64,
 }
 
 impl Prediction {
-    /// Aggregation is expected to cost less.
+    /// Returns whether aggregation has the lower predicted cost.
     pub fn aggregates(&self) -> bool {
         self.aggregation.cost < self.levels.cost
     }
 }
 
 impl CostOfAggregation {
-    /// Of a solve to this part of its first residual.
+    /// Predicts the cost of a solve that reduces the residual norm by the factor `reduction`.
     pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
         let own = if fused { 1.0 } else { self.unfused };
         let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
@@ -140,7 +145,8 @@ impl CostOfAggregation {
         }
     }
 
-    /// Whether to make one pays, where an iteration costs `own` with what is there.
+    /// Returns whether a switch to aggregation reduces the remaining cost. `own` is the cost of an iteration with the
+    /// current preconditioner.
     pub fn pays(&self, course: &Course, own: f64) -> bool {
         let iterations = (course.norm / course.threshold).ln() / -self.contraction.ln();
         course.iterations >= SWITCH_ITERATIONS
@@ -148,123 +154,129 @@ impl CostOfAggregation {
     }
 }
 
-/// What `factorize` is to do about aggregation.
+/// Use of aggregation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aggregation {
-    /// Nothing.
+    /// No aggregation.
     Never,
-    /// It may take the place of the levels in a solve that is slow with them, in this precision.
+    /// Aggregation may replace the levels during a solve that converges slowly; its cycle uses this storage format.
     IfSlow(Storage),
-    /// No levels, but for the one that leaves S1.
+    /// Aggregation replaces all levels, except the first one, which leaves S1.
     Instead,
 }
 
 impl Setup {
-    /// CG runs on the Schur complement of the first level: 5 points, first elimination exact.
+    /// Returns whether CG runs on the Schur complement S1 of the first level: 5 points, so the first elimination is
+    /// exact.
     pub fn on_schur_complement(&self, a: &StencilView) -> bool {
         a.corners.is_none() && !self.compensate && self.levels > 0
     }
 
-    /// Weight of dropped couplings that are lost to the row sum: 1 - omega.
+    /// Returns 1 - omega, the fraction of the dropped couplings that is not added to the diagonal. The row sum of M
+    /// changes by this fraction.
     pub fn lost(&self) -> f64 {
         1.0 - self.omega
     }
 
-    /// Row sum of a row of A as M takes it: below `zero_row_sum` it is rounding, and zero.
+    /// Returns the row sum of a row of A for M. A row sum of magnitude at most `zero_row_sum` times the center is
+    /// rounding error and becomes zero.
     pub fn excess(&self, center: f64, couplings: f64) -> f64 {
         let excess = center + couplings;
         if excess.abs() <= self.zero_row_sum * center { 0.0 } else { excess }
     }
 
-    /// A coupling of M as it is stored.
+    /// Returns a coupling of M rounded to the storage format.
     pub fn kept(&self, coupling: f64) -> f64 {
         self.storage.round(coupling / self.unit) * self.unit
     }
 
-    /// Part of the couplings between black nodes that stays: all in M1, none in M2.
+    /// Returns the fraction of the couplings between black nodes that remains: 1 in M1, 0 in M2.
     pub fn black_keeps(&self) -> f64 {
         if self.lumping == Lumping::Red { 1.0 } else { 0.0 }
     }
 }
 
-/// What the first look at a matrix is to heed.
+/// Parameters of the inspection of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// What is asked of the entries.
+    /// Checks of the entries.
     pub questions: Questions,
-    /// Constants on singular components are to be projected out.
+    /// The solve projects out the constants on singular components.
     pub project: bool,
-    /// Members at most that share the rows.
+    /// Maximum number of threads that share the rows.
     pub members: usize,
-    /// Row padding and border of r1/r2/b1/b2 grids.
+    /// Row padding and border of grids with separate arrays for r1, r2, b1, b2, in values.
     pub block: usize,
-    /// M may be stored in a short format.
+    /// M may be stored in f32 or bf16.
     pub short: bool,
 }
 
-/// A matrix with 5 points: center, east, north, row by row.
+/// Matrix with a 5-point stencil: grid, and center, east and north row by row.
 pub type FivePoints = (Grid, [Vec<f64>; 3]);
 
 /// Properties of a factorization.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    /// Recursions of the cycle in use.
+    /// Kind of the recursions in use.
     pub kind: Kind,
-    /// Red eliminations in use, with aggregation its coarse levels; none: those of the setup.
+    /// Number of levels in use, or of coarse levels with aggregation. `None`: the number in the setup.
     pub levels: Option<usize>,
     /// Aggregation replaces the levels.
     pub aggregates: bool,
     /// Aggregates reused from the previous factorization, on all levels.
     pub aggregates_kept: usize,
-    /// r1/r2/b1/b2 grids in use.
+    /// Number of grids that store r1, r2, b1, b2 in separate arrays.
     pub grids: usize,
 }
 
 impl Report {
-    /// The levels of the setup, in natural storage.
+    /// V-cycle with the levels of the setup, in natural storage.
     pub const PLAIN: Self = Self { kind: Kind::V, levels: None, aggregates: false, aggregates_kept: 0, grids: 0 };
 }
 
-/// A matrix with its RRB factorization.
+/// Backend with a matrix and its RRB factorization.
 pub trait RrbBackend: Engine + Send {
-    /// Other ranks or devices have rows of the grids: of what a matrix may be made, levels alone are offered.
+    /// Returns whether other ranks or devices own rows of the grids. Such a backend offers only the levels as
+    /// preconditioner.
     fn shares_grids(&self) -> bool {
         false
     }
-    /// Looks at a matrix before anything is made of it. `factorize` of the same matrix follows, or nothing.
+    /// Inspects a matrix before its factorization. The caller next calls `factorize` for the same matrix, or stops.
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
         inspection.start(look.members)?;
         let shared = &*inspection;
         self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
         inspection.finish(a, look.project)
     }
-    /// How much better one direction conducts than the other in that matrix, `zero_row_sum` as it was asked.
+    /// Returns the anisotropy of the inspected matrix, the ratio of the conductances of the two directions.
+    /// `zero_row_sum` is the limit below which row sums are zero.
     fn anisotropy(&self, a: &StencilView, zero_row_sum: f64) -> f64 {
         anisotropy(a, zero_row_sum)
     }
-    /// What aggregation costs on so many nodes, where a solve may go over to it.
+    /// Returns the costs of aggregation for `nodes` nodes, or `None` if a solve cannot switch to aggregation.
     fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
         None
     }
-    /// Couplings of that matrix that point out of the grid.
+    /// Returns the nonzero couplings of the inspected matrix that point out of the grid.
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         Ok(Outward::of(a))
     }
-    /// Shares the rows of `grid` among the members: `work(member, rows)`, once for each that has rows, in
-    /// ascending order of both. There are at most as many members as the backend was made for.
+    /// Divides the rows of `grid` among the threads: calls `work(thread, rows)` once per thread with rows, in ascending
+    /// order of both. The number of threads is at most the number for which the backend was created.
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
         work(0, 0..grid.ny);
         Ok(())
     }
-    /// Other options are asked for: memory that the last ones wanted for matrices of another kind is of no more use.
+    /// Frees memory that only the previous options needed.
     fn forget(&mut self) {}
-    /// The last factorization goes, with its memory.
+    /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
-    /// A = L D L^T + R. A second call with the same setup reuses all memory.
+    /// Computes A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
-    /// `examine` and `factorize` in one reading of a matrix that is hoped to be like the last one, for the same setup.
-    /// `false`: it is not, or this is not offered; nothing is said of the matrix, and none is factorized. Else the
-    /// caller sees whether what was found asks for this setup.
+    /// Runs `examine` and `factorize` in one pass over the matrix, on the assumption that the structure and the setup
+    /// of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not support it;
+    /// `inspection` is then unspecified, and no factorization exists. After `true`, the caller checks whether the
+    /// inspection results fit this setup.
     fn factorize_again(
         &mut self,
         _a: &StencilView,
@@ -274,50 +286,52 @@ pub trait RrbBackend: Engine + Send {
     ) -> Result<bool> {
         Ok(false)
     }
-    /// Runs `program` on every member.
+    /// Runs `program` on every thread.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// What the last factorization has made.
+    /// Returns the properties of the last factorization.
     fn report(&self) -> Report;
-    /// The last matrix, as it was given; `None` where it has 9 points or is not kept whole.
+    /// Returns the last matrix unchanged; `None` if it has 9 points or is not stored as a whole.
     fn matrix(&self) -> Result<Option<FivePoints>> {
         Ok(None)
     }
 }
 
-/// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: from ten on, its center
-/// is the better pivot.
+/// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A. If this ratio exceeds 10, the
+/// center is the better pivot.
 const ROW_SUM_WORTH: f64 = 0.1;
 
-/// The pivot of a node that is eliminated (red, or b1) in excess form: after lumping, center = excess - sum of kept
-/// couplings.
+/// Pivot of an eliminated node (red, or b1) in row-sum form. After lumping, center = row sum - sum of kept couplings.
 #[derive(Clone, Copy, Debug)]
 pub struct Pivot {
-    /// d.
+    /// Pivot d.
     pub d: f64,
-    /// Row sum after lumping: what the node hands to its black neighbours, times -a / d.
+    /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of each remaining
+    /// neighbour.
     pub excess: f64,
-    /// s: d = s - sum of kept couplings.
+    /// Stored row sum s, with d = s - sum of kept couplings.
     pub stored: f64,
     kept: f64,
 }
 
 impl Pivot {
-    /// Lumps with weight omega (`lost` = 1 - omega) and eliminates (report, 2.12 and 2.13):
-    /// C~ = C + omega * sum(lumped) = (excess - lost * sum(lumped)) - sum(kept).
+    /// Lumps with weight omega (`lost` = 1 - omega) and computes the pivot (report 16-06, equations 2.12 and 2.13):
     ///
-    /// A node whose couplings are all lumped away (a channel one cell wide) would keep its row sum alone as
-    /// pivot, which may be zero in a regular matrix. Where that is less than [`ROW_SUM_WORTH`] of the center,
-    /// the node keeps its center instead, as with omega = 0.
-    /// A node without any coupling and with excess exactly zero is the last one of a piece of M whose rows
-    /// all sum to zero: any positive pivot will do (z is projected, or another piece carries the Dirichlet
-    /// part), and the center of A has the right scale. It is the caller's business to refuse this where A
-    /// itself is singular and nobody projects.
+    /// d = c + omega * sum(lumped) = (excess - lost * sum(lumped)) - sum(kept), with the row sum `excess` and the
+    /// center c.
+    ///
+    /// If all couplings of a node are lumped (a channel that is one cell wide), the pivot would be the row sum alone.
+    /// This row sum may be zero in a regular matrix. If it is less than [`ROW_SUM_WORTH`] of the center, the center is
+    /// the pivot, as with omega = 0.
+    ///
+    /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
+    /// sums. Any positive pivot is then correct: z is projected, or another component contains the Dirichlet rows. The
+    /// center of A has the right scale. The caller must reject this case if A itself is singular and is not projected.
     #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
         let sum = Self::sum(kept);
         let lumped_excess = excess - lost * lumped;
         let center = excess - lumped;
-        // Selects, not branches, for loops over rows.
+        // Selects instead of branches, so that loops over rows vectorize.
         let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
         let lone = none_kept & (lumped_excess < ROW_SUM_WORTH * center);
         let stored = if lone { center } else { lumped_excess };
@@ -330,36 +344,36 @@ impl Pivot {
         (kept[0] + kept[1]) + (kept[2] + kept[3])
     }
 
-    /// The node's center before lumping.
+    /// Returns the center of the node before lumping.
     #[inline(always)]
     pub fn center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
         excess - Self::sum(kept) - lumped
     }
 
-    /// The last pivots are kept in double precision: s - sum(kept).
+    /// Returns the pivot of a node of the coarsest system, which is stored in double precision: d = s - sum(kept).
     pub fn exact(excess: f64, kept: f64) -> Self {
         Self { d: excess - kept, excess, stored: excess, kept }
     }
 
-    /// Whether d > eps * center.
+    /// Returns whether d > eps * center and d is finite.
     #[inline(always)]
     pub fn beyond_doubt(&self, center: f64) -> bool {
         (self.d > f64::EPSILON * center) & self.d.is_finite()
     }
 
-    /// With s as it is stored.
+    /// Replaces s by its rounded value and recomputes d.
     #[inline(always)]
     pub fn keep(self, stored: f64) -> Self {
         Self { d: stored - self.kept, stored, ..self }
     }
 
-    /// The least pivot in a short format: sweeps in f32 divide by d / unit.
+    /// Returns the smallest pivot of f32 and bf16: sweeps in f32 divide by d / unit.
     pub fn least(unit: f64) -> f64 {
         unit * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `node` looks the node up, for
-    /// doubtful pivots only.
+    /// Rejects a pivot d <= eps * center, or replaces the last pivot of a singular component of M by the center. `node`
+    /// locates the node and is called for such pivots only.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.beyond_doubt(center) {
             return Ok(self);
@@ -375,7 +389,7 @@ impl Pivot {
         Err(refused_pivot(self.d, center, node.level, node.i, node.j))
     }
 
-    /// The same, then rounds it to what is stored.
+    /// Computes `accepted`, then rounds the pivot to the storage format.
     pub fn checked(self, center: f64, floating: bool, setup: &Setup, node: impl Fn() -> PivotNode) -> Result<Self> {
         let exact = self.accepted(center, floating, &node)?;
         if setup.storage == Storage::F64 {
@@ -390,7 +404,7 @@ impl Pivot {
     }
 }
 
-/// The sentence about the last pivot of a singular component that nobody projects.
+/// Returns the error for the last pivot of a singular component without projection.
 pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
         "pivot {d:e} at @ is not positive: the matrix is singular, and null_space=none does not project its null \
@@ -399,7 +413,7 @@ pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
     Error::matrix(reason, level, i, j)
 }
 
-/// The sentence about a refused pivot at node (i, j) of the finest grid.
+/// Returns the error for a rejected pivot at node (i, j) of the finest grid.
 pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
     let (what, why) = if d > 0.0 && d.is_finite() {
         let why = "not positive definite in double precision, or needs compensation of positive couplings";
@@ -412,7 +426,7 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
     Error::matrix(format!("pivot {d:e} at @ is {what} (center {center:e}): the matrix is {why}"), level, i, j)
 }
 
-/// The sentence about a pivot that a short format cannot hold.
+/// Returns the error for a pivot that underflows in f32 or bf16.
 pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
         "pivot {d:e} at @ underflows in a short format relative to the largest center, about {unit:e}; use \
@@ -421,38 +435,38 @@ pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error 
     Error::matrix(reason, level, i, j)
 }
 
-/// Where a doubtful pivot lies on the finest grid.
+/// Location of a rejected or replaced pivot on the finest grid.
 #[derive(Clone, Copy, Debug)]
 pub struct PivotNode {
-    /// Level of its elimination.
+    /// Level that eliminates the node, counted from 1.
     pub level: usize,
     /// Column.
     pub i: usize,
     /// Row.
     pub j: usize,
-    /// Center of A there.
+    /// Center of A at the node.
     pub center: f64,
-    /// Not a singular component that is left unprojected.
+    /// The pivot may be replaced: the node is not in a singular component that is left unprojected.
     pub may_float: bool,
 }
 
-/// What backends look up on the finest grid when a pivot is doubtful.
+/// Data for the location of rejected or replaced pivots.
 pub struct PivotContext<'a> {
-    /// The matrix.
+    /// The matrix on the finest grid.
     pub a: &'a StencilView<'a>,
-    /// Its components.
+    /// Components of the matrix.
     pub components: &'a Components,
-    /// In place of the center of any node, where other ranks have some.
+    /// Replaces the center of every node if other ranks own some of the centers.
     pub center: Option<f64>,
 }
 
 impl<'a> PivotContext<'a> {
-    /// Of a matrix that is here.
+    /// Creates the context of a matrix whose centers are all on this rank.
     pub fn new(a: &'a StencilView<'a>, components: &'a Components) -> Self {
         Self { a, components, center: None }
     }
 
-    /// The node at (i, j) of the finest grid, eliminated at `level`.
+    /// Returns node (i, j) of the finest grid, which `level` eliminates.
     pub fn node(&self, level: usize, (i, j): (usize, usize)) -> PivotNode {
         let center = self.center.unwrap_or_else(|| self.a.center.row(j)[i]);
         PivotNode { level, i, j, center, may_float: self.components.may_float(self.a.grid.nx, i, j) }

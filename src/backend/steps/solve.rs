@@ -1,29 +1,29 @@
-//! What surrounds the steps of PCG in a solve (`SolveSteps`), for any family: from the caller's arrays to the system
-//! that CG works on, and back. Provided bodies are the textbook.
+//! Steps before and after PCG in a solve (`SolveSteps`), for all families: from the caller's arrays to the system that
+//! CG solves, and back. Provided bodies are the reference formulation.
 
 use super::pcg::PcgSteps;
 use super::vectors::{KrylovSteps, VectorId};
 use crate::error::Result;
 use crate::report::Outcome;
 
-/// What the inputs of a solve look like.
+/// Magnitudes of the inputs of a solve.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs {
     /// max |b|.
     pub rhs_max: f64,
     /// max |x|.
     pub guess_max: f64,
-    /// First entry that is not finite: array, value, node.
+    /// First entry that is not finite: array name, value, column and row.
     pub not_finite: Option<(&'static str, f64, usize, usize)>,
 }
 
 impl Inputs {
-    /// Before anything was seen.
+    /// Returns the values for no inspected entries.
     pub fn none() -> Self {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None }
     }
 
-    /// Notes a row: `largest` is its largest magnitude, NaN if any is.
+    /// Adds a row. `largest` is its largest magnitude, or NaN if any value is NaN.
     pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
         let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
         *max = larger(*max, largest);
@@ -34,7 +34,8 @@ impl Inputs {
         }
     }
 
-    /// Adds what another member saw; rows in order, in a row the input before the output.
+    /// Merges the values of another thread. The first entry is determined row by row, in a row the input before the
+    /// output.
     pub fn merge(&mut self, other: &Self, input_name: &'static str) {
         self.rhs_max = larger(self.rhs_max, other.rhs_max);
         self.guess_max = larger(self.guess_max, other.guess_max);
@@ -45,7 +46,7 @@ impl Inputs {
         };
     }
 
-    /// Notes `value` if it is not finite and nothing was before.
+    /// Records `value` if it is the first value that is not finite.
     fn look(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
         if !value.is_finite() && self.not_finite.is_none() {
             self.not_finite = Some((name, value, i, j));
@@ -53,179 +54,182 @@ impl Inputs {
     }
 }
 
-/// The larger of two magnitudes; NaN if either is, so that no NaN passes for zero. By bit patterns, see
-/// [`crate::runtime::reduce::max_abs`].
+/// Returns the larger of two magnitudes, or NaN if either is NaN, so that no NaN becomes zero. Compares bit patterns,
+/// see [`crate::runtime::reduce::max_abs`].
 fn larger(a: f64, b: f64) -> f64 {
     f64::from_bits(a.to_bits().max(b.to_bits()))
 }
 
-/// Caller's arrays of one run: `input` is read (b, r or x), `output` is read as guess and written.
+/// Caller's arrays of one run. `input` (b, r or x) is read; `output` is read as the initial guess and written.
 pub struct Arrays<'a> {
-    /// Name of the input, for errors.
+    /// Name of the input in error messages.
     pub input_name: &'static str,
-    /// The one that is read.
+    /// Input array.
     pub input: &'a [f64],
-    /// Values from one row to the next, for both.
+    /// Leading dimension of both arrays, in values.
     pub ld: usize,
-    /// Values from one plane to the next; 2D has one.
+    /// Values from one plane to the next; unused in 2D.
     pub plane: usize,
-    /// The one that is written.
+    /// Output array.
     pub output: &'a mut [f64],
-    /// Addresses of arrays that are on a device; 0: the slice has the array. An array on a device has an empty slice.
+    /// Device address of the input; 0 if the slice contains the array. The slice of a device array is empty.
     pub device_input: u64,
-    /// The same of the output.
+    /// Device address of the output; 0 if the slice contains the array.
     pub device_output: u64,
-    /// Values of each array.
+    /// Length of each array, in values.
     pub len: usize,
-    /// The row that both begin with: 0, but where other ranks have the rows before.
+    /// Grid row at which both arrays begin: 0, unless other ranks own the rows before.
     pub first_row: usize,
 }
 
 impl Arrays<'_> {
-    /// The same, for one run of several.
+    /// Reborrows the arrays for one of several runs.
     pub fn again(&mut self) -> Arrays<'_> {
         Arrays { output: self.output, ..*self }
     }
 }
 
-/// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen
-/// them.
+/// Stopping test of a solve before its norms are known. Backends use it to begin the PCG loop before the host has the
+/// norms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criterion {
-    /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
+    /// Tests sqrt(r' M^-1 r) instead of the 2-norm.
     pub preconditioned: bool,
-    /// Relative to the norm of the first residual, not of b.
+    /// The reference is the norm of the first residual instead of the norm of b.
     pub of_initial: bool,
-    /// The tolerances.
+    /// Relative tolerance.
     pub rel_tol: f64,
-    /// As given: b and x are scaled.
+    /// Absolute tolerance in the unit of the caller's b, before scaling.
     pub abs_tol: f64,
-    /// Iterations at most.
+    /// Iteration limit.
     pub max_iter: usize,
-    /// The recurred residual need be no smaller than this part of |b|.
+    /// The threshold of the recurred residual is at least this fraction of |b|.
     pub futile: f64,
-    /// Norms of at most this part of max(|b|, 1) may have squares that vanish.
+    /// Norms at most this fraction of max(|b|, 1) may have squares that underflow.
     pub vanishing: f64,
-    /// In the preconditioned norm of S1, where <r1, r1> is at most the square of this part of |b|, the loop does not
-    /// begin.
+    /// With the preconditioned norm on S1, the loop does not begin if |r1| is at most this fraction of |b|.
     pub baseless: f64,
-    /// Where the threshold, over the scale, is below this, x is not given to the caller without a look of the host:
-    /// small values may lose too much.
+    /// If the threshold divided by the scale is below this value, the host checks x before x is stored. Rounding to
+    /// subnormal numbers may then change the residual too much.
     pub lost: f64,
 }
 
 impl Criterion {
-    /// The loop ends with a norm at most this.
+    /// Returns the largest norm that satisfies the stopping test.
     pub fn threshold(&self, reference: f64, scale: f64) -> f64 {
         (self.rel_tol * reference).max(self.abs_tol * scale)
     }
 
-    /// `LoopTest::vanishing`, where nothing is singular.
+    /// Returns `LoopTest::vanishing` for a regular system.
     pub fn vanishing(&self, b: f64) -> f64 {
         self.vanishing * b.max(1.0)
     }
 }
 
-/// How a solve begins.
+/// Squared norms at the start of a solve.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     /// <b, b> on the whole grid.
     pub rhs_norm2: f64,
     /// |b - A x|^2 on the whole grid.
     pub whole_residual_norm2: f64,
-    /// <r, r>, where r of what CG works on is there.
+    /// <r, r> of the residual of the system that CG solves; `None` if it is not computed yet.
     pub residual_norm2: Option<f64>,
 }
 
-/// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
+/// Steps from the caller's arrays to the system that CG solves, and back.
 pub trait SolveSteps: PcgSteps {
-    /// The steps of methods beside PCG, in families that have them.
+    /// Returns the steps of other Krylov methods, if the family has them.
     fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
         None
     }
-    /// Goes over to the V-cycle, until the next factorization, where the cycle was chosen and not asked for. Whether
-    /// that changes anything.
+    /// Switches to the V-cycle until the next factorization, if the cycle was selected automatically. Returns whether
+    /// this changes the preconditioner.
     fn fall_back(&mut self) -> bool {
         false
     }
-    /// M is to be the same symmetric matrix for every r from here on, where it is not by itself and the backend has
-    /// one.
+    /// Makes M a fixed symmetric matrix from now on. Has an effect only if M depends on r and the backend has a fixed
+    /// variant.
     fn be_linear(&mut self) {}
-    /// Asks for `grid_seconds` of this run, for a benchmark.
+    /// Enables `grid_seconds` for this run, for a benchmark.
     fn time_grids(&mut self) {}
-    /// From here on a step does its own work and no other's, and the loop is left to the text, for a benchmark.
+    /// Separates the steps from now on: no step does work of another step, and the host runs the loop. For a benchmark.
     fn one_by_one(&mut self) {}
-    /// Returns when all steps called so far are done, for a benchmark: on a device they return before.
+    /// Waits until all previous steps have completed, for a benchmark. On a device, steps are asynchronous.
     fn finish(&mut self) {}
-    /// Seconds of this member on the way down and up the levels of each grid, last those of the remainder. Empty where
-    /// nobody asked, and on backends that do not keep them.
+    /// Returns the seconds of this thread on each grid, for the sweeps down and up; the last entry is the coarsest
+    /// system. Empty if not enabled, or if the backend does not measure them.
     fn grid_seconds(&self) -> &[[f64; 2]] {
         &[]
     }
-    /// What the solve that follows will test, before `inspect`; not told where constants are projected out.
+    /// Sets the stopping test of the next solve; called before `inspect`. Not called if constants are projected out.
     fn expect(&mut self, _criterion: &Criterion) {}
-    /// Looks at both arrays, or (`guess = false`) at the input alone.
+    /// Inspects both arrays, or the input only if `guess` is false.
     fn inspect(&mut self, guess: bool) -> Inputs;
-    /// The scale to load with, where the largest entry of b would come to between one and two with `nearest`, a power
-    /// of two. A larger power leaves the same iterates: a backend may stay with what it has begun with.
+    /// Returns the scale for `load`. `nearest` is the power of two that scales max |b| to a value from 1 to below 2.
+    /// Larger powers of two give the same iterates, so a backend may keep the scale with which it has started.
     fn scale(&self, nearest: f64) -> f64 {
         nearest
     }
-    /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
+    /// Sets b = input * scale and x = output * scale, or x = 0 without `guess`. Returns <b, b> on the whole grid.
     fn load(&mut self, scale: f64, guess: bool) -> f64;
-    /// All that stands between `inspect` and PCG where nothing is singular and the 2-norm is tested: `load`, the
-    /// residual of the guess, `reduce`. A backend that fuses them may have r, too, and what it leaves out of b it loads
-    /// when a step asks for it.
+    /// Computes all steps from `inspect` to PCG for a regular system and the 2-norm: `load`, the residual of the guess,
+    /// and `reduce`. A backend that fuses them may also compute r. It may load the unused parts of b only when a step
+    /// needs them.
     fn begin(&mut self, scale: f64, guess: bool) -> Begun {
         self.textbook_begin(scale, guess)
     }
-    /// The body of `begin`.
+    /// Reference formulation of `begin`.
     fn textbook_begin(&mut self, scale: f64, guess: bool) -> Begun {
         let rhs_norm2 = self.load(scale, guess);
         let whole_residual_norm2 = if guess { self.whole_residual_norm2() } else { rhs_norm2 };
         self.reduce();
         Begun { rhs_norm2, whole_residual_norm2, residual_norm2: None }
     }
-    /// Sum of b and of |b| over the singular component with the largest ratio, and its number.
+    /// Returns the number of the singular component with the largest |sum b| / sum |b|, sum b, and sum |b|.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64);
-    /// b = b - mean(b) over every singular component.
+    /// Subtracts from b its mean over each singular component.
     fn project_rhs(&mut self);
-    /// CG runs on a smaller system (S1, with b1 in place of b at black nodes).
+    /// Returns whether CG runs on a reduced system: S1, with b1 instead of b on black nodes.
     fn eliminates(&self) -> bool {
         false
     }
-    /// x of CG is completed in the end (`back_substitute`): the residual of CG is not that of the caller's matrix.
+    /// Returns whether `back_substitute` completes x. The residual of CG is then not the residual of the caller's
+    /// matrix.
     fn completes(&self) -> bool {
         self.eliminates()
     }
-    /// b = input * scale again, after `reduce`.
+    /// Sets b = input * scale again, after `reduce`.
     fn load_rhs(&mut self, scale: f64);
-    /// Remembers the mean of x over every singular component.
+    /// Stores the mean of x over each singular component.
     fn keep_means(&mut self);
-    /// |b - A x|^2 on the whole grid: before `reduce`, or after `back_substitute` and `load_rhs`.
+    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load_rhs`.
     fn whole_residual_norm2(&mut self) -> f64;
-    /// |input * scale - A x|^2 on the whole grid after `back_substitute`; b is then as here, or as it was.
+    /// Returns |input * scale - A x|^2 on the whole grid, after `back_substitute`. Whether b is reloaded depends on the
+    /// backend.
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
         self.load_rhs(scale);
         self.whole_residual_norm2()
     }
-    /// `back_substitute` and `returned_residual_norm2`, which return max |x| and |input * scale - A x|^2.
+    /// Runs `back_substitute` and `returned_residual_norm2`. Returns max |x| and |input * scale - A x|^2.
     fn complete(&mut self, scale: f64) -> (f64, f64) {
         self.textbook_complete(scale)
     }
-    /// The body of `complete`.
+    /// Reference formulation of `complete`.
     fn textbook_complete(&mut self, scale: f64) -> (f64, f64) {
         let largest = self.back_substitute();
         (largest, self.returned_residual_norm2(scale))
     }
-    /// b = b - A x on the whole grid, where CG runs on S1, with the red values of x. Returns <b_r, D_r^-1 b_r>.
+    /// Sets b = b - A x on the whole grid, if CG runs on S1 and x includes its red values. Returns <b_r, D_r^-1 b_r>.
     fn rhs_to_residual(&mut self) -> f64 {
         0.0
     }
-    /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
-    /// r'M^-1 r, or where constants are projected out (`projects`) r'P M^-1 P r + `Centered::removed`. Where CG runs on
-    /// S1, what is left on red nodes is eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1
-    /// r_r; b is spent. r is spent.
+    /// Returns the squared preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and
+    /// `load_rhs`. The value is r'M^-1 r, or r'P M^-1 P r + `Centered::removed` if constants are projected out
+    /// (`projects`).
+    ///
+    /// If CG runs on S1, the value is r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r (docs/theory/rrb.md,
+    /// stopping test). Overwrites r, and b if CG runs on S1.
     fn whole_residual_square(&mut self, projects: bool) -> f64 {
         let mut on_red = 0.0;
         if self.eliminates() {
@@ -237,34 +241,35 @@ pub trait SolveSteps: PcgSteps {
         }
         let constant = if projects { self.center_residual().removed } else { 0.0 };
         self.descend(None);
-        // M is definite: where singular, a constant that rounding has left may have any sign.
+        // M is definite, so a negative value is rounding error: in a singular system, a constant that rounding left in
+        // r.
         on_red + constant + self.preconditioned_square().abs()
     }
-    /// `whole_residual_square` of r = input * scale - A x, where nothing is projected.
+    /// Returns `whole_residual_square` for r = input * scale - A x without projection.
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
         self.load_rhs(scale);
         self.whole_residual_square(false)
     }
-    /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
+    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A.
     fn reduce(&mut self) {}
-    /// The same of b loaded anew, with r as it is.
+    /// Computes `reduce` for a reloaded b and leaves r unchanged.
     fn reduce_again(&mut self) {
         self.reduce();
     }
-    /// x_r = D_r^-1 (b_r - A_rb x_b), where CG does not run on A. Returns max |x|, NaN if any value is.
+    /// Computes x_r = D_r^-1 (b_r - A_rb x_b), unless CG runs on A. Returns max |x|, or NaN if any value is NaN.
     fn back_substitute(&mut self) -> f64;
-    /// Shifts x to the remembered means (`restore`), or to mean zero.
+    /// Shifts x on each singular component to the stored mean (`restore`), or to mean zero.
     fn shift_means(&mut self, restore: bool);
-    /// output = x / scale.
+    /// Stores output = x / scale.
     fn store(&mut self, scale: f64);
-    /// output = 0. x is spent.
+    /// Stores output = 0. Overwrites x.
     fn store_zero(&mut self) {
         self.clear(VectorId::X);
         self.store(1.0);
     }
-    /// x = A b, on the whole grid.
+    /// Computes x = A b on the whole grid.
     fn multiply_rhs(&mut self);
 }
 
-/// One text that all members of a team run.
+/// Function that all threads of a team run.
 pub type Program<'a> = &'a (dyn Fn(&mut dyn SolveSteps) -> Result<Outcome> + Sync);
