@@ -1,4 +1,4 @@
-//! `cycle=aggregation`: the hard suite (tests/golden/README.md), what it takes and refuses, and its fixed form in
+//! `cycle=aggregation`: the hard suite (tests/golden/README.md), its requirements and errors, and its fixed form in
 //! `rrb_apply`.
 
 #[path = "../common/mod.rs"]
@@ -19,7 +19,7 @@ use std::ffi::{CStr, c_char, c_void};
 const AGGREGATION: &str = "backend=cpu cycle=aggregation";
 const AGGREGATION_IN_USE: i64 = 4;
 
-/// Iterations of a system by so many threads, and the bits of its solution.
+/// Solves a system. Returns the iterations and the bits of the solution.
 fn solved(System { name, a, b, .. }: &System, options: &str) -> (i64, Vec<u64>) {
     let solver = Solver::of(a, &format!("{AGGREGATION} {options}"));
     let (x, status) = solver.solve_from_zero(b);
@@ -28,9 +28,9 @@ fn solved(System { name, a, b, .. }: &System, options: &str) -> (i64, Vec<u64>) 
     (solver.int(key::INFO_ITERATIONS), bits(&x))
 }
 
-/// Every system in at most 25 iterations to 1e-6, and one more at most than another program takes, which matches pairs
-/// in blocks of 1024 nodes where they are matched in the order of all here; the same bits by any team, in both
-/// precisions.
+/// Every system converges to 1e-6 in at most 25 iterations, and in at most one iteration more than another program.
+/// That program matches pairs in blocks of 1024 nodes, while pairs are matched in the order of all nodes here. Results
+/// are bitwise identical for any number of threads, in both precisions.
 #[test]
 fn hard_systems() {
     let golden = counts("blkk");
@@ -47,13 +47,13 @@ fn hard_systems() {
     }
 }
 
-/// Rows that take two more than that program, whose pairs are others.
+/// Systems that need two iterations more than that program, because the pairs differ.
 fn is_two_more(System { name, a, .. }: &System) -> bool {
     [("whitenoise", 255), ("stretched", 300), ("land30", 300), ("land30", 512)].contains(&(&**name, a.nx))
 }
 
-/// The same on larger grids. With `RRBSOLVER_ALL_ROWS=1` also 1024^2 nodes and other seeds, for which that program has
-/// no rows.
+/// The hard suite on larger grids. With `RRBSOLVER_ALL_ROWS=1` also 1024^2 nodes and other seeds, for which that
+/// program has no rows.
 #[test]
 fn hard_systems_of_other_sizes() {
     let golden = counts("blkk");
@@ -76,8 +76,8 @@ fn hard_systems_of_other_sizes() {
     }
 }
 
-/// Systems that are made here are those that `benches/hard_suite.py` wrote: normal numbers to rounding, and what is
-/// made of them to that of sums over a row and a column.
+/// Systems generated here equal those that `benches/hard_suite.py` wrote, up to the rounding of normal numbers and of
+/// sums over a row and a column.
 #[test]
 fn hard_systems_are_made_as_stored() {
     for (nx, ny) in [(64, 64), (100, 77)] {
@@ -86,7 +86,7 @@ fn hard_systems_are_made_as_stored() {
         for made in hard_suite::systems(7, nx, ny) {
             let stored = stored.remove(stored.iter().position(|stored| stored.name == made.name).unwrap());
             assert_eq!((made.a.nx, made.a.ny, made.singular), (nx, ny, stored.singular), "{}", made.name);
-            // 7e-14 of an entry is the most there is, where the exponential of a field multiplies its rounding.
+            // The largest relative difference is 7e-14, because the exponential of a field multiplies its rounding.
             for (made_here, stored_there) in
                 [(&made.a.center, &stored.a.center), (&made.a.east, &stored.a.east), (&made.a.north, &stored.a.north)]
             {
@@ -98,7 +98,7 @@ fn hard_systems_are_made_as_stored() {
     }
 }
 
-/// The same with a grid that is large enough for a team on several levels.
+/// Grids that are large enough for several threads on several levels.
 #[test]
 fn teams_on_large_grids() {
     for (a, singular) in [(random_m_matrix(301, 250, false, 3), false), (neumann_var(257, 260), true)] {
@@ -116,7 +116,7 @@ fn teams_on_large_grids() {
     }
 }
 
-/// Five and nine points of awkward sizes, with padded rows, against an exact solution.
+/// Five and nine points of irregular sizes, with padded rows, compared with an exact solution.
 #[test]
 fn awkward_sizes() {
     for (nx, ny) in
@@ -137,7 +137,7 @@ fn awkward_sizes() {
     }
 }
 
-/// Nine points, also with positive couplings, for which nothing is compensated.
+/// Nine points, also with positive couplings, which are not compensated here.
 #[test]
 fn nine_points() {
     let positive = rot(63, 64, 0.05, 30.0);
@@ -162,8 +162,8 @@ fn a_fixed_matrix_to_apply() {
     check_fixed_matrix(AGGREGATION);
 }
 
-/// A closed basin that hardly leaks, from nothing to 1e-6 of a center: counts do not grow, though the sweeps are in
-/// single precision, where the rounding of the sum of r alone would be more than all else (187 iterations at 1e-11).
+/// A closed basin with row sums from zero to 1e-6 of a center: the iteration counts do not grow, although sweeps are in
+/// single precision. The rounding of the sum of r alone would otherwise dominate (187 iterations at 1e-11).
 #[test]
 fn nearly_singular() {
     let mut a = neumann_var(128, 128);
@@ -188,7 +188,7 @@ fn what_is_not_offered_is_refused() {
     ] {
         let solver = Solver::new(20, 20, options);
         solver.factorize(&a).unwrap_err().expect(status::UNSUPPORTED, &words);
-        // The handle takes another one.
+        // The handle can use another cycle.
         solver.options("cycle=v backend=cpu precision=auto").unwrap();
         solver.factorize(&a).unwrap();
     }
@@ -201,7 +201,7 @@ fn what_is_not_offered_is_refused() {
     solver.factorize(&indefinite).unwrap_err().expect(status::MATRIX, &["not positive definite"]);
 }
 
-/// One handle, from matrix to matrix and from cycle to cycle.
+/// One handle with a sequence of matrices and cycles.
 #[test]
 fn factorized_again() {
     let (a, other) = (random_m_matrix(90, 70, false, 1), random_m_matrix(90, 70, true, 2));
@@ -224,8 +224,9 @@ fn factorized_again() {
     assert_eq!(bytes, [bytes[0]; 3]);
 }
 
-/// New values with the same aggregates where those still do: ten times the couplings in a box, and each coupling times
-/// 0.5 to 1.5; not where a coast has moved by a cell. Counts stay near those of new aggregates.
+/// New values keep the aggregates if these are still good: couplings in a box times ten, and each coupling times 0.5 to
+/// 1.5. After a coast has moved by a cell, aggregates are rebuilt. Iteration counts stay close to those of new
+/// aggregates.
 #[test]
 fn aggregates_are_kept() {
     for system in systems("100x77") {
@@ -234,13 +235,13 @@ fn aggregates_are_kept() {
 }
 
 extern "C-unwind" fn note(user: *mut c_void, _: i32, line: *const c_char) {
-    // SAFETY: the vector of the test below, and a line that ends.
+    // SAFETY: the vector of the test below, and a NUL-terminated line.
     let (lines, line) = unsafe { (&mut *user.cast::<Vec<String>>(), CStr::from_ptr(line)) };
     lines.push(line.to_string_lossy().into_owned());
 }
 
-/// A slow solve with `cycle=auto` goes over to aggregation once, with the same bits by any team; the matrices after it
-/// are factorized with it. Not where memory for it is refused, and not where RRB is fast.
+/// A slow solve with `cycle=auto` switches to aggregation once, bitwise identical for any number of threads; later
+/// matrices are factorized with aggregation. It does not switch if the memory limit forbids it, or if RRB is fast.
 #[test]
 fn slow_solves_go_over() {
     for size in ["64x64", "100x77"] {
@@ -255,8 +256,8 @@ fn slow_solves_go_over() {
             assert!(one.iterations() <= 100 && relative_residual(&a, &b, &x) <= 1e-6, "{name}: {}", one.iterations());
             assert_ne!(never.int(key::INFO_CYCLE), AGGREGATION_IN_USE);
             let slow = one.int(key::INFO_CYCLE) == AGGREGATION_IN_USE;
-            // Rightly: 150 iterations take as long as aggregation, and what is predicted may be half as much again. But
-            // residuals in many lakes stand still at first: 40 iterations are taken for slow there, of a small grid.
+            // The switch is correct: aggregation costs 150 iterations, and the prediction may be off by 50 %. With many
+            // lakes, however, residuals stagnate at first, so that on a small grid 40 iterations may count as slow.
             let taken = never.iterations();
             assert!(slow || without == status::OK && taken <= 200, "{name} {size}: {taken}");
             assert!(!slow || without != status::OK || taken >= 40, "{name} {size}: {taken}");
@@ -279,7 +280,8 @@ fn slow_solves_go_over() {
     assert_ne!(few.int(key::INFO_CYCLE), AGGREGATION_IN_USE);
 }
 
-/// Layers of three nodes, 1 : 1000, held at two edges; `nine`: with weak corners.
+/// Layers of three nodes with conductivities 1 : 1000 and Dirichlet conditions on two edges; with `nine`, weak corner
+/// couplings.
 fn layers(nx: usize, ny: usize, nine: bool) -> Stencil {
     let k = |j: usize| if (j / 3).is_multiple_of(4) { 1000.0 } else { 1.0 };
     let mut a = Stencil::zeros(nx, ny, nine);
@@ -297,7 +299,7 @@ fn layers(nx: usize, ny: usize, nine: bool) -> Stencil {
     a
 }
 
-/// The same with a node of land in every square of 16, so that nothing is told of them beforehand.
+/// `layers` with a land node in every square of 16 x 16, so that the matrix does not predict slow convergence.
 fn layers_with_land(nx: usize, ny: usize) -> Stencil {
     let mut a = layers(nx, ny, false);
     for p in (8..ny).step_by(16).flat_map(|j| (8..nx).step_by(16).map(move |i| j * nx + i)) {
@@ -308,8 +310,8 @@ fn layers_with_land(nx: usize, ny: usize) -> Stencil {
     a
 }
 
-/// On a grid where auto begins with mixed, estimates and fused stages, and a team has work: the same bits, and one
-/// factorization afterwards, in the memory of the one before.
+/// A grid on which auto starts with mixed, estimates and fused stages, and on which several threads work. Results are
+/// bitwise identical, and later matrices are factorized once, in the existing memory.
 #[test]
 fn slow_solves_of_a_team_go_over() {
     let a = layers_with_land(201, 190);
@@ -333,9 +335,9 @@ fn slow_solves_of_a_team_go_over() {
     assert_eq!(bits(&asked.solve_from_zero(&b).0), solved[0].1);
 }
 
-/// What layers and strong couplings of a direction promise is told by the matrix: aggregation from the start, with the
-/// bits of what is asked for. Not where the memory for it is refused, nor of the V-cycle, nor where it costs more: with
-/// weaker couplings, few digits, a direction that row sums hold.
+/// The matrix itself predicts slow convergence for layers and for strong couplings in one direction. `auto` then
+/// selects aggregation from the start, bitwise identical to the explicit choice. It does not if the memory limit
+/// forbids it, or if the V-cycle is cheaper: for weaker couplings, few digits, or a direction with positive row sums.
 #[test]
 fn what_is_slow_beforehand_is_aggregated() {
     let a = layers(201, 190, false);
@@ -369,11 +371,11 @@ fn what_is_slow_beforehand_is_aggregated() {
         let solver = Solver::of(a, "backend=cpu");
         assert_eq!(solver.int(key::INFO_CYCLE) == AGGREGATION_IN_USE, slow);
     }
-    // A row sum beside which the weak couplings are nothing.
+    // A row sum compared with which the weak couplings are negligible.
     let mut held = strong.clone();
     held.set_row_sums(|_| 100.0);
     assert_ne!(Solver::of(&held, "backend=cpu").int(key::INFO_CYCLE), AGGREGATION_IN_USE);
-    // Matrices of both kinds by turns on a handle.
+    // Matrices of both kinds alternate on a handle.
     let solver = Solver::of(&strong, "backend=cpu");
     let of = |a: &Stencil| {
         solver.factorize(a).unwrap();
@@ -383,7 +385,8 @@ fn what_is_slow_beforehand_is_aggregated() {
     assert_eq!((of(&strong), of(&mild)), (first, second));
 }
 
-/// A land node of another magnitude makes no basin nearly singular: those that two edges hold are held.
+/// A land node of another magnitude must not make a basin count as nearly singular, if it has Dirichlet conditions on
+/// two edges.
 #[test]
 fn a_center_of_another_magnitude() {
     let mut a = layers(97, 90, false);
@@ -398,7 +401,7 @@ fn a_center_of_another_magnitude() {
     assert!(count(&a) <= without + 3, "{} for {without}", count(&a));
 }
 
-/// Nine points, where z has the memory of q until then, and in the formats that auto may start from.
+/// Nine points, where z shares the memory of q until the switch, and the formats from which auto may start.
 #[test]
 fn slow_solves_of_nine_points_go_over() {
     for a in [layers(201, 190, true), layers(90, 97, true)] {
@@ -413,7 +416,7 @@ fn slow_solves_of_nine_points_go_over() {
     }
 }
 
-/// Options of the levels have no effect beside aggregation: a line says so, once a handle.
+/// Options of the levels have no effect with aggregation: a log line reports it once per handle.
 #[test]
 fn idle_options_are_logged_once() {
     let a = poisson(20, 20);

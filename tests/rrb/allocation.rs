@@ -1,8 +1,8 @@
-//! Memory: none is taken while solving or smoothing, by any thread, and none is gained by using a handle ten thousand
-//! times.
+//! Memory: solves and sweeps allocate nothing on any thread, and ten thousand uses of a handle do not increase its
+//! memory.
 //!
-//! The counters see the whole process, so this file is one test, and has no harness beside it: on a busy machine the
-//! thread of one still takes memory for its lists when the test has begun.
+//! The counters cover the whole process. This file is therefore one test without a harness, whose thread may still
+//! allocate memory for its lists when the test has begun.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -24,38 +24,38 @@ use std::ffi::{c_char, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
-/// Calls that took memory, and bytes that are taken.
+/// Number of allocations, and bytes in use.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
 struct Counting;
 
-// SAFETY: everything is passed to the system's allocator; counting touches no memory.
+// SAFETY: all calls go to the system allocator; counting touches no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, SeqCst);
         LIVE.fetch_add(layout.size() as i64, SeqCst);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, SeqCst);
         LIVE.fetch_add(layout.size() as i64, SeqCst);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         CALLS.fetch_add(1, SeqCst);
         LIVE.fetch_add(size as i64 - layout.size() as i64, SeqCst);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size() as i64, SeqCst);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -63,8 +63,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Large blocks come straight from the system. An executable's own functions go before those of the C library, whose
-/// allocator does not call them by these names.
+/// Counts large blocks, which are mapped directly. Functions of the executable take precedence over those of the C
+/// library, whose allocator does not call them by these names.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod pages {
     use super::{CALLS, LIVE, SeqCst, c_void};
@@ -81,19 +81,19 @@ mod pages {
     ) -> *mut c_void {
         CALLS.fetch_add(1, SeqCst);
         LIVE.fetch_add(bytes as i64, SeqCst);
-        // SAFETY: as our caller promised; -1, a failure, is `MAP_FAILED`.
+        // SAFETY: guaranteed by the caller; -1, a failure, is `MAP_FAILED`.
         unsafe { libc::syscall(libc::SYS_mmap, start, bytes, protection, flags, file, offset) as *mut c_void }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn munmap(start: *mut c_void, bytes: usize) -> c_int {
         LIVE.fetch_sub(bytes as i64, SeqCst);
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { libc::syscall(libc::SYS_munmap, start, bytes) as c_int }
     }
 }
 
-/// Calls that took memory during `work`.
+/// Returns the number of allocations during `work`.
 fn calls(work: impl FnOnce()) -> u64 {
     let before = CALLS.load(SeqCst);
     work();
@@ -114,11 +114,11 @@ unsafe extern "C-unwind" fn listen(user: *mut c_void, _: i32, _: *const c_char) 
 }
 
 fn main() {
-    // Tools that ask which tests there are.
+    // Tools ask for the list of tests.
     if std::env::args().any(|argument| argument == "--list") {
         return println!("memory: test");
     }
-    // What the first call of a process sets up is not counted below.
+    // The setup by the first call of a process is not counted below.
     let a = random_m_matrix(8, 8, true, 1);
     Solver::of(&a, "backend=cpu threads=2").solve_from_zero(&random_rhs(64, 1));
 
@@ -143,7 +143,7 @@ fn solving_takes_no_memory() {
     let lines = AtomicU64::new(0);
     // SAFETY: `lines` outlives its use: the callback is removed below.
     assert_eq!(rrbsolver_set_log(Some(listen), (&raw const lines).cast_mut().cast()), status::OK);
-    // A grid that one member does, and one for a team.
+    // One grid for a single thread, and one for several threads.
     for (nx, ny) in [(70, 45), (130, 90)] {
         let problems: [(&str, Stencil); 3] = [
             ("five", random_m_matrix(nx, ny, false, 1)),
@@ -181,7 +181,7 @@ fn solving_this_takes_no_memory(name: &str, a: &Stencil) {
                 let h = solver.handle;
                 // SAFETY: a live handle.
                 outcome(unsafe { rrb_set_monitor(h, Some(monitor), null_mut()) }).unwrap();
-                // The very first solve counts too.
+                // The first solve counts too.
                 for round in 0..2 {
                     x.fill(0.5 * round as f64);
                     let (bp, xp) = (b.as_ptr(), x.as_mut_ptr());
@@ -204,7 +204,7 @@ fn solving_this_takes_no_memory(name: &str, a: &Stencil) {
     }
 }
 
-/// A simulator's time loop: new coefficients and a solve in every step, on one small handle.
+/// The time loop of a simulation: new coefficients and a solve in every step, on one small handle.
 fn ten_thousand_steps_take_no_memory() {
     for backend in ["reference", "cpu threads=1", "cpu threads=2"] {
         for nine_point in [false, true] {
@@ -223,11 +223,11 @@ fn ten_thousand_steps_take_no_memory() {
             });
             assert_eq!(live(), before, "{backend}: memory grew over {steps} steps");
             assert_eq!(solver.int(key::INFO_BYTES_HOST), bytes);
-            // The oracle makes lists on the way, and frees them.
+            // The reference backend allocates and frees temporary lists.
             assert!(taken == 0 || backend == "reference", "{backend}: refactorizing took memory {taken} times");
         }
     }
-    // Failures in the loop leave nothing behind either, but for the sentence of the last one.
+    // Failures in the loop must not leak either; only the last error message remains.
     let good = random_m_matrix(14, 11, false, 1);
     let mut bad = good.clone();
     bad.center[20] = -1.0;
@@ -241,16 +241,16 @@ fn ten_thousand_steps_take_no_memory() {
         sizes.push(live());
     }
     assert_eq!(sizes[0], sizes[1], "failing factorizations leak");
-    // And handles that come and go.
+    // Creating and destroying handles must not leak.
     let before = live();
     for _ in 0..100 {
         Solver::of(&good, "backend=cpu threads=2").solve_from_zero(&random_rhs(14 * 11, 1));
     }
-    // Thread bookkeeping of the standard library may settle by a little, once.
+    // Thread bookkeeping of the standard library may add a small amount once.
     assert!(live() - before < 4096, "{} bytes stayed after 100 handles", live() - before);
 }
 
-/// Land in many pieces and closed basins among them, on grids of one member and of a team.
+/// Many pieces of land, with closed basins between them, on grids for one thread and for several threads.
 fn refactorizing_a_coast_takes_no_memory() {
     for (nx, ny) in [(70, 45), (130, 90)] {
         let mut a = neumann_const(nx, ny);
@@ -274,8 +274,8 @@ fn refactorizing_a_coast_takes_no_memory() {
     }
 }
 
-/// Closed basins in one step and open ones in the next, as where a dam is: what the singular ones need stays, and where
-/// they have another format or cycle, the memory of either.
+/// Alternating closed and open basins, as behind a dam. The memory for singular systems is kept. If these have another
+/// format or cycle, the memory of both is kept.
 fn refactorizing_to_and_fro_takes_no_memory() {
     for (nx, ny) in [(70, 45), (130, 90), (170, 130)] {
         let closed = neumann_const(nx, ny);
@@ -309,7 +309,7 @@ fn refactorizing_to_and_fro_takes_no_memory() {
     }
 }
 
-/// New values, and with them new bounds of the recursions.
+/// New values, which also change the bounds of the recursions.
 fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
     // Large enough for estimates to choose the cycle.
     let (nx, ny) = (150, 110);
@@ -333,7 +333,7 @@ fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
     }
 }
 
-/// Where estimates leave the V-cycle with the levels that were asked for.
+/// The estimates select the V-cycle with the requested levels.
 fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
     let a = aniso(130, 10.0);
     for precision in PRECISIONS {
@@ -345,8 +345,8 @@ fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
     }
 }
 
-/// Matrices that recursion helps and others that it does not, closed ones between them or not: once `auto` has found
-/// the V-cycle better, which takes memory that time, it keeps to it, in the memory that is there then.
+/// Matrices for which recursion pays alternate with others, with and without closed basins between them. Once `auto`
+/// has switched to the V-cycle, which allocates memory that time, it keeps the V-cycle and its memory.
 fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
     let n = 130;
     let (mild, stretched, closed) = (poisson(n, n), aniso(n + 1, 10.0), neumann_const(n, n));
@@ -354,7 +354,7 @@ fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
         for threads in [1, 3] {
             for turns in [&[&mild, &stretched][..], &[&stretched, &mild], &[&mild, &closed, &stretched]] {
                 let solver = Solver::of(turns[0], &format!("backend=cpu threads={threads} precision={precision}"));
-                // Once more: regular and closed matrices may end with cycles of their own.
+                // A second round, because regular and closed matrices may end with different cycles.
                 for a in turns[1..].iter().chain(turns) {
                     solver.factorize(a).unwrap();
                 }
@@ -362,7 +362,7 @@ fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
                 let taken = calls(|| {
                     for a in turns.iter().chain(turns) {
                         solver.factorize(a).unwrap();
-                        // Closed ones are chosen for by themselves.
+                        // The choice for closed matrices is separate.
                         let cycle = if std::ptr::eq(*a, &raw const closed) { 2 } else { 1 };
                         assert_eq!(solver.int(key::INFO_CYCLE), cycle, "v, amli");
                     }
@@ -373,7 +373,8 @@ fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
     }
 }
 
-/// Matrices for which levels are taken and such for which aggregation is, by turns: what a handle holds does not grow.
+/// Matrices for which levels are used alternate with others for which aggregation is used: the memory of the handle
+/// does not grow.
 fn refactorizing_between_levels_and_aggregation_holds_no_more() {
     let (mild, strong) = (aniso(131, 10.0), aniso(131, 100.0));
     for threads in [1, 3] {
@@ -391,7 +392,7 @@ fn refactorizing_between_levels_and_aggregation_holds_no_more() {
     }
 }
 
-/// A grid whose arrays are mapped, one at a time (1 MiB a colour).
+/// A grid whose arrays are mapped individually (1 MiB per colour).
 fn large_blocks_are_kept() {
     let (nx, ny) = (800, 700);
     let matrices = [0, 1].map(|seed| random_m_matrix(nx, ny, false, seed));
@@ -402,7 +403,7 @@ fn large_blocks_are_kept() {
         let before = live();
         solver.factorize(&matrices[0]).unwrap();
         let (held, said) = (live() - before, solver.int(key::INFO_BYTES_HOST));
-        // What mapping rounds up to whole pages, on some fifty arrays, and the threads' own pages.
+        // Rounding of mappings to whole pages, for some fifty arrays, and the threads' own pages.
         assert!((said - held).abs() <= 500_000 + held / 50, "{options}: {said} said, {held} held");
         let taken = calls(|| {
             for a in matrices.iter().rev() {
@@ -415,7 +416,7 @@ fn large_blocks_are_kept() {
 }
 
 fn smoothing_takes_no_memory() {
-    // 27 patches with cells left over beside blocks of 8, and sizes that are no multiple of each other.
+    // 27 patches with remainders next to blocks of 8, whose sizes are not multiples of each other.
     let sides = [11, 8, 19];
     let corner = |q: usize| sides[..q].iter().sum::<i64>();
     let patches: Vec<_> =
@@ -434,7 +435,7 @@ fn smoothing_takes_no_memory() {
                     level.random(1);
                     let (u, f) = (level.u_table(), level.f_table());
                     let (mut norm, mut results) = (0.0, [-1; 4]);
-                    // The very first call counts too.
+                    // The first call counts too.
                     let taken = calls(|| {
                         // SAFETY: a live handle, and arrays of its patches' sizes.
                         results = unsafe {
@@ -453,20 +454,20 @@ fn smoothing_takes_no_memory() {
     }
 }
 
-/// `bytes_host` is the memory of the handle, and that is a small multiple of the matrix.
+/// `bytes_host` is the memory of the handle, which is a small multiple of the matrix.
 fn bytes_host_is_what_is_held() {
     let (nx, ny) = (512, 511);
-    // Values a node, with a tenth of room for the border: A has 3 (5), b, x, r, p, q on half of it or all of it 3 (5),
-    // and each grid of M about 8 (10), which 1 + 1/4 + 1/16 + ... makes 4/3 of.
+    // Values per node, with 10 % for the border: A has 3 (9 points: 5); b, x, r, p, q on half or all of the grid have 3
+    // (5). Each grid of M has about 8 (10); the sum 1 + 1/4 + 1/16 + ... multiplies them by 4/3.
     for (nine_point, cpu_most) in [(false, 20.0), (true, 27.0)] {
         let a = random_m_matrix(nx, ny, nine_point, 1);
-        // The oracle stores every level on a whole grid.
+        // The reference backend stores every level on a whole grid.
         for (backend, most) in [("reference", 40.0), ("cpu threads=2", cpu_most)] {
             let before = live();
             let solver = Solver::of(&a, &format!("backend={backend}"));
             let held = live() - before;
             let said = solver.int(key::INFO_BYTES_HOST);
-            // Options, history (max_iter 1000) and strings are not arrays of the grid: below 100 kB.
+            // Options, history (max_iter 1000) and strings do not grow with the grid: below 100 kB.
             assert!((said - held).abs() <= 100_000 + held / 50, "{backend}: {said} said, {held} held");
             let words = held as f64 / (8 * nx * ny) as f64;
             assert!(words < most, "{backend}: {words} values a node");

@@ -1,5 +1,5 @@
-//! Teams of any size give the same bits, on large grids, in any layout, and on basins and land of all shapes, and the
-//! reference the same to rounding. What every backend must do on small grids is in conformance.rs.
+//! Any number of threads is bitwise identical, on large grids, in any layout, and on basins and land of all shapes. The
+//! reference backend agrees up to rounding. Requirements on every backend for small grids are in conformance.rs.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 
-/// Same bits in everything that a solve gives.
+/// Checks that all results of two solves are bitwise identical.
 #[track_caller]
 fn assert_same_bits(a: &Run, b: &Run, what: &str) {
     assert_eq!(a.iterations, b.iterations, "{what}");
@@ -28,8 +28,8 @@ fn assert_same_bits(a: &Run, b: &Run, what: &str) {
     );
 }
 
-/// Extents of several thousand nodes, so that the team works together on up to three grids, with the shares of its
-/// members ending anywhere; flat ones leave members without a row.
+/// Extents of several thousand nodes, on which threads share up to three grids, and whose shares end at arbitrary rows.
+/// On flat grids, some threads have no row.
 const LARGE_EXTENTS: [(usize, usize); 10] = [
     (97, 101),
     (130, 131),
@@ -45,7 +45,7 @@ const LARGE_EXTENTS: [(usize, usize); 10] = [
 
 #[test]
 fn teams_agree_on_large_grids() {
-    // Every extent with the defaults, in double precision and with one of the others.
+    // Every extent with the defaults, in double precision, and with one of the other options.
     let others = ["fusion=off", "norm=preconditioned grids=2", "compute_block=32 lumping=m2u max_iter=30"];
     for (k, (nx, ny)) in LARGE_EXTENTS.into_iter().enumerate() {
         for (name, a, b) in plain_problems(nx, ny) {
@@ -53,7 +53,7 @@ fn teams_agree_on_large_grids() {
                 let options = |backend: &str| format!("backend={backend} levels=10 rel_tol=1e-8 {more}");
                 let what = format!("{name} {nx}x{ny} {more}");
                 let first = run(&a, &b, &options("cpu threads=1"));
-                // The default's bf16 is compared in formats.rs, which knows how its sweeps round.
+                // The default format bf16 is compared in formats.rs, which bounds the rounding of its sweeps.
                 if !more.is_empty() {
                     assert_same_to_rounding(&run(&a, &b, &options("reference")), &first, 1e-8, &what);
                 }
@@ -66,7 +66,7 @@ fn teams_agree_on_large_grids() {
     }
 }
 
-/// More members than cores take turns at random: the bits stay, time after time.
+/// More threads than cores run in random order: results are bitwise identical every time.
 #[test]
 fn crowded_teams_agree() {
     let (nx, ny) = (301, 217);
@@ -84,7 +84,7 @@ fn crowded_teams_agree() {
     }
 }
 
-/// Another number of r1/r2/b1/b2 grids or another padding is another layout of the same numbers.
+/// Another number of r1/r2/b1/b2 grids or another padding is only a different layout of the same numbers.
 #[test]
 fn layout_does_not_matter() {
     for (nx, ny) in [(65, 64), (40, 75), (131, 33), (9, 70)] {
@@ -103,7 +103,8 @@ fn layout_does_not_matter() {
     }
 }
 
-/// From half a million nodes on the first grid is made in windows on its rows; few levels leave it alone.
+/// From half a million nodes on, the first grid is set up in windows of its rows. With few levels, it is the only
+/// packed grid.
 #[test]
 fn large_grids_of_few_levels() {
     let (nx, ny) = (1050, 501);
@@ -115,13 +116,13 @@ fn large_grids_of_few_levels() {
         };
         let z = solver("cpu", 1).apply(&b);
         let error = max_difference(&solver("reference", 1).apply(&b), &z) / max_abs(&z);
-        // As above.
+        // As in `first_iterates` of conformance.rs: rounding times the condition number.
         assert!(error <= 1e-12, "{options}: {error:e}");
         assert!(bits(&solver("cpu", 3).apply(&b)) == bits(&z), "{options}");
     }
 }
 
-/// The last row of an array may end at its last node: nothing behind it is touched.
+/// The last row of an array may end at its last node: memory behind it is neither read nor written.
 #[test]
 fn arrays_may_end_with_the_last_node() {
     let (nx, ny, ld) = (6, 5, 9);
@@ -141,7 +142,7 @@ fn arrays_may_end_with_the_last_node() {
     assert_eq!(solver.solve(&short(&b), &mut x), Ok(status::OK));
 }
 
-/// Hard coefficients: jumps of 1, 1e3, 1e6, strong anisotropy, positive couplings. Both backends agree.
+/// Difficult coefficients: jumps of 1, 1e3 and 1e6, strong anisotropy, positive couplings. Both backends agree.
 #[test]
 fn hard_coefficients() {
     let n = 96;
@@ -168,9 +169,9 @@ fn hard_coefficients() {
         let cpu = run(&a, &b, "backend=cpu threads=2 levels=40 switch_memory=0");
         assert_eq!(oracle.status, status::OK, "{name}");
         assert!(norm2(&a.residual(&b, &cpu.x)) <= 1.001e-6 * norm2(&b), "{name}");
-        // Condition numbers up to some hundred and up to 100 iterations: rounding grows to about 1e-6 of a residual.
-        // Holes of 1e-6 times the medium leave directions that the residual hardly sees: there it grows to a hundredth
-        // and more, an iteration where the residual stands still (22 against 21 with V).
+        // Condition numbers up to a few hundred and up to 100 iterations: rounding grows to about 1e-6 of a residual.
+        // Inclusions with conductivity 1e-6 have directions that the residual hardly contains. Rounding then grows to 1
+        // % and more, which is one iteration where the residual stagnates (22 instead of 21 with V).
         let close = name == "inclusions 0.000001" && cpu.iterations.abs_diff(oracle.iterations) <= 1;
         assert!(
             close || count_is_right(&cpu.history, oracle.iterations, 1e-6),
@@ -181,14 +182,15 @@ fn hard_coefficients() {
     }
 }
 
-/// What rounding moves the mean of `count` values by: the two sums that are compared, each 2^-53 a term, and in each
-/// iteration a sum, its product, and a direction whose mean is zero to rounding, twice 2^-52 of the largest value
-/// together.
+/// Returns a bound of the rounding error of the mean of `count` values.
+///
+/// The two sums that are compared contribute 2^-53 per term. Each iteration contributes a sum, its product, and a
+/// direction whose mean is zero up to rounding: together twice 2^-52 of the largest value.
 fn mean_to_rounding(count: usize, iterations: usize, largest: f64) -> f64 {
     (count + 2 * iterations) as f64 * f64::EPSILON * largest
 }
 
-/// Components of a matrix by its nonzero couplings: the label of every node, by flooding.
+/// Returns the component label of every node, by flooding along nonzero couplings.
 fn components(a: &Stencil) -> Vec<usize> {
     let mut neighbours = vec![Vec::new(); a.len()];
     for (p, q, v) in a.couplings() {
@@ -215,8 +217,8 @@ fn components(a: &Stencil) -> Vec<usize> {
     label
 }
 
-/// A wet mask: couplings between wet neighbours, zero row sums, but for the components that `open` chooses by their
-/// first node, which get an excess at that node. Land has center 1.
+/// Creates a matrix on a wet mask: couplings between wet neighbours and zero row sums. Components that `open` selects
+/// by their first node have a positive row sum at that node. Land has center 1.
 fn wet(nx: usize, ny: usize, nine: bool, mask: &[bool], seed: u64, open: impl Fn(usize) -> bool) -> Stencil {
     let mut a = random_m_matrix(nx, ny, nine, seed);
     for p in (0..nx * ny).filter(|&p| !mask[p]) {
@@ -245,7 +247,7 @@ fn wet(nx: usize, ny: usize, nine: bool, mask: &[bool], seed: u64, open: impl Fn
     a
 }
 
-/// Solves on a wet mask and checks everything that the contract says about components.
+/// Solves on a wet mask and checks all promises about components.
 fn check_wet(a: &Stencil, seed: u64, options: &str) {
     let n = a.len();
     let label = components(a);
@@ -284,17 +286,17 @@ fn check_wet(a: &Stencil, seed: u64, options: &str) {
     }
     assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{options}, history {:?}", solver.history());
     let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
-    // As above: rounding of b - A x with x up to (length of a channel)^2 |b|.
+    // Rounding of b - A x, where |x| may be (length of a channel)^2 |b|.
     assert!(residual <= 1e-9 + 1e-15 * max_abs(&x) * n as f64, "{options}: {residual:e}");
     for (&root, &mean) in singular_roots.iter().zip(&before) {
         let shift = (mean_of(&x, root) - mean).abs();
-        // The guess was below 1.
+        // The guess is below 1.
         let allowed = mean_to_rounding(size[root], solver.iterations(), max_abs(&x).max(1.0));
         assert!(shift <= allowed, "{options}: mean of component {root} moved by {shift:e}");
     }
     for p in (0..n).filter(|&p| size[label[p]] == 1) {
         let error = (x[p] - b[p] / a.center[p]).abs();
-        // Land is solved in the first step; the others move it by their part of the tolerance.
+        // Land is solved in the first step; the other nodes change it within the tolerance.
         assert!(error <= 1e-9 * norm2(&b), "{options}: land {p} off by {error:e}");
     }
 }
@@ -319,7 +321,7 @@ fn disconnected_basins() {
     }
 }
 
-/// A comb of closed channels one cell wide, and a spiral: every level meets nodes whose couplings are all lumped away.
+/// A comb of closed channels one cell wide, and a spiral: every level has nodes whose couplings are all lumped.
 #[test]
 fn narrow_channels_in_a_closed_basin() {
     let (nx, ny) = (37, 29);
@@ -357,7 +359,7 @@ fn narrow_channels_in_a_closed_basin() {
     }
 }
 
-/// A guess that is off by constants on singular components is as good as exact.
+/// A guess that differs from the solution by constants on singular components counts as exact.
 #[test]
 fn shifted_guess_of_a_singular_system_is_exact() {
     let a = neumann_const(20, 14);
@@ -374,10 +376,10 @@ fn shifted_guess_of_a_singular_system_is_exact() {
 }
 
 proptest! {
-    // Each case is a few solves of at most 30 x 30 nodes.
+    // Each case is a few solves with at most 30 x 30 nodes.
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Random masks fall into many components of every shape.
+    /// Random masks consist of many components of all shapes.
     #[test]
     fn random_masks(nx in 1usize..30, ny in 1usize..30, wet_share in 0.4f64..1.0, nine: bool, seed in 0u64..1000, levels in 0usize..12) {
         let mut random = Random(seed);
@@ -391,7 +393,7 @@ proptest! {
         assert_same_bits(&one, &many, &format!("{nx}x{ny}"));
     }
 
-    /// Any extents, levels, grids and threads: the two storage schemes agree.
+    /// For any extents, levels, grids and threads, both storage schemes agree.
     #[test]
     fn backends_agree(nx in 1usize..80, ny in 1usize..80, nine: bool, seed in 0u64..1000, levels in 0usize..14, grids in 0usize..5, threads in 1usize..6) {
         let a = random_m_matrix(nx, ny, nine, seed);
@@ -412,7 +414,7 @@ proptest! {
         let (r, s) = (random_rhs(nx * ny, seed), random_rhs(nx * ny, seed + 1));
         let (zr, zs) = (solver.apply(&r), solver.apply(&s));
         let (one, two) = (common::dot(&r, &zs), common::dot(&s, &zr));
-        // Sums of nx * ny products of size |r| |z|.
+        // Sums of nx * ny products of magnitude |r| |z|.
         prop_assert!((one - two).abs() <= 1e-13 * norm2(&r) * norm2(&zs).max(1.0), "{one} {two}");
         prop_assert!(common::dot(&r, &zr) > 0.0);
     }

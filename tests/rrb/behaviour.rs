@@ -1,4 +1,4 @@
-//! What a solve does when all is well: guesses, norms, tolerances, the monitor, the history, the log, several handles.
+//! Successful solves: guesses, norms, tolerances, the monitor, the history, the log, and several handles.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -33,7 +33,7 @@ fn zero_right_hand_side_gives_zero_at_once() {
     }
 }
 
-/// A constant b on a singular system has nothing left after projection: x is the guess's mean, as for any other b.
+/// A constant b on a singular system is zero after the projection: x is the mean of the guess, as for any other b.
 #[test]
 fn right_hand_side_in_the_null_space_keeps_the_mean() {
     for backend in BACKENDS {
@@ -43,12 +43,12 @@ fn right_hand_side_in_the_null_space_keeps_the_mean() {
         let mean = x.iter().sum::<f64>() / a.len() as f64;
         assert_eq!(solver.solve(&vec![3.7; a.len()], &mut x), Ok(status::OK));
         assert_eq!(solver.iterations(), 0);
-        // A sum of 117 values below 1 in size, in another order.
+        // A sum of 117 values of magnitude below 1, in another order.
         assert!(x.iter().all(|v| (v - mean).abs() < 1e-14), "{backend}");
     }
 }
 
-/// Basins that get land, a cell at a time, and walls: what is known of closed basins grows with them.
+/// Basins to which land cells and walls are added step by step: the data about closed basins grow with them.
 #[test]
 fn closed_basins_come_and_grow() {
     let (nx, ny) = (120, 110);
@@ -78,7 +78,7 @@ fn closed_basins_come_and_grow() {
     }
 }
 
-/// A guess that meets the test comes back as it was, in no iterations.
+/// A guess that satisfies the test is returned unchanged, without iterations.
 #[test]
 fn exact_guess_returns_in_no_iterations() {
     for backend in BACKENDS {
@@ -91,7 +91,7 @@ fn exact_guess_returns_in_no_iterations() {
                     let mut x = exact.clone();
                     assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{backend} {norm}");
                     assert_eq!(solver.iterations(), 0);
-                    // Where the test sees black nodes alone, red ones are computed anew: ten roundings.
+                    // If the test uses black nodes only, red nodes are recomputed: ten roundings.
                     let allowed = if norm == "true2" { 0.0 } else { 1e-14 };
                     assert!(
                         max_difference(&x, &exact) <= allowed,
@@ -105,7 +105,7 @@ fn exact_guess_returns_in_no_iterations() {
     }
 }
 
-/// A better guess saves iterations with reference=rhs: the tolerance stays that of b.
+/// With reference=rhs, a better guess needs fewer iterations, because the tolerance remains relative to b.
 #[test]
 fn a_good_guess_helps() {
     let a = poisson(60, 60);
@@ -118,7 +118,7 @@ fn a_good_guess_helps() {
         assert_eq!(solver.solve(&b, &mut near), Ok(status::OK));
         assert!(2 * solver.iterations() < from_zero + 2, "{} of {from_zero}", solver.iterations());
         assert!(norm2(&a.residual(&b, &near)) <= 1.001e-8 * norm2(&b));
-        // Relative to the initial residual the same guess saves little.
+        // Relative to the initial residual, the same guess saves little.
         solver.options("reference=initial").unwrap();
         let mut near: Vec<f64> = solution.iter().map(|v| v * (1.0 + 1e-4)).collect();
         assert_eq!(solver.solve(&b, &mut near), Ok(status::OK));
@@ -154,7 +154,7 @@ fn max_iter_zero_only_evaluates_the_residual() {
     }
 }
 
-/// max_iter ends with status 1 and the iterate; a larger limit continues the same sequence.
+/// max_iter ends with status 1 and the current iterate; a larger limit continues the same sequence.
 #[test]
 fn max_iter_is_a_caveat_not_an_error() {
     let a = poisson(40, 30);
@@ -171,7 +171,7 @@ fn max_iter_is_a_caveat_not_an_error() {
     }
 }
 
-/// A tolerance that rounding forbids ends as "not converged", with the best x there is, and within max_iter.
+/// A tolerance below the rounding level ends as "not converged" within max_iter, with the best possible x.
 #[test]
 fn unreachable_tolerance() {
     for a in five_and_nine(30, 30).into_iter().chain([poisson(30, 30)]) {
@@ -184,9 +184,10 @@ fn unreachable_tolerance() {
                     let mut x = vec![0.0; a.len()];
                     assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED), "{text}");
                     assert!(solver.iterations() <= 5000);
-                    // Rounding of b - A x: some ten products.
+                    // Rounding of b - A x: about ten products.
                     assert!(norm2(&a.residual(&b, &x)) <= 1e-14 * norm2(&b), "{text}");
-                    // Enough iterations of it are as good: the usual way to ask for a fixed number.
+                    // A sufficient fixed number of iterations is equally accurate; programs often request one in this
+                    // way.
                     solver.options("max_iter=40").unwrap();
                     x.fill(0.0);
                     assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED), "{text}");
@@ -212,7 +213,7 @@ fn stopping_test_is_the_documented_inequality() {
                     let solver = Solver::of(&a, &text);
                     let mut x = guess.clone();
                     assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{text}");
-                    // 9 points: CG runs on A, and both norms can be computed from outside.
+                    // With 9 points, CG runs on A, and both norms can be computed by the test.
                     let tested = |r: &[f64]| match norm {
                         "true2" => norm2(r),
                         _ => dot(r, &solver.apply(r)).sqrt(),
@@ -234,7 +235,7 @@ fn stopping_test_is_the_documented_inequality() {
     }
 }
 
-/// 5 points: the true norm is that of the whole grid although CG runs on half of it.
+/// With 5 points, the 2-norm is that of the whole grid, although CG runs on half of it.
 #[test]
 fn true_norm_is_that_of_the_whole_grid() {
     let a = random_m_matrix(33, 21, false, 4);
@@ -246,12 +247,12 @@ fn true_norm_is_that_of_the_whole_grid() {
         solver.solve(&b, &mut x).unwrap();
         let relative = |x: &[f64]| norm2(&a.residual(&b, x)) / norm2(&b);
         assert!((solver.real(key::INFO_INITIAL_RESIDUAL) / relative(&guess) - 1.0).abs() < 1e-12);
-        // b - A x is rounded at 1e-16 |b|, nine digits below what is left.
+        // b - A x has a rounding error of 1e-16 |b|, nine digits below the residual.
         assert!((solver.real(key::INFO_FINAL_RESIDUAL) / relative(&x) - 1.0).abs() < 1e-6);
     }
 }
 
-/// lambda_min and lambda_max lie inside the spectrum of M^-1 A, and reach its ends: here by power iteration.
+/// lambda_min and lambda_max are inside the spectrum of M^-1 A and reach its ends, which power iteration computes.
 #[test]
 fn eigenvalue_estimates() {
     for a in five_and_nine(17, 12) {
@@ -273,7 +274,7 @@ fn eigenvalue_estimates() {
                 lambda + shift
             };
             let (true_high, true_low) = (power(0.0), power(high));
-            // Inside, to what the power iteration resolves; and near the ends after some twenty steps of CG.
+            // Inside, up to the accuracy of the power iteration, and close to the ends after about twenty steps of CG.
             let inside = low >= true_low * (1.0 - 1e-6) && high <= true_high * (1.0 + 1e-6);
             let near = high >= 0.99 * true_high && low <= 1.01 * true_low;
             assert!(inside && near, "{backend}: [{low}, {high}], [{true_low}, {true_high}]");
@@ -281,7 +282,7 @@ fn eigenvalue_estimates() {
     }
 }
 
-/// What the monitor of a test saw, and when it is to stop.
+/// Calls of a test's monitor, and the iteration at which it stops.
 #[derive(Default)]
 struct Seen {
     iterations: Vec<i64>,
@@ -304,7 +305,7 @@ fn set_watch(solver: &Solver, seen: &mut Seen) {
     outcome(unsafe { rrb_set_monitor(solver.handle, Some(watch), user(seen)) }).expect("set_monitor");
 }
 
-/// In order, from iteration 0, on the calling thread, with the residuals of the history.
+/// The monitor is called in order from iteration 0 on, on the calling thread, with the residuals of the history.
 #[test]
 fn monitor_sees_every_iteration() {
     let a = poisson(50, 40);
@@ -328,7 +329,7 @@ fn monitor_sees_every_iteration() {
     }
 }
 
-/// A stop gives status 2 and the iterate of that moment.
+/// A stop returns status 2 and the current iterate.
 #[test]
 fn monitor_stops() {
     let a = poisson(50, 40);
@@ -345,14 +346,14 @@ fn monitor_stops() {
             assert_eq!(seen.iterations.last(), Some(&at));
             let same = run(&a, &b, &format!("{backend} max_iter={at}"));
             assert_eq!(x, same.x, "{backend} at {at}");
-            // The handle goes on: without the stop the same call converges.
+            // The handle remains usable: without the stop, the same call converges.
             seen.stop_at = None;
             assert_eq!(solver.solve_from_zero(&b).1, status::OK);
         }
     }
 }
 
-/// The history belongs to the last solve; a short buffer gets its beginning.
+/// The history belongs to the last solve. A short buffer receives its beginning.
 #[test]
 fn history_of_the_last_solve() {
     let a = poisson(30, 30);
@@ -376,7 +377,7 @@ fn history_of_the_last_solve() {
     assert_eq!(solver.history(), first, "the same solve leaves the same history");
 }
 
-/// New coefficients in the same handle are as good as a new handle; `b` is never written.
+/// A handle with new coefficients gives the results of a new handle; `b` is never written.
 #[test]
 fn refactorize() {
     for backend in BACKENDS {
@@ -398,8 +399,8 @@ fn refactorize() {
     }
 }
 
-/// A matrix after another one is hoped to be like it, and looked at while it is factorized: whatever it turns out to
-/// be, the handle says and does what a new one does, and so it does with the next.
+/// A matrix is speculatively assumed to resemble the previous one, and is checked while it is factorized. Whatever it
+/// is, the handle gives the results of a new handle, also for the next matrix.
 #[test]
 fn refactorize_what_is_unlike_the_last() {
     let (nx, ny) = (150, 120);
@@ -457,7 +458,7 @@ fn refactorize_what_is_unlike_the_last() {
     }
 }
 
-/// Different handles at once, on several threads, and handles that move between threads.
+/// Different handles work concurrently on several threads, and handles move between threads.
 #[test]
 fn handles_are_independent() {
     let cases: Vec<(Stencil, Vec<f64>)> = (0..4)
@@ -470,7 +471,7 @@ fn handles_are_independent() {
                 let mut solver = Solver::new(a.nx, a.ny, "backend=cpu threads=2");
                 for _ in 0..5 {
                     solver.factorize(a).unwrap();
-                    // To another thread and back: it solves there.
+                    // The handle moves to another thread, solves there, and moves back.
                     let (moved, x) = std::thread::spawn({
                         let b = b.clone();
                         move || {
@@ -490,7 +491,7 @@ fn handles_are_independent() {
     });
 }
 
-/// The one-line replacement of an ICCG call.
+/// rrb_solve_once, which replaces an ICCG call.
 #[test]
 fn solve_once() {
     let a = random_m_matrix(25, 31, true, 5);
@@ -521,7 +522,7 @@ fn solve_once() {
     assert_eq!(call(true, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
     let same = run(&a, &b, "rel_tol=1e-9 max_iter=100");
     assert_eq!((&x, iterations as usize), (&same.x, same.iterations));
-    // 5 points: the corners are dropped, which leaves a dominant matrix.
+    // 5 points: without the corners, the matrix is diagonally dominant.
     x.fill(0.0);
     assert_eq!(call(false, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
     let mut five = a.clone();
@@ -534,7 +535,7 @@ fn solve_once() {
     call(true, &mut x, 5.0, 2, &mut iterations).unwrap_err().expect(status::ARGUMENT, &["rel_tol", "5"]);
 }
 
-/// Results say what was done.
+/// Results report what was done.
 #[test]
 fn results() {
     let a = poisson(130, 70);
@@ -560,7 +561,7 @@ fn results() {
     assert!(Solver::of(&a, "").int(key::INFO_LEVELS) >= 1, "levels=0 is a choice by size");
 }
 
-/// b is checked for compatibility on request only; otherwise it is projected.
+/// b is checked for compatibility only if the option asks for it; otherwise it is projected.
 #[test]
 fn compatibility() {
     let a = neumann_const(12, 9);
@@ -578,8 +579,8 @@ fn compatibility() {
     }
 }
 
-/// null_space=none takes the matrix at its word: a singular one is refused by its last pivot, or not converged,
-/// but never answered with garbage; constant asserts what auto would find.
+/// With null_space=none, a singular matrix is rejected by its last pivot or does not converge, but never returns a
+/// wrong solution. With constant, the result is that of auto.
 #[test]
 fn null_space_option() {
     let a = neumann_const(12, 9);
@@ -597,8 +598,8 @@ fn null_space_option() {
     }
 }
 
-/// Of several nodes that the exact factor refuses the first is named, whichever of its ends comes to one first, and
-/// whoever takes them out. 713 nodes are left here, those of rows 3, 7, 11 and so on.
+/// If the exact factor has several nonpositive pivots, the first node is reported, regardless of the end at which
+/// elimination begins and of the thread. 713 nodes are left here, those of rows 3, 7, 11, ...
 #[test]
 fn the_first_refused_node_is_named() {
     let regular = neumann_const(130, 91).center.iter().map(|c| c + 0.1).collect::<Vec<_>>();
@@ -612,7 +613,7 @@ fn the_first_refused_node_is_named() {
             let solver = Solver::new(130, 91, &format!("{backend} levels=4 precision=f64"));
             let failure = solver.factorize(&a).unwrap_err();
             failure.expect(status::MATRIX, &[&format!("(67, {})", rows[0]), "level 5", "pivot"]);
-            // Nothing of it stays.
+            // The failure has no effect on the next factorization.
             a.center.clone_from(&regular);
             assert_eq!(solver.factorize(&a), Ok(status::OK), "{backend}");
             for row in rows {

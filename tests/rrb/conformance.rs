@@ -1,7 +1,8 @@
-//! What every backend of `rrb_` must do, one list of checks for all of them: A, residuals, sweeps in every format and
-//! cycle, norms, sums, padded rows, bits and scales, on extents where something ends. A new backend, or a new way to run
-//! one, is a line of `BACKENDS`. `reference` (plain loops over natural storage) is the oracle; it is held against the
-//! matrix itself.
+//! Requirements on every backend of `rrb_`, as one list of checks: A, residuals, sweeps in every format and cycle,
+//! norms, sums, padded rows, bitwise identity and scales, on boundary cases of extents.
+//!
+//! A new backend, or a new way to run one, is a line in `BACKENDS`. The reference is `reference` (plain loops over
+//! natural storage), which is compared with the matrix itself.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -47,11 +48,12 @@ fn main() {
     device::run(devices(), device::suite(BACKENDS, CHECKS))
 }
 
-/// Without short formats and recursive cycles.
+/// Options without short formats and recursive cycles.
 const PLAIN: &str = "precision=f64 cycle=v";
 const ORACLE: &str = "backend=reference";
 
-/// y = A x. Two sums of nine products each, and the couplings of a row are at most its center: below 1e-14 of y.
+/// y = A x: two sums of nine products each. The couplings of a row sum to at most its center, so the difference is
+/// below 1e-14 of y.
 fn products_with_the_matrix(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in EXTENTS {
@@ -66,7 +68,7 @@ fn products_with_the_matrix(on: &Backend) {
     rows.end();
 }
 
-/// Residuals of solutions, and counts, histories and x of the reference.
+/// Residuals of solutions; counts, histories and x compared with the reference.
 fn solutions(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in EXTENTS {
@@ -79,7 +81,7 @@ fn solutions(on: &Backend) {
                     let residual = norm2(&a.residual(&b, &found.x)) / norm2(&b);
                     // The reported residual is that of x, up to the rounding of b - A x.
                     assert!(residual <= 1e-9 * (1.0 + 1e-3), "{residual:e}: {what}");
-                    // By default a device takes other levels; none at all is not to be asked for.
+                    // By default, a device uses other levels; zero levels cannot be requested.
                     let levels = if levels == 0 { found.levels } else { levels };
                     if levels == 0 && nx * ny > 1 {
                         return;
@@ -87,7 +89,8 @@ fn solutions(on: &Backend) {
                     let oracle = run(&a, &b, &format!("{ORACLE} {PLAIN} levels={levels} rel_tol=1e-9"));
                     assert_same_to_rounding(&oracle, &found, 1e-9, &what);
                     assert_eq!(found.history.len(), found.iterations + 1, "{what}");
-                    // Two solutions with residuals of 1e-9 |b|; the inverses are below 1/0.1 (Laplacian: ny^2/8).
+                    // Two solutions with residuals of 1e-9 |b|; the norms of the inverses are below 1/0.1 (Laplacian:
+                    // ny^2/8).
                     let amplification = if name == "laplacian" { (nx * nx).max(ny * ny) as f64 } else { 10.0 };
                     assert!(max_difference(&oracle.x, &found.x) <= 2e-9 * norm2(&b) * amplification, "{what}");
                 });
@@ -97,7 +100,7 @@ fn solutions(on: &Backend) {
     rows.end();
 }
 
-/// The first iterates themselves, before CG has amplified anything, and the preconditioner.
+/// Compares the first iterates, before CG amplifies rounding, and the preconditioner.
 fn first_iterates(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in [(5, 5), (17, 17), (64, 65), (1, 65), (97, 101)] {
@@ -109,8 +112,8 @@ fn first_iterates(on: &Backend) {
                         let what = format!("{name} {nx}x{ny} {more} after {steps}");
                         let (oracle, found) = (run(&a, &b, &options(ORACLE)), run(&a, &b, &options(on.options)));
                         let error = max_difference(&oracle.x, &found.x) / max_abs(&oracle.x);
-                        // Rounding, 2^-52, times the condition, of A here and of M below: 4 / pi^2 (101 + 1)^2 = 4200 for
-                        // the Laplacian. Seen: 7e-15 here and 5e-16 there.
+                        // Rounding 2^-52 times the condition number, of A here and of M below: 4 / pi^2 (101 + 1)^2 =
+                        // 4200 for the Laplacian. Observed: 7e-15 here and 5e-16 there.
                         assert!(error <= 1e-12, "{error:e}: {what}");
                         let [z, w] = [ORACLE, on.options].map(|on| Solver::of(&a, &options(on)).apply(&b));
                         assert!(max_difference(&z, &w) <= 1e-12 * max_abs(&z), "M^-1: {what}");
@@ -122,13 +125,14 @@ fn first_iterates(on: &Backend) {
     rows.end();
 }
 
-/// What sweeps make of rounding: two of them through a dozen levels, some five operations each, in double or single
-/// precision. Rounding adds to the excess of a row, never to its couplings, so that no condition number enters.
+/// Returns a bound of the rounding error of sweeps: two sweeps through a dozen levels, about five operations each, in
+/// double or single precision. Rounding adds to the row sums, never to the couplings, so no condition number enters.
 fn sweep_error(precision: &str) -> f64 {
     100.0 * if precision == "f64" { f64::EPSILON } else { 2f64.powi(-24) }
 }
 
-/// Positive couplings, land, and a closed basin with coefficients over three decades, beside the plain problems.
+/// Returns the plain problems, and matrices with positive couplings, with land, and a closed basin with coefficients
+/// over three decades.
 fn all_problems(nx: usize, ny: usize) -> Vec<(&'static str, Stencil)> {
     let mut compensated = random_m_matrix(nx, ny, true, 2);
     compensated.east.iter_mut().step_by(5).for_each(|v| *v = v.abs() * 0.05);
@@ -144,7 +148,8 @@ fn all_problems(nx: usize, ny: usize) -> Vec<(&'static str, Stencil)> {
     problems
 }
 
-/// Options of the k-th run: every spacing, number of inner iterations, depth and padding comes by.
+/// Returns the options of the k-th run, which cycle through all spacings, numbers of inner iterations, depths and
+/// paddings.
 fn varied(k: usize) -> String {
     let spacing = [2, 4, 6][k % 3];
     let steps = [2, 3, 4, 1][k / 3 % 4];
@@ -153,11 +158,12 @@ fn varied(k: usize) -> String {
     format!("cycle_spacing={spacing} cycle_steps={steps} levels={levels} compute_block={block}")
 }
 
-/// Storage and sweeps of the format against natural storage with sweeps in double precision: the same numbers are
-/// stored, so that M^-1 differs by the rounding of the sweeps. On a device bounds of Chebyshev are estimates of its
-/// own, which differ by the rounding of theirs. A device stores grids with both levels alone: with an odd number of
-/// levels it has no recursion onto the last grid, where the oracle takes Chebyshev steps, whose error their margins
-/// bound.
+/// Compares storage and sweeps of each format with natural storage and sweeps in double precision. Both store the same
+/// numbers, so M^-1 differs only by the rounding of the sweeps.
+///
+/// On a device, Chebyshev bounds are separate estimates with their own rounding. A device stores only grids with both
+/// levels. With an odd number of levels, it has no recursion onto the last grid, where the reference uses Chebyshev
+/// steps; their margins bound the error.
 fn sweeps_of_every_format_and_cycle(on: &Backend) {
     let mut rows = Rows::default();
     let mut k = 0;
@@ -173,13 +179,13 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                 let what = format!("{name} {nx}x{ny} {options}");
                 rows.row(&what, || {
                     let [oracle, found] = [ORACLE, on.options].map(|on| Solver::of(&a, &format!("{on} {options}")));
-                    // A device says v where its only recursion would be onto the last grid, above an odd number of
-                    // levels, and among ponds, where couplings may be weak before there is one.
+                    // A device reports v if its only recursion would be onto the last grid above an odd number of
+                    // levels. It also does among ponds, where couplings may be weak before the first recursion.
                     let cycles = [&found, &oracle].map(|solver| solver.int(key::INFO_CYCLE));
                     let recurses = oracle.int(key::INFO_LEVELS) / 2 > oracle.int(key::CYCLE_SPACING) / 2;
                     let left_out = on.on_device() && cycles[0] == 1 && (!recurses || name == "land");
                     assert!(left_out || cycles[0] == cycles[1], "{what}: cycles {cycles:?}");
-                    // The oracle's CG is in double precision always, and mixed is bf16 there.
+                    // CG of the reference is always in double precision, and mixed is bf16 there.
                     if precision != "mixed" {
                         assert_eq!(
                             found.int(key::INFO_PRECISION),
@@ -191,8 +197,8 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                     let error = max_difference(&expected, &found.apply(&b)) / max_abs(&expected);
                     let (levels, apart) = (oracle.int(key::INFO_LEVELS), oracle.int(key::CYCLE_SPACING) / 2);
                     let allowed = match on.on_device() && cycle == "amli" {
-                        // Two steps between the margins 0.95 and 1.08: 1 / T_2(2.03 / 0.13) = 2.1e-3 in the energy
-                        // norm. Seen on an H100: 2.5e-3 in the largest value (130 x 5, closed).
+                        // Two Chebyshev steps with the margins 0.95 and 1.08: 1 / T_2(2.03 / 0.13) = 2.1e-3 in the
+                        // energy norm. Observed on an H100: 2.5e-3 in the largest value (130 x 5, closed).
                         true if levels % 2 == 1 && levels / 2 % apart == 0 => 1e-2,
                         true => 1e-3,
                         false => sweep_error(precision),
@@ -203,10 +209,10 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                     assert_eq!((result, other), (status::OK, status::OK), "{what}");
                     let rhs = if name == "closed" { without_mean(b.clone()) } else { b.clone() };
                     let residual = norm2(&a.residual(&rhs, &x)) / norm2(&rhs);
-                    // Rounding of b - A x: 1e-16 |A| |x| / |b|, and x may be n^2 b / 8 times the contrast.
+                    // Rounding of b - A x: 1e-16 |A| |x| / |b|, where |x| may be n^2 |b| / 8 times the contrast.
                     assert!(residual <= 1.001e-9 + 1e-16 * max_abs(&a.center) * norm2(&x) / norm2(&rhs), "{what}");
-                    // Single-precision z is not conjugate to the last digit: CG takes up to 15 % more on a closed basin
-                    // over three decades (31 and 27 iterations, 46 and 41), never less.
+                    // z in single precision is not conjugate to the last digit. On a closed basin over three decades,
+                    // CG needs up to 15 % more iterations (31 instead of 27, 46 instead of 41), never fewer.
                     let counts = (found.iterations(), oracle.iterations());
                     let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
                     let close = counts.0 <= counts.1 + more && counts.0 + 1 >= counts.1;
@@ -218,7 +224,7 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
     rows.end();
 }
 
-/// What is told of x is the tested norm of b - A x, in either norm, when a solve ends and where it is cut.
+/// The reported residual is the tested norm of b - A x, in both norms, after convergence and at the iteration limit.
 fn norms_that_are_told(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in [(2, 2), (3, 5), (17, 17), (65, 64), (97, 101)] {
@@ -239,7 +245,7 @@ fn norms_that_are_told(on: &Backend) {
     rows.end();
 }
 
-/// What a solve from a guess gives.
+/// Solves with an initial guess and returns all results.
 fn run_from(solver: &Solver, b: &[f64], guess: &[f64]) -> Run {
     let mut x = guess.to_vec();
     let status = solver.solve(b, &mut x).expect("solve");
@@ -248,7 +254,7 @@ fn run_from(solver: &Solver, b: &[f64], guess: &[f64]) -> Run {
     Run { status, iterations, lambda_min, lambda_max, levels: solver.int(key::INFO_LEVELS) as usize, history, x }
 }
 
-/// Variants of the method, norms, references, guesses, remainders of all kinds, singular and compensated systems.
+/// Variants of the method, norms, references, guesses, coarsest systems of all kinds, singular and compensated systems.
 fn variants(on: &Backend) {
     let mut rows = Rows::default();
     let problems: Vec<(&str, Stencil)> = vec![
@@ -299,7 +305,7 @@ fn variants(on: &Backend) {
     rows.end();
 }
 
-/// Every lumping in every norm, to convergence; the same bits with one thread and with as many as are asked for.
+/// Every lumping in every norm, to convergence; one thread and the requested number of threads are bitwise identical.
 fn lumpings(on: &Backend) {
     let mut rows = Rows::default();
     let (nx, ny) = (61, 47);
@@ -316,8 +322,8 @@ fn lumpings(on: &Backend) {
                     };
                     let (oracle, found) = (solve(ORACLE), solve(on.options));
                     assert_eq!((oracle.status, found.status), (status::OK, status::OK), "{what}");
-                    // M2m leaves a few isolated large eigenvalues: CG meets them again and again, as often as rounding
-                    // says.
+                    // M2m leaves a few isolated large eigenvalues, which reappear in CG as often as rounding
+                    // determines.
                     if lumping == "m2m" {
                         let counts = (found.iterations, oracle.iterations);
                         assert!(counts.0.abs_diff(counts.1) <= counts.1.div_ceil(20), "{what}: {counts:?} iterations");
@@ -334,7 +340,7 @@ fn lumpings(on: &Backend) {
     rows.end();
 }
 
-/// All Neumann: x keeps the guess's mean, b is projected, the residual is that of the projected b.
+/// Pure Neumann systems: x keeps the mean of the guess, b is projected, and the residual is that of the projected b.
 fn singular_systems(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in [(2, 1), (1, 2), (2, 2), (3, 5), (17, 17), (64, 65), (1, 40), (130, 33)] {
@@ -355,11 +361,11 @@ fn singular_systems(on: &Backend) {
                     let mean = x.iter().sum::<f64>() / n as f64;
                     assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
                     let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
-                    // Rounding of b - A x: 1e-16 |A| |x|, and x is up to n |b| here.
+                    // Rounding of b - A x: 1e-16 |A| |x|, where |x| may be n |b|.
                     assert!(residual <= 1e-8 + 1e-13 * n as f64, "{what}: {residual:e}");
                     let shift = (x.iter().sum::<f64>() / n as f64 - mean).abs();
-                    // The guess was below 8. Two sums are compared, each 2^-53 a term, and each iteration leaves a sum, its
-                    // product, and a direction whose mean is zero to rounding: twice 2^-52 of the largest value.
+                    // The guess is below 8. The compared sums have errors of 2^-53 per term. Each iteration adds a sum,
+                    // its product, and a direction whose mean is zero up to rounding: twice 2^-52 of the largest value.
                     let terms = (n + 2 * solver.iterations()) as f64;
                     let allowed = terms * f64::EPSILON * max_abs(&x).max(8.0);
                     assert!(shift <= allowed, "{what}: mean moved by {shift:e}");
@@ -370,7 +376,7 @@ fn singular_systems(on: &Backend) {
     rows.end();
 }
 
-/// Rows may be longer than nx: what lies between is not read, and not written.
+/// Rows may be longer than nx: the padding is neither read nor written.
 fn padded_rows(on: &Backend) {
     let mut rows = Rows::default();
     let mut every_format = vec![on.options.to_owned()];
@@ -413,8 +419,8 @@ fn padded_rows(on: &Backend) {
     rows.end();
 }
 
-/// The same bits from run to run, from handle to handle, and after another matrix was in the handle; on the CPU for any
-/// number of threads, M^-1 r and A x too.
+/// Repeated runs, different handles, and handles that had another matrix before are bitwise identical. On the CPU this
+/// holds for any number of threads, also for M^-1 r and A x.
 fn same_bits_again(on: &Backend) {
     let mut rows = Rows::default();
     let matrices = [
@@ -458,7 +464,7 @@ fn same_bits_again(on: &Backend) {
     rows.end();
 }
 
-/// Same bits in everything that a solve gives.
+/// Checks that all results of two solves are bitwise identical.
 #[track_caller]
 fn assert_same_bits(one: &Run, other: &Run, what: &str) {
     assert_eq!((one.status, one.iterations), (other.status, other.iterations), "{what}");
@@ -468,10 +474,10 @@ fn assert_same_bits(one: &Run, other: &Run, what: &str) {
     assert_eq!(lambda(one), lambda(other), "{what}: bounds of eigenvalues");
 }
 
-/// Any number of threads gives the same bits, where shares end anywhere, on any number of levels.
+/// Any number of threads is bitwise identical, with shares that end at arbitrary rows, on any number of levels.
 fn same_bits_of_every_team(on: &Backend) {
     let mut rows = Rows::default();
-    // The backend with one thread would compare the same teams.
+    // The backend with one thread would repeat the comparison.
     if !on.options.contains("threads=3") {
         return;
     }
@@ -503,7 +509,7 @@ fn same_bits_of_every_team(on: &Backend) {
     rows.end();
 }
 
-/// Powers of four change no mantissa, roots included: the iterates are the same bits, times the power.
+/// Powers of four change no mantissa, not even of square roots: the iterates are bitwise identical up to the power.
 fn powers_of_four(on: &Backend) {
     scaled(on, &[(4.0, 4.0), (4f64.powi(30), 1.0), (1.0, 4f64.powi(-40)), (4f64.powi(-200), 4f64.powi(100))], |pair| {
         let Scaled { plain, other, back, what } = pair;
@@ -512,7 +518,7 @@ fn powers_of_four(on: &Backend) {
     });
 }
 
-/// No scale of A or b leaves the range of doubles on the way.
+/// No scale of A or b causes an overflow or underflow on the way.
 fn extreme_scales(on: &Backend) {
     let (large, small) = (1e150, 1e-150);
     let scales = [(large, large), (small, small), (large, small), (small, large), (1.0, large), (small, 1.0)];
@@ -521,12 +527,12 @@ fn extreme_scales(on: &Backend) {
         assert_eq!(other.status, status::OK, "{what}");
         let counts = (plain.iterations, other.iterations);
         assert!(count_is_right(&other.history, plain.iterations, 1e-6), "{what}: {counts:?}");
-        // Every entry was rounded by the scaling: 1e-16, amplified by the condition and by CG.
+        // The scaling rounds every entry: 1e-16, amplified by the condition number and by CG.
         assert!(max_difference(&plain.x, back) <= 1e-9 * max_abs(&plain.x), "{what}");
     });
 }
 
-/// A solve, that of a scaled system, and its x scaled back.
+/// A solve, the solve of the scaled system, and its x scaled back.
 struct Scaled<'a> {
     plain: &'a Run,
     other: &'a Run,
@@ -534,7 +540,7 @@ struct Scaled<'a> {
     what: &'a str,
 }
 
-/// Checks systems whose A and b are scaled by these numbers.
+/// Checks systems whose A and b are scaled by these factors.
 fn scaled(on: &Backend, scales: &[(f64, f64)], check: impl Fn(Scaled)) {
     let mut rows = Rows::default();
     for (nx, ny) in [(33, 20), (64, 64), (1, 30)] {

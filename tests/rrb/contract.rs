@@ -1,4 +1,4 @@
-//! Corners of the contract where two rules meet.
+//! Special cases of the contract in which two rules apply.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,7 +16,8 @@ unsafe extern "C-unwind" fn stop_when_small(user: *mut c_void, _: i64, relative_
     i32::from(small)
 }
 
-/// A stop that comes together with a met test, which the recomputed residual misses, is still a stop.
+/// A stop has priority if the recurred residual satisfies the test in the same iteration and the recomputed residual
+/// does not.
 #[test]
 fn a_stop_is_never_overruled_by_a_restart() {
     for tolerance in ["1e-15", "1e-17", "1e-20"] {
@@ -31,7 +32,7 @@ fn a_stop_is_never_overruled_by_a_restart() {
     }
 }
 
-/// On a few singular nodes nothing but rounding is left for CG, in either norm.
+/// On a few singular nodes, only rounding errors remain for CG, in both norms.
 #[test]
 fn tiny_singular_systems_in_the_papers_norm() {
     for backend in ["backend=cpu", "backend=reference"] {
@@ -44,7 +45,7 @@ fn tiny_singular_systems_in_the_papers_norm() {
                 assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{backend} {nx} x {ny} {seed}");
                 let mean = b.iter().sum::<f64>() / b.len() as f64;
                 let ax = a.multiply(&x);
-                // The tolerance 1e-6 in the other norm; matrices this small have a condition below 20.
+                // The tolerance 1e-6 in the other norm; matrices of this size have condition numbers below 20.
                 assert!(
                     ax.iter().zip(&b).all(|(ax, b)| (ax - (b - mean)).abs() < 1e-5),
                     "{backend} {nx} x {ny} {seed}"
@@ -54,7 +55,7 @@ fn tiny_singular_systems_in_the_papers_norm() {
     }
 }
 
-/// x of `rrb_solve_once` is checked against every input, before anything is done.
+/// x of `rrb_solve_once` is checked for overlap with every input before any computation.
 #[test]
 fn solve_once_refuses_x_among_its_inputs() {
     let a = poisson(6, 5);
@@ -70,7 +71,7 @@ fn solve_once_refuses_x_among_its_inputs() {
     assert!(arrays.iter().zip(&before).all(|(a, b)| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())));
 }
 
-/// After a failed factorize, for whatever reason, there is nothing to solve with.
+/// After any failed factorize, there is no matrix to solve with.
 #[test]
 fn a_failed_factorize_leaves_no_matrix() {
     let a = poisson(6, 5);
@@ -84,7 +85,7 @@ fn a_failed_factorize_leaves_no_matrix() {
     assert_eq!(solver.solve_from_zero(&random_rhs(30, 1)).1, status::OK);
 }
 
-/// Sums in a sentence are those of the caller's b.
+/// Sums in an error message are those of the caller's b.
 #[test]
 fn incompatibility_is_told_in_the_unit_of_b() {
     let a = neumann_const(3, 1);
@@ -92,7 +93,7 @@ fn incompatibility_is_told_in_the_unit_of_b() {
     solver.solve(&[1000.0; 3], &mut [0.0; 3]).unwrap_err().expect(status::INCOMPATIBLE, &["3e3"]);
 }
 
-/// An unknown key that is read is answered with the nearest known one, option or result.
+/// The error for an unknown key suggests the nearest known option or result.
 #[test]
 fn unknown_keys_that_are_read() {
     let solver = Solver::new(3, 3, "");
@@ -105,7 +106,8 @@ fn unknown_keys_that_are_read() {
     }
 }
 
-/// S1 is made from the caller's matrix with rounding, which contrasts of 1e8 and more bring up to a tolerance of 1e-6.
+/// S1 is computed from the caller's matrix with rounding errors. Contrasts of 1e8 and more amplify them to a tolerance
+/// of 1e-6.
 #[test]
 fn success_is_what_the_callers_matrix_says() {
     let mut met = 0;
@@ -120,7 +122,8 @@ fn success_is_what_the_callers_matrix_says() {
                 let reached = norm2(&a.exact_residual(&b, &x)) / norm2(&b);
                 let told = solver.real(key::INFO_FINAL_RESIDUAL);
                 let what = format!("{contrast:e} {n} {options}: {reached:e}, told {told:e}");
-                // What is told is computed in double precision: ten roundings of |A| |x|, 8 |a| |x| / |b| at most here.
+                // The reported residual is computed in double precision: ten roundings of |A| |x|, at most 8 |a| |x| /
+                // |b| here.
                 let largest = a.center.iter().zip(&x).map(|(c, x)| (c * x).abs()).fold(0.0, f64::max);
                 let rounding = 80.0 * f64::EPSILON * largest * (a.len() as f64).sqrt() / norm2(&b);
                 assert!((reached - told).abs() <= rounding + 1e-9 * told, "{what}, rounding {rounding:e}");
@@ -132,7 +135,7 @@ fn success_is_what_the_callers_matrix_says() {
     assert!(met > 0);
 }
 
-/// A closed basin whose couplings lie anywhere in six decades.
+/// A closed basin with random couplings over six decades.
 fn closed(nx: usize, ny: usize) -> Stencil {
     let mut a = neumann_const(nx, ny);
     let factor = |p: usize, s: u32| 10f64.powf(6.0 * u((p % nx) as u32, (p / nx) as u32, s));
@@ -142,8 +145,9 @@ fn closed(nx: usize, ny: usize) -> Stencil {
     a
 }
 
-/// Rounding leaves r = b - A x a constant on a closed basin; when all the rest is gone, r'M^-1 r has any sign. That is
-/// no indefinite matrix: what was reached is returned, by the last iterate or a better one, and told as it is.
+/// On a closed basin, rounding leaves a constant part in r = b - A x. When the remaining part has vanished, r'M^-1 r
+/// may have any sign. This does not mean an indefinite matrix: the last iterate or a better one is returned, with its
+/// true residual.
 #[test]
 fn what_rounding_allows_is_returned() {
     for (nx, ny) in [(2, 300), (20, 15)] {
@@ -158,7 +162,7 @@ fn what_rounding_allows_is_returned() {
                     let mut x = vec![0.0; a.len()];
                     for tolerance in ["1e-12", "1e-30"] {
                         solver.options(&format!("rel_tol={tolerance}")).unwrap();
-                        // The second time from what the first has reached.
+                        // The second solve starts from the x of the first.
                         let before = norm2(&a.residual(&b, &x));
                         let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
                         let told = solver.real(key::INFO_FINAL_RESIDUAL);
@@ -167,7 +171,7 @@ fn what_rounding_allows_is_returned() {
                         assert!(reached <= least.max(10.0 * before.min(least)), "{what}: {reached:e} after {before:e}");
                         if options.contains("true2") {
                             let (exact, allowed) = (norm2(&a.exact_residual(&b, &x)), told * norm2(&b));
-                            // Of rows, and of a sum of so many squares.
+                            // Rounding of rows, and of a sum of this number of squares.
                             let noise = 4.0 * f64::EPSILON * norm2(&b) + a.len() as f64 * f64::EPSILON * allowed;
                             assert!(exact <= allowed + noise, "{what}: {exact:e}, told {told:e}");
                         }
@@ -178,8 +182,8 @@ fn what_rounding_allows_is_returned() {
     }
 }
 
-/// A tolerance that rounding does not let be reached is given up where going on would change nothing: on closed basins
-/// too, and no later than what ten times the reachable takes, half as much again.
+/// A tolerance below the rounding level is given up when further iterations would change nothing, also on closed
+/// basins. The limit is the cost of 1e-12, doubled, plus a few iterations.
 #[test]
 fn below_rounding_ends_soon() {
     for (name, a) in [("closed", neumann_const(130, 130)), ("open", poisson(130, 130))] {
@@ -196,14 +200,14 @@ fn below_rounding_ends_soon() {
             for tolerance in ["1e-20", "1e-30"] {
                 let (result, iterations) = count(tolerance);
                 assert_eq!(result, status::NOT_CONVERGED, "{name} {precision}");
-                // To 1e-12 it is two thirds of the way to 1e-18; a restart adds what brings three digits.
+                // 1e-12 costs two thirds of 1e-18; a restart adds the cost of three digits.
                 assert!(iterations <= 2 * most + 5, "{name} {precision} {tolerance}: {iterations}, {most} to 1e-12");
             }
         }
     }
 }
 
-/// A guess as good as rounding allows is no success where more was asked for.
+/// A guess that is exact up to rounding is no success if the tolerance is smaller.
 #[test]
 fn an_exact_guess_is_no_false_success() {
     let a = neumann_const(20, 14);
@@ -218,7 +222,7 @@ fn an_exact_guess_is_no_false_success() {
     }
 }
 
-/// Fields that a deep recursion does not see: there AMLI takes ten times as many iterations as V with its own levels.
+/// Fields that a deep recursion does not resolve: AMLI needs ten times as many iterations as V with its default levels.
 #[test]
 fn auto_asks_every_recursion() {
     let a = checker8(201, 1e6);
@@ -233,8 +237,8 @@ fn auto_asks_every_recursion() {
     assert!(amli.0 > 2 * v.0, "{amli:?} {v:?}");
 }
 
-/// A guess that leaves a closed basin nothing but rounding is one, in the papers' norm relative to itself, too: solve
-/// after solve from the x of the one before.
+/// On a closed basin, a guess whose residual is below the rounding level is accepted, also in the preconditioned norm
+/// relative to the initial residual. Each solve starts from the x of the previous one.
 #[test]
 fn a_spent_guess_is_enough() {
     let a = neumann_const(16, 28);
@@ -244,16 +248,16 @@ fn a_spent_guess_is_enough() {
             let what = format!("precision={precision} cycle={cycle}");
             let solver = Solver::of(&a, &format!("{what} norm=preconditioned reference=initial"));
             let mut x = vec![0.0; a.len()];
-            // Each has a millionth of the residual before it to reach.
+            // Each solve must reduce the previous residual by 1e-6.
             let results: Vec<_> =
                 (0..8).map(|_| (solver.solve(&b, &mut x).unwrap(), solver.int(key::INFO_STOP_REASON))).collect();
-            // Stop reason 2: the guess.
+            // Stop reason 2: the initial guess.
             assert_eq!(results[4..], [(status::OK, 2); 4], "{what}: {results:?}");
         }
     }
 }
 
-/// What elimination takes whole is solved.
+/// Sources on eliminated nodes are solved exactly.
 #[test]
 fn sources_that_are_eliminated() {
     for backend in ["backend=cpu", "backend=cpu fusion=off", "backend=cpu threads=3", "backend=reference"] {
@@ -261,7 +265,8 @@ fn sources_that_are_eliminated() {
     }
 }
 
-/// Nine points and then five, one coupling positive: what the handle kept of the corners is gone.
+/// A 9-point and then a 5-point matrix with one positive coupling: the handle must discard the corners of the previous
+/// matrix.
 #[test]
 fn corners_of_the_last_matrix_are_gone() {
     for (nx, ny) in [(4, 7), (30, 20)] {
@@ -277,12 +282,12 @@ fn corners_of_the_last_matrix_are_gone() {
     }
 }
 
-/// Once an iterate is with the caller, sums that overflow after it end the solve without converging (106 x 1: r'M^-1 r
-/// is infinite in iteration 468); a failure leaves x as it was, and what is returned without converging is no worse
-/// than the guess.
+/// If later sums overflow after an iterate was stored, the solve ends without convergence (106 x 1: r'M^-1 r is
+/// infinite in iteration 468). A failure leaves x unchanged, and an x returned without convergence is no worse than the
+/// guess.
 #[test]
 fn x_is_as_given_or_better() {
-    // All sides closed, k at the nodes, harmonic means between them; land where k is zero.
+    // All edges closed, k at the nodes with harmonic means between them; land where k is zero.
     let basin = |nx: usize, ny: usize, excess: f64, k: &dyn Fn(usize) -> f64| {
         let mut a = Stencil::zeros(nx, ny, false);
         let mean = |p: usize, q: usize| if k(p) * k(q) > 0.0 { 2.0 * k(p) * k(q) / (k(p) + k(q)) } else { 0.0 };
@@ -321,14 +326,14 @@ fn x_is_as_given_or_better() {
                     assert_eq!(failure.status, status::BREAKDOWN, "{what}: {}", failure.sentence);
                     assert_eq!(x, given, "{what}: {}", failure.sentence);
                 }
-                // After `max_iter` (stop reason 4) it is the last iterate, and its residual is told as it is; |b| is
-                // projected where singular.
+                // After `max_iter` (stop reason 4), x is the last iterate, and its true residual is reported; |b| is
+                // projected for singular systems.
                 Ok(_) if solver.int(key::INFO_STOP_REASON) == 4 => {
                     assert!(x.iter().all(|v| v.is_finite()), "{what}");
                     if solver.int(key::INFO_SINGULAR_COMPONENTS) == 0 {
                         let after = norm2(&a.exact_residual(&b, &x));
                         let told = solver.real(key::INFO_FINAL_RESIDUAL) * norm2(&b);
-                        // Of rows, and of a sum of so many squares.
+                        // Rounding of rows, and of a sum of this number of squares.
                         let noise = 4.0 * f64::EPSILON * norm2(&b) + a.len() as f64 * f64::EPSILON * after;
                         assert!((after - told).abs() <= noise, "{what}: {after:e}, told {told:e}");
                     }
@@ -343,7 +348,7 @@ fn x_is_as_given_or_better() {
     }
 }
 
-/// What auto came to is kept: the matrices that follow are factorized once.
+/// The final choice of auto is kept: later matrices are factorized once.
 #[test]
 fn auto_remembers() {
     let (hard, easy) = (checker8(201, 1e6), poisson(200, 200));
@@ -355,13 +360,13 @@ fn auto_remembers() {
     };
     let (v, levels) = of(&hard);
     assert_eq!(of(&easy), (v, levels));
-    // Other wishes are looked at afresh.
+    // A change of an option repeats the choice.
     solver.options("cycle_steps=3").unwrap();
     let (amli, deeper) = of(&easy);
     assert!(amli != v && deeper > levels);
 }
 
-/// The rules of `auto` that the reference states (docs/reference/auto.md), on either side of their limits.
+/// The rules of `auto` in the reference (docs/reference/auto.md), on both sides of their limits.
 #[test]
 fn auto_follows_its_rules() {
     use rrbsolver::options::limits::{SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID};
@@ -370,7 +375,7 @@ fn auto_follows_its_rules() {
         let solver = Solver::of(a, &format!("backend=cpu {options}"));
         (Precision::of(solver.int(key::INFO_PRECISION)).unwrap(), Cycle::of(solver.int(key::INFO_CYCLE)).unwrap())
     };
-    // Node (0, 0) becomes land, with a small center; the rows of its neighbours keep their sums.
+    // Node (0, 0) becomes land with a small center; its neighbours keep their row sums.
     let with_land = |mut a: Stencil, contrast: f64| {
         let largest = a.center.iter().copied().fold(0.0, f64::max);
         let nx = a.nx;
@@ -383,9 +388,9 @@ fn auto_follows_its_rules() {
     assert_eq!(127 * 129 + 1, SMALL_GRID);
     assert_eq!(in_use(&poisson(128, 128), ""), (Precision::Mixed, Cycle::Amli));
     assert_eq!(in_use(&poisson(127, 129), ""), (Precision::F64, Cycle::V));
-    // Singular: amli as well, and bf16, since mixed is for regular systems.
+    // Singular: also amli, but bf16, because mixed requires regular systems.
     assert_eq!(in_use(&neumann_const(200, 200), ""), (Precision::Bf16, Cycle::Amli));
-    // mixed needs the 2-norm and a solve that may switch to aggregation.
+    // mixed requires the 2-norm and a solve that may switch to aggregation.
     for options in ["norm=preconditioned", "switch_memory=0", "grids=1"] {
         assert_eq!(in_use(&poisson(200, 200), options).0, Precision::Bf16, "{options}");
     }

@@ -1,5 +1,5 @@
-//! The `cuda` backend against `reference` and `cpu`: iterates to rounding, counts, statuses, and what only a device
-//! has. tests/emulator makes a device of the host.
+//! The `cuda` backend compared with `reference` and `cpu`: iterates up to rounding, counts, statuses, and features that
+//! only devices have. tests/emulator emulates a device.
 
 #[path = "cuda_aggregation.rs"]
 mod aggregation;
@@ -32,10 +32,10 @@ use loops::{
 };
 use std::f64::consts::PI;
 
-/// Without short formats and recursive cycles.
+/// Options without short formats and recursive cycles.
 const PLAIN: &str = "precision=f64 cycle=v";
 
-/// Remainders of one line to as many as there can be, along either side, one of them singular.
+/// Coarsest systems from one line to the largest number of lines, along both sides, one of them singular.
 fn remainders() {
     let squares = [(2, 2), (5, 6), (18, 10), (24, 15), (24, 16), (16, 24), (45, 70), (70, 45), (62, 62), (64, 62)];
     let strips = [(3, 9), (3, 1600), (1500, 5), (6, 130)];
@@ -45,7 +45,7 @@ fn remainders() {
             let [oracle, device] =
                 ["reference", "cuda"].map(|backend| Solver::of(&a, &format!("backend={backend} {PLAIN} levels=2")));
             let (z, w) = (oracle.apply(&b), device.apply(&b));
-            // Rounding times the condition of the worst of them, the closed one without its constants; 9e-13 where n is
+            // Rounding times the condition number of the worst matrix, the closed one without constants; 9e-13 for n =
             // 70.
             let allowed = f64::EPSILON * 8.0 * (nx.max(ny) as f64 / PI).powi(2);
             assert!(max_difference(&z, &w) <= allowed * max_abs(&z), "{nx}x{ny}");
@@ -53,13 +53,13 @@ fn remainders() {
     }
 }
 
-/// What a device refuses.
+/// Errors of factorize on a device.
 fn what_is_refused() {
     let solver = Solver::new(40, 40, "backend=cuda cycle=k");
     let failure = solver.factorize(&poisson(40, 40)).unwrap_err();
     assert_eq!(failure.status, status::UNSUPPORTED);
     assert!(failure.sentence.contains("cycle=k"), "{}", failure.sentence);
-    // A center without an inverse, on land or not.
+    // A center whose inverse overflows, on land or not.
     let mut a = poisson(40, 40);
     a.center[17] = 1e-310;
     for _ in 0..2 {
@@ -70,7 +70,7 @@ fn what_is_refused() {
     }
 }
 
-/// Papers' table 5.3, as far as an emulated device has the patience.
+/// Table 5.3 of the papers, as far as an emulated device can compute it in acceptable time.
 fn table_5_3() {
     for (n, expected) in [(64, 13), (128, 16)] {
         let (a, b) = by_name("poisson_f", n - 1, n - 1);
@@ -79,8 +79,8 @@ fn table_5_3() {
     }
 }
 
-/// Rows of all lengths on the small grids, some with land: what pads them is not read where a kernel keeps these grids
-/// in shared memory, several solves in a row (259 x 241, recursive, once took what lies beside 64 x 60 for values).
+/// Rows of all lengths on the small grids, some with land. Kernels that keep these grids in shared memory must not read
+/// the padding, in several consecutive solves. (On 259 x 241 with recursion, values next to 64 x 60 were once read.)
 fn widths_of_small_grids() {
     for (nx, ny) in [(259, 241), (265, 130), (131, 250), (328, 305), (147, 190)] {
         let mut land = random_m_matrix(nx, ny, false, 7);
@@ -113,14 +113,14 @@ fn widths_of_small_grids() {
     }
 }
 
-/// Where couplings of what a grid leaves are weak, M ends there: with ones that vanish M is that of as many levels,
-/// else nearly, and the next matrix decides for itself.
+/// If the couplings of a coarser grid are weak, the levels end there. If they vanish, M equals that of all levels,
+/// otherwise nearly. The next matrix decides again.
 fn levels_end_where_couplings_are_weak() {
     let plain = ["precision=f64 cycle=v", "precision=f64 cycle=v fusion=off", "precision=bf16 cycle=v", ""];
     for (nx, ny, nine_points, formats) in
         [(13, 3001, false, &plain[..1]), (130, 131, true, &plain[2..]), (259, 241, false, &plain[..])]
     {
-        // Sums of couplings are at most 8 there.
+        // Sums of couplings are at most 8 in these matrices.
         let heavy = |excess: f64| {
             let mut a = random_m_matrix(nx, ny, nine_points, 3);
             a.center.iter_mut().enumerate().for_each(|(k, c)| *c += excess * (1.0 + (k % 7) as f64));
@@ -139,9 +139,10 @@ fn levels_end_where_couplings_are_weak() {
                 let oracle = Solver::of(&a, &format!("backend=reference {formats} rel_tol=1e-10 levels={levels}"));
                 let (z, w) = (oracle.apply(&b), device.apply(&b));
                 let error = max_difference(&z, &w) / max_abs(&z);
-                // Couplings of 1e-5 of the center are below 1e-20 after four levels. Weak ones are up to 0.3, and count
-                // here by what of z comes through them.
-                // Without any, z is b over the centers, which are within a factor of seven: nine products of a row.
+                // Couplings of 1e-5 of the center are below 1e-20 after four levels. Weak couplings are up to 0.3, and
+                // the error is the part of z that passes through them.
+                // Without couplings, z is b divided by the centers, which are within a factor of seven: nine products
+                // per row.
                 let unit = if formats.contains("f64") { f64::EPSILON } else { f64::from(f32::EPSILON) };
                 let rounding = 9.0 * 7.0 * unit;
                 assert!(error <= f64::max(weak, rounding), "{what}: M^-1 differs by {error:e}");
@@ -159,8 +160,8 @@ fn levels_end_where_couplings_are_weak() {
     }
 }
 
-/// A matrix is factorized twice where estimates say that V is best, or where a short format loses a pivot: from its own
-/// row sums either time.
+/// A matrix is factorized twice if estimates select V or if a short format loses a pivot. Both factorizations use its
+/// own row sums.
 fn second_factorizations() {
     let (nx, ny) = (255, 255);
     let b = random_rhs(nx * ny, 17);
@@ -172,11 +173,11 @@ fn second_factorizations() {
     let oracle = Solver::of(&a, &format!("backend=reference precision=bf16 cycle=v levels={levels}"));
     let (z, w) = (oracle.apply(&b), device.apply(&b));
     let error = max_difference(&z, &w) / max_abs(&z);
-    // Down and up each level nine products in single precision: 6e-6 with six levels. Seen: 1.4e-7.
+    // Each level has nine products in single precision downwards and upwards: 6e-6 with six levels. Observed: 1.4e-7.
     let allowed = 2.0 * 9.0 * levels as f64 * 0.5 * f64::from(f32::EPSILON);
     assert!(error <= allowed.min(1e-5), "M^-1 differs by {error:e} with {levels} levels");
 
-    // Half of the grid 45 decades below the other, apart from it.
+    // One half of the grid is scaled by 1e-45, and decoupled from the other half.
     let (nx, ny) = (160, 110);
     let b = random_rhs(nx * ny, 17);
     let apart = side_by_side(nx, ny, false, 1e-45);
@@ -187,7 +188,7 @@ fn second_factorizations() {
     assert!(norm2(&apart.residual(&b, &x)) <= 1.001e-6 * norm2(&b));
 }
 
-/// Two materials, one with a mass; land; a corner without two rows that are the same.
+/// Two materials, one with a mass; land; and a corner in which no two rows of the matrix are equal.
 fn patches(nx: usize, ny: usize) -> Stencil {
     let noise = random_rhs(nx * ny, 5);
     let mut a = poisson(nx, ny);
@@ -195,7 +196,7 @@ fn patches(nx: usize, ny: usize) -> Stencil {
         let (i, j) = (k % nx, k / nx);
         a.center[k] += match (i, j) {
             (250.., 60..) => 1e-3 * noise.abs(),
-            // From where a tile begins.
+            // From the beginning of a tile on.
             (192.., _) => 0.5,
             _ => 0.0,
         };
@@ -206,9 +207,9 @@ fn patches(nx: usize, ny: usize) -> Stencil {
     a
 }
 
-/// Where rows of the matrix are the same one is read for all of a tile, which changes no bit of a solution: two
-/// processes, one of which reads all rows, print the same. A handle that is given matrices with and without such tiles,
-/// in turns, solves as new ones do.
+/// If all rows of the matrix in a tile are equal, one row is read for the tile, which changes no bit of a solution. Two
+/// processes, one of which reads all rows, print the same. A handle whose matrices alternate with and without such
+/// tiles gives the results of new handles.
 fn rows_that_are_the_same() {
     const TEST: &str = "rows_that_are_the_same";
     let told = |rows| child(TEST, &[("RRBSOLVER_CUDA_UNIFORM", rows)]).map(|output| own_lines(&output));
@@ -218,13 +219,13 @@ fn rows_that_are_the_same() {
         assert_eq!(read_once.iter().filter(|line| line.contains(" iterations ")).count(), 15, "{read_once:?}");
         return;
     }
-    // Its harness has begun a line.
+    // The test harness has begun a line.
     println!();
     let print = |solver: &Solver, x: &[f64], what: &str| {
         let mix = |h: u64, v: &u64| (h ^ v).wrapping_mul(0x100_0000_01b3).rotate_left(29);
         println!("{:016x} {} iterations {what}", bits(x).iter().fold(7, mix), solver.iterations());
     };
-    // Tiles are 64 x 16 nodes, with 16 around them; on the second grid, as here in two cases, twice that.
+    // Tiles have 64 x 16 nodes, with 16 around them; on the second grid, as here in two cases, twice that.
     let (small, large) = ((300, 90), (330, 170));
     let corners = Some((vec![-0.25; 300 * 90], vec![-0.25; 300 * 90]));
     let mut nine_points = Stencil { corners, ..poisson(300, 90) };
@@ -245,7 +246,7 @@ fn rows_that_are_the_same() {
         let b = random_rhs(a.len(), 17);
         let solver = Solver::of(a, &format!("backend=cuda levels=8 rel_tol=1e-9 max_iter=3 {options}"));
         print(&solver, &solver.solve_from_zero(&b).0, options);
-        // From a guess.
+        // With an initial guess.
         if options.contains("f64") {
             let mut x = b.clone();
             solver.solve(&b, &mut x).unwrap();
@@ -263,12 +264,12 @@ fn rows_that_are_the_same() {
     }
 }
 
-/// Arrays of the host come and go as they are: a few values and several buffers full, rows that lie apart, with one
-/// thread and with many, page-locked or not.
+/// Arrays on the host are transferred unchanged: a few values and several full buffers, padded rows, one thread and
+/// several threads, page-locked and pageable memory.
 fn arrays_of_the_host() {
     use cudarc::driver::sys::{CUresult, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain};
     use cudarc::driver::sys::{cuMemFreeHost, cuMemHostAlloc};
-    // A x leaves the least to compute; each value shows where it comes from.
+    // A x has the least computation, and each value identifies its origin.
     for (nx, ny, ld, threads) in [
         (5, 4, 5, 1),
         (300, 217, 300, 1),
@@ -289,7 +290,7 @@ fn arrays_of_the_host() {
         let wide = padded(&x, nx, ld, f64::NAN);
         for _ in 0..2 {
             let mut y = vec![-1.0; wide.len()];
-            // SAFETY: both hold all rows.
+            // SAFETY: both arrays hold all rows.
             assert_eq!(unsafe { rrb_multiply(solver.handle, wide.as_ptr(), y.as_mut_ptr()) }, status::OK, "{what}");
             assert!(unpadded(&y, nx, ld) == expected, "{what}");
             let between = (0..y.len()).filter(|k| k % ld >= nx);
@@ -297,7 +298,7 @@ fn arrays_of_the_host() {
         }
         let bytes = 8 * wide.len();
         let (mut locked, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the driver was started by the library; pointers outlive the calls, and arrays hold all rows.
+        // SAFETY: the library has initialized the driver; pointers outlive the calls, and arrays hold all rows.
         unsafe {
             assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUresult::CUDA_SUCCESS);
             assert_eq!(cuCtxPushCurrent_v2(context), CUresult::CUDA_SUCCESS);
@@ -316,8 +317,8 @@ fn arrays_of_the_host() {
     }
 }
 
-/// The handle goes from format to format, and gets new values: what it gives is what a new handle gives, without new
-/// memory where the format stays.
+/// A handle that changes its format and its values gives the results of a new handle, and allocates no memory if the
+/// format is unchanged.
 fn formats_one_after_another() {
     let a = random_m_matrix(90, 77, false, 1);
     let mut other = a.clone();
@@ -354,10 +355,10 @@ fn mixed_is_bf16() {
     }
 }
 
-/// A monitor sees every iteration once, in order, over pauses of the loop, and ends the solve.
+/// A monitor receives every iteration once, in order, across pauses of the loop, and can stop the solve.
 fn every_iteration_is_watched() {
     unsafe extern "C-unwind" fn watch(user: *mut std::ffi::c_void, iteration: i64, residual: f64) -> i32 {
-        // SAFETY: `user` is the pair below, which nobody else uses meanwhile.
+        // SAFETY: `user` is the pair below, which no other code uses meanwhile.
         let seen = unsafe { &mut *user.cast::<(Vec<(i64, f64)>, usize)>() };
         seen.0.push((iteration, residual));
         i32::from(seen.0.len() > seen.1)
@@ -367,7 +368,7 @@ fn every_iteration_is_watched() {
     let solver = Solver::of(&a, "backend=cuda precision=bf16 cycle=v levels=8 rel_tol=1e-8");
     for stop_after in [usize::MAX, 4] {
         let mut seen: (Vec<(i64, f64)>, usize) = (Vec::new(), stop_after);
-        // SAFETY: a live handle; `seen` outlives the solve, after which the monitor is taken off.
+        // SAFETY: a live handle; `seen` outlives the solve, after which the monitor is removed.
         unsafe { assert_eq!(rrb_set_monitor(solver.handle, Some(watch), (&raw mut seen).cast()), status::OK) };
         let (x, result) = solver.solve_from_zero(&b);
         // SAFETY: a live handle.
@@ -389,7 +390,7 @@ fn every_iteration_is_watched() {
     }
 }
 
-/// A path of that many rows and columns, one node wide, that winds inwards; all else is land.
+/// Returns a path one node wide that winds inwards on nx x ny nodes; all other nodes are land.
 fn spiral(nx: usize, ny: usize) -> Vec<bool> {
     let mut water = vec![false; nx * ny];
     let (mut i, mut j, mut direction) = (0, 0, (1, 0));
@@ -415,10 +416,10 @@ fn spiral(nx: usize, ny: usize) -> Vec<bool> {
     water
 }
 
-/// Components and singular ones, as the CPU finds them: coasts of all kinds, one matrix after another in a handle.
+/// Components and singular components agree with the CPU: coasts of all kinds, one matrix after another on a handle.
 fn components_of_basins() {
     for (nx, ny) in [(1, 97), (97, 1), (17, 5), (64, 65), (66, 17), (300, 200)] {
-        // An emulated device takes a second to factorize the largest.
+        // An emulated device needs a second to factorize the largest grid.
         let small = nx * ny <= 2000;
         for nine_points in [false, true] {
             let mut random = Random(7);
@@ -429,13 +430,13 @@ fn components_of_basins() {
                 .map(|&land| (format!("{land} of land"), (0..nx * ny).map(|_| random.unit() >= land).collect()))
                 .collect();
             basins.push(("a spiral".to_owned(), spiral(nx, ny)));
-            // With nine points one water, with five none.
+            // With nine points one component, with five points only lone nodes.
             basins.push(("a chessboard".to_owned(), (0..nx * ny).map(|p| (p % nx + p / nx) % 2 == 0).collect()));
             basins.push(("walls".to_owned(), (0..nx * ny).map(|p| p % nx % 13 != 5 && p / nx % 33 != 31).collect()));
             let options = |backend: &str| format!("backend={backend} {PLAIN} levels=8 threads=1 rel_tol=1e-10");
             let [cpu, device] = ["cpu", "cuda"].map(|backend| Solver::new(nx, ny, &options(backend)));
             for (name, basin) in basins {
-                // Sums of zero in no row, in all, in half of them: then some basins are singular, and which is known.
+                // Zero row sums in no row, in all rows, and in half of them, where some basins are singular.
                 for zero_sums in [0, nx * ny, nx * (ny / 2)] {
                     if !small && zero_sums > 0 && name != "walls" {
                         continue;
@@ -461,7 +462,7 @@ fn components_of_basins() {
                         if name == "walls" {
                             let ((x, solved), (y, solved_too)) = (cpu.solve_from_zero(&b), device.solve_from_zero(&b));
                             assert_eq!(solved, solved_too, "{what}");
-                            // 1e-10 of |b|, times a condition of some thousands.
+                            // 1e-10 |b| times a condition number of a few thousand.
                             assert!(max_difference(&x, &y) <= 1e-6 * max_abs(&x), "{what}");
                         }
                     }
@@ -471,13 +472,13 @@ fn components_of_basins() {
     }
 }
 
-/// What elimination takes whole is solved, with the loop begun ahead of the host or not.
+/// Sources on eliminated nodes are solved exactly, with and without a loop that begins ahead of the host.
 fn sources_that_are_eliminated() {
     check_eliminated_sources("backend=cuda");
 }
 
-/// Basins of high contrast, closed or nearly: what counts of the remainder's inverse is small beside the constant that
-/// is in it.
+/// Closed or nearly closed basins of high contrast. In the inverse of the coarsest system, the significant part is
+/// small compared with the constant part.
 fn closed_basins_of_high_contrast_in_short_formats() {
     for (n, contrast, excess) in [(32, 1e6, 0.0), (48, 1e6, 0.0), (65, 1e4, 0.0), (24, 1e6, 1e-3), (40, 1e6, 1e-3)] {
         let mut a = inclusions(n, contrast);
@@ -497,8 +498,8 @@ fn closed_basins_of_high_contrast_in_short_formats() {
     }
 }
 
-/// A singular system with nine points that rounding stops at 4e-2 of b: each restart begins from b as it is given. x was
-/// off by 1e-4 where the device took b1 of S1 for it.
+/// A singular 9-point system that rounding stops at 4e-2 of b: each restart begins from the original b. x was wrong by
+/// 1e-4 when the device used b1 of S1 instead.
 fn restarts_with_nine_points() {
     let case = cases::make(2, 39, "emulated");
     let [host, device] = ["cpu", "cuda"].map(|backend| {
@@ -507,7 +508,7 @@ fn restarts_with_nine_points() {
         Solver::of(&case.a, &options).solve(&case.b, &mut x).expect("a status");
         x
     });
-    // Rounding of what they stop at makes 4e-9 of it.
+    // Rounding at the residual of the stop contributes 4e-9.
     let difference = max_difference(&host, &device) / max_abs(&host);
     assert!(difference <= 1e-6, "{difference:e}");
 }

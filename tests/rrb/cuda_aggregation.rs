@@ -1,5 +1,5 @@
-//! `cycle=aggregation` on a device: another program's counts (tests/golden/README.md), what else is to be solved with
-//! it, and solves that go over to it.
+//! `cycle=aggregation` on a device: iteration counts of another program (tests/golden/README.md), further systems, and
+//! solves that switch to aggregation.
 
 use crate::common::dense::Dense;
 use crate::common::problems::hard::System;
@@ -11,7 +11,7 @@ use crate::hard_systems::{check_fixed_matrix, check_kept_aggregates, counts, rel
 const AGGREGATION: &str = "backend=cuda cycle=aggregation";
 const IN_USE: i64 = 4;
 
-/// Rows that take two or three iterations more than that program.
+/// Additional iterations of systems that need two or three more than that program.
 fn further(name: &str, size: &str) -> i64 {
     match (name, size) {
         ("layers3", "255x255") => 3,
@@ -20,8 +20,9 @@ fn further(name: &str, size: &str) -> i64 {
     }
 }
 
-/// At most one iteration more than that program, which goes on to 128 rows where the inverse takes over from 1024 here;
-/// the same bits every time. Larger grids with `RRBSOLVER_ALL_ROWS=1`: they take an emulated device too long.
+/// At most one iteration more than that program, whose coarsest level has 128 rows, while 1024 rows are inverted here.
+/// Repeated runs are bitwise identical. Larger grids with `RRBSOLVER_ALL_ROWS=1`, because an emulated device would need
+/// too long.
 pub fn aggregation_of_hard_systems() {
     let golden = counts("gpu");
     let all = std::env::var("RRBSOLVER_ALL_ROWS").is_ok_and(|all| all == "1");
@@ -45,7 +46,7 @@ pub fn aggregation_of_hard_systems() {
     }
 }
 
-/// Five and nine points, one node and lines of them, against an exact solution; also where several levels follow.
+/// Five and nine points, single nodes and lines, compared with an exact solution; also with several levels.
 pub fn aggregation_of_awkward_sizes() {
     let small = [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 5), (3, 3), (5, 2), (17, 1), (1, 17), (17, 3), (16, 16)];
     for (nx, ny) in small {
@@ -77,7 +78,7 @@ pub fn aggregation_of_awkward_sizes() {
     }
 }
 
-/// Singular systems, with one basin and several.
+/// Singular systems with one basin and with several basins.
 pub fn aggregation_of_closed_basins() {
     let mut basins = neumann_var(81, 70);
     let sums = basins.residual(&vec![0.0; basins.len()], &vec![-1.0; basins.len()]);
@@ -85,7 +86,7 @@ pub fn aggregation_of_closed_basins() {
     (0..81).for_each(|i| basins.north[30 * 81 + i] = 0.0);
     basins.set_row_sums(|p| sums[p]);
     for (name, a, singular) in [("one", neumann_var(90, 81), 1), ("four", basins, 4)] {
-        // In the range of A.
+        // b is in the range of A.
         let b = a.multiply(&random_rhs(a.len(), 5));
         for precision in ["f32", "f64"] {
             let solver = Solver::of(&a, &format!("{AGGREGATION} precision={precision}"));
@@ -101,7 +102,7 @@ pub fn aggregation_applied() {
     check_fixed_matrix(AGGREGATION);
 }
 
-/// One handle, from matrix to matrix and from cycle to cycle; matrices that are not definite are told as on the CPU.
+/// One handle with a sequence of matrices and cycles. Indefinite matrices are reported as on the CPU.
 pub fn aggregation_again() {
     let (a, other) = (random_m_matrix(90, 70, false, 1), random_m_matrix(90, 70, true, 2));
     let b = random_rhs(a.len(), 3);
@@ -118,7 +119,7 @@ pub fn aggregation_again() {
         solver.factorize(&a).unwrap();
         assert_eq!(solver.int(key::INFO_CYCLE), IN_USE);
     }
-    // The same couplings with a sum of rows and without: the means of closed basins come and go.
+    // The same couplings with and without row sums: means of closed basins are needed alternately.
     let closed = neumann_var(60, 50);
     let mut open = closed.clone();
     open.center.iter_mut().for_each(|center| *center *= 1.001);
@@ -133,7 +134,7 @@ pub fn aggregation_again() {
         let fresh = Solver::of(a, AGGREGATION);
         let (anew, _) = fresh.solve_from_zero(&b);
         assert_eq!(result, status::OK);
-        // Where a wall has come or gone aggregates are new ones.
+        // If a wall was added or removed, the aggregates are rebuilt.
         assert!(solver.int(key::INFO_AGGREGATES_KEPT) > 0 || bits(&x) == bits(&anew));
         twin.factorize(a).unwrap();
         assert!(bits(&twin.solve_from_zero(&b).0) == bits(&x), "the same matrices before it");
@@ -147,14 +148,14 @@ pub fn aggregation_again() {
             let solver = Solver::new(40, 40, &format!("backend={backend} cycle=aggregation"));
             solver.factorize(&indefinite).err().map(|failure| (failure.status, failure.sentence))
         });
-        // A of nine points has positive centers: what is wrong with it shows in a solve.
+        // The 9-point A has positive centers: its indefiniteness is detected only in a solve.
         assert_eq!(failures[0].is_some(), !nine, "{failures:?}");
         assert_eq!(failures[0], failures[1]);
     }
 }
 
-/// Solves that are slow go over to aggregation, from fused stages and from plain ones, and the matrices after them are
-/// factorized with it; not where memory for it is refused.
+/// Slow solves switch to aggregation, from fused stages and from unfused steps, and later matrices are factorized with
+/// it. They do not switch if the memory limit forbids it.
 pub fn aggregation_once_slow() {
     let land30 = |size: &str| systems(size).into_iter().find(|system| system.name == "land30").unwrap();
     let (land, mut closed) = (land30("64x64"), land30("100x77").a);
@@ -182,14 +183,14 @@ pub fn aggregation_once_slow() {
     }
 }
 
-/// Aggregates of the matrix before, of four systems: an easy one, strong couplings, layers, lakes.
+/// Aggregates of the previous matrix, for four systems: an easy one, strong couplings, layers, lakes.
 pub fn aggregation_keeps_aggregates() {
     for system in systems("100x77") {
         if ["poisson", "stretched", "layers3", "lakes"].contains(&&*system.name) {
             check_kept_aggregates(&system, AGGREGATION);
         }
     }
-    // Twice the matrix keeps all of them, and half of x is all that changes; another precision keeps none.
+    // Twice the matrix keeps all aggregates, and x is exactly halved. Another precision keeps none.
     let a = random_m_matrix(65, 64, true, 3);
     let b = random_rhs(a.len(), 9);
     let solver = Solver::of(&a, AGGREGATION);
@@ -205,7 +206,7 @@ pub fn aggregation_keeps_aggregates() {
     assert_eq!(solver.int(key::INFO_AGGREGATES_KEPT), 0);
 }
 
-/// Levels so large that a thread has a row, the last slice of which is not full, beside land and with nine points.
+/// Levels so large that each thread has a row, whose last slice is not full, next to land and with nine points.
 pub fn aggregation_of_large_levels() {
     let (nx, ny) = (270, 251);
     let mut a = random_m_matrix(nx, ny, true, 5);
@@ -222,7 +223,7 @@ pub fn aggregation_of_large_levels() {
     assert!(solver.iterations() <= host.iterations() + 4, "{} for {}", solver.iterations(), host.iterations());
 }
 
-/// Strong couplings of a direction are told beforehand, weaker ones are not.
+/// Strong couplings in one direction predict slow convergence, weaker ones do not.
 pub fn aggregation_beforehand() {
     for (a, slow) in [(aniso(180, 32.0), true), (aniso(180, 5.0), false)] {
         let solver = Solver::of(&a, "backend=cuda");

@@ -1,5 +1,5 @@
-//! Devices, contexts, addresses and memory that are not to be had: status and sentence of each, and a handle that works
-//! afterwards. Alone in its program, since it takes all memory of a device.
+//! Unavailable devices, contexts, addresses and memory: status and error message, and a handle that works afterwards.
+//! This program runs alone, because it allocates all memory of a device.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,16 +18,16 @@ fn ok(result: CUresult) {
     assert_eq!(result, CUresult::CUDA_SUCCESS);
 }
 
-/// Calls `f` with the primary context of a device.
+/// Calls `f` with the primary context of a device current.
 fn on_device<T>(ordinal: i32, f: impl FnOnce() -> T) -> T {
     let mut context = null_mut();
-    // SAFETY: the driver was started by the library; the pointer outlives the calls.
+    // SAFETY: the library has initialized the driver; the pointer outlives the calls.
     unsafe {
         ok(cuDevicePrimaryCtxRetain(&mut context, ordinal));
         ok(cuCtxPushCurrent_v2(context));
     }
     let value = f();
-    // SAFETY: what was pushed and retained above.
+    // SAFETY: pushed and retained above.
     unsafe {
         ok(cuCtxPopCurrent_v2(&mut context));
         ok(cuDevicePrimaryCtxRelease_v2(ordinal));
@@ -35,7 +35,7 @@ fn on_device<T>(ordinal: i32, f: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Bytes that a device has left; none where there is no end of them.
+/// Returns the free memory of the device in bytes; none if it is unlimited.
 fn free_memory() -> Option<usize> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: the context is current; pointers outlive the call.
@@ -68,7 +68,7 @@ fn what_is_not_there() {
 
     // A stream of another context.
     let (mut foreign, mut stream) = (null_mut(), null_mut());
-    // SAFETY: the driver was started by the library; pointers outlive the calls.
+    // SAFETY: the library has initialized the driver; pointers outlive the calls.
     unsafe {
         ok(cuCtxCreate_v4(&mut foreign, null_mut(), 0, 0));
         ok(cuStreamCreate(&mut stream, CUstream_flags::CU_STREAM_NON_BLOCKING as u32));
@@ -81,7 +81,7 @@ fn what_is_not_there() {
     };
     set(stream).unwrap_err().expect(status::DEVICE, &["set_stream", "primary context of device 0"]);
     set(null_mut()).unwrap();
-    // SAFETY: made above.
+    // SAFETY: created above.
     unsafe {
         ok(cuStreamDestroy_v2(stream));
         ok(cuCtxDestroy_v2(foreign));
@@ -92,7 +92,7 @@ fn what_is_not_there() {
     if devices() > 1 {
         let there = on_device(1, || array(8 * b.len()));
         let mut x = vec![0.0; b.len()];
-        // SAFETY: a live handle, an array of its shape, and one that it must not touch.
+        // SAFETY: a live handle, an array of its shape, and one that the call must not use.
         let solved = outcome(unsafe { rrb_solve(solver.handle, there as *const f64, x.as_mut_ptr()) });
         solved.unwrap_err().expect(status::ARGUMENT, &["b", "on device 1", "device 0"]);
         // SAFETY: allocated above.
@@ -101,7 +101,7 @@ fn what_is_not_there() {
     } else {
         eprintln!("skipped: arrays of a second device");
     }
-    // One on the host where device arrays were promised.
+    // An array on the host with memory=device.
     solver.options("memory=device").unwrap();
     solver
         .solve(&b, &mut vec![0.0; b.len()])
@@ -110,14 +110,14 @@ fn what_is_not_there() {
     solver.options("memory=auto").unwrap();
     assert_works(&solver, &a, &expected);
 
-    // No memory: for a first handle, and for one that had some.
+    // Exhausted memory: for a new handle, and for one that already has memory.
     let Some(free) = free_memory() else { return };
     let large = poisson(401, 400);
     // SAFETY: as above.
     let rest = on_device(0, || {
         let mut rest = Vec::new();
         let mut piece = free;
-        // What is left holds a stream and kernels, but not the large one.
+        // The remaining memory holds a stream and kernels, but not the large handle.
         while piece >= 8 << 20 {
             let mut address = 0;
             // SAFETY: a context is current; the pointer outlives the call.
@@ -139,7 +139,7 @@ fn what_is_not_there() {
     assert_works(&solver, &a, &expected);
 }
 
-/// E of more vectors than the CPU inverts, for which the device has no memory: the host has its factor.
+/// E with more vectors than the CPU inverts, for which the device has too little memory: the host stores its factor.
 fn memory_for_e() {
     let a = TwoPhase::new("9", [24, 24, 24], 1e-3);
     let options = |backend: &str, boxes: usize| {
@@ -151,7 +151,7 @@ fn memory_for_e() {
     solver.apply(&r);
     let Some(free) = free_memory() else { return };
     solver.options(&options("cuda", 13)).unwrap();
-    // Sums for E take 116 MB.
+    // The sums for E need 116 MB.
     const LEFT: usize = 100 << 20;
     let rest = on_device(0, || {
         let left = array(LEFT);
@@ -176,11 +176,11 @@ fn memory_for_e() {
     // SAFETY: allocated above.
     on_device(0, || rest.iter().for_each(|address| ok(unsafe { cuMemFree_v2(*address) })));
     let off = max_difference(&z, &expected) / max_abs(&expected);
-    // Rounding times the condition of E.
+    // Rounding times the condition number of E.
     assert!(off <= 1e-9, "{off:e} off");
 }
 
-/// Each takes all memory of a device.
+/// The tests run sequentially, because each allocates all memory of a device.
 fn one_after_the_other() {
     what_is_not_there();
     memory_for_e();

@@ -1,11 +1,11 @@
-//! Solves one after another in a handle, and loops of all lengths: what a device keeps from solve to solve.
+//! Consecutive solves on a handle, and loops of all lengths: state that a device keeps from solve to solve.
 
 use crate::common::problems::*;
 use crate::common::*;
 
-/// What one solve leaves on the device does not reach the next: not a test that was met, nor numbers that were none.
+/// State of one solve must not affect the next: neither a satisfied test nor NaN.
 pub fn nothing_is_left_of_the_last_solve() {
-    // Fused stages, then plain ones in the same arrays.
+    // Fused stages, then unfused steps in the same arrays.
     let (nx, ny) = (259, 241);
     let b = random_rhs(nx * ny, 17);
     let (regular, singular) = (random_m_matrix(nx, ny, false, 3), neumann_const(nx, ny));
@@ -20,7 +20,7 @@ pub fn nothing_is_left_of_the_last_solve() {
     let other = Solver::of(&singular, options);
     assert_eq!(other.solve_from_zero(&compatible), (x, status::OK));
 
-    // Tiles that stick out of the nodes on both sides.
+    // Tiles that extend beyond the nodes on both sides.
     let (nx, ny) = (131, 67);
     let (a, b, guess) = (random_m_matrix(nx, ny, false, 3), random_rhs(nx * ny, 17), random_rhs(nx * ny, 5));
     let device = Solver::of(&a, "backend=cuda rel_tol=1e-8");
@@ -36,9 +36,9 @@ pub fn nothing_is_left_of_the_last_solve() {
     }
 }
 
-/// A handle launches the one of its recorded loops that suits the last solves, whose body has more or fewer iterations:
-/// the bits are those of a new handle, whose first solve has another. x is advanced beside the small grids where the
-/// first is too large for one kernel: wrong or left out, it would miss the test.
+/// A handle launches the recorded loop that suits its last solves; the loops have bodies of different lengths. The
+/// results are bitwise identical to those of a new handle, whose first solve uses another loop. If the first small grid
+/// is too large for one kernel, x is advanced concurrently with the small grids; an error there would violate the test.
 fn loops_of_lengths(nx: usize, ny: usize, mass: f64, options: &str) {
     let mut a = poisson(nx, ny);
     a.center.iter_mut().for_each(|center| *center += mass);
@@ -53,16 +53,16 @@ fn loops_of_lengths(nx: usize, ny: usize, mass: f64, options: &str) {
         assert!(found == new.solve_from_zero(&b) && found.1 == status::OK, "{nx}x{ny} {options} {tolerance}");
         assert_eq!(old.iterations(), new.iterations(), "{nx}x{ny} {options} {tolerance}");
         counts.push(old.iterations());
-        // The test is told to be met by |b - A x| made anew: here once more, by others, up to its rounding.
+        // Convergence refers to the recomputed |b - A x|, which the test computes again, up to its rounding.
         let residual = norm2(&a.residual(&b, &found.0)) / norm2(&b);
         assert!(residual <= rel_tol.parse::<f64>().unwrap() * (1.0 + 1e-3), "{residual:e}: {options} {tolerance}");
     }
-    // Fewer than the longest body, and more than the shortest: else nothing was tried.
+    // Fewer iterations than the longest body, and more than the shortest; otherwise nothing was tested.
     assert!(counts[0] < 7 && counts[1] > counts[0] && counts[1] > 2, "{nx}x{ny} {options}: {counts:?}");
 }
 
-/// x takes its steps two at a time, but for the last: whatever ends the loop, and after however many iterations, it has
-/// all of them. Compared with the plain steps, which take them one by one: the same iterates but for rounding.
+/// x is advanced by two steps at a time, except for the last: however and whenever the loop ends, x contains all steps.
+/// The unfused form, which advances x step by step, has the same iterates up to rounding.
 fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
     let a = poisson(nx, ny);
     let b = random_rhs(a.len(), 9);
@@ -82,12 +82,12 @@ fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
             assert_eq!((fused.iterations(), plain.iterations()), (k, k), "{nx}x{ny} {norm} {k} {end}");
             let largest = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
             let off = x.iter().zip(&expected).fold(0.0_f64, |m, (v, w)| m.max((v - w).abs()));
-            // Nine iterations of rounding; a step of x is 1e-3 of it and more.
+            // Rounding of nine iterations; a step changes x by at least 1e-3.
             assert!(off <= 1e-10 * largest, "{nx}x{ny} {norm} {k} {end}: {off:e} of {largest:e}");
         };
         for k in 1..=8 {
             compare(k, &format!("rel_tol=1e-15 max_iter={k}"), status::NOT_CONVERGED);
-            // Where the residual falls below all before.
+            // Where the residual is smaller than all previous ones.
             let before = history[..k].iter().copied().fold(f64::INFINITY, f64::min);
             if history[k] < before {
                 compare(k, &format!("rel_tol={:e} max_iter=50", (before * history[k]).sqrt()), status::OK);
@@ -96,9 +96,9 @@ fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
     }
 }
 
-/// What is told is the tested norm of the x that came back, after success, where the last iteration is cut, and after a
-/// restart (a guess 1e14 times too large leaves rounding that the recurred residual knows nothing of): the better of
-/// two iterates.
+/// The reported residual is the tested norm of the returned x, after convergence, at the iteration limit, and after a
+/// restart. (A guess 1e14 times too large causes rounding errors that the recurred residual does not contain.) The
+/// better of two iterates is returned.
 pub fn what_is_told_is_true() {
     let mut misses = 0;
     let far = random_m_matrix(33, 29, false, 5);
@@ -138,15 +138,15 @@ pub fn what_is_told_is_true() {
     assert!(misses > 2, "{misses} restarts: nothing was tried");
 }
 
-/// On an emulated device, which takes eight tiles for one kernel.
+/// Grids for an emulated device, which processes eight tiles in one kernel.
 pub fn loops_of_several_lengths() {
     x_has_all_steps(150, 131, 6);
     loops_of_lengths(150, 131, 0.0, "precision=f64 cycle=v levels=6");
-    // M ends early.
+    // The levels end early.
     loops_of_lengths(150, 131, 1.0, "precision=f64");
 }
 
-/// On one that takes more than a hundred.
+/// Grids for a device that processes more than a hundred tiles in one kernel.
 pub fn loops_on_larger_grids() {
     x_has_all_steps(420, 350, 8);
     loops_of_lengths(420, 350, 0.0, "precision=f64 cycle=v levels=8");
@@ -154,8 +154,8 @@ pub fn loops_on_larger_grids() {
     loops_of_lengths(420, 350, 1.0, "");
 }
 
-/// A handle expects of a solve what it saw in the last one (kernels/rrb/ends.cuh): whatever it was, the bits are those
-/// of a new handle, and errors those of any backend.
+/// A handle predicts the start of a solve from the last one (kernels/rrb/ends.cuh). Whatever it predicts, results are
+/// bitwise identical to those of a new handle, and errors equal those of any backend.
 pub fn one_solve_after_another() {
     solves_after_another("precision=f64 cycle=v levels=4");
     solves_after_another("precision=bf16 cycle=v levels=4");
@@ -218,7 +218,8 @@ fn solves_after_another(options: &str) {
             ["cuda", "reference"].map(|backend| Solver::of(&a, &format!("backend={backend} {options}")));
         let (expected, found, on_host) = (solve(&new), solve(&old), solve(&oracle));
         let bits = |h: &[f64]| h.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-        // As it was not expected, and as it was: then the loop begins before the host has seen the start.
+        // The first solve is mispredicted, the second is predicted; then the loop begins before the host knows the
+        // start.
         for found in [&found, &solve(&old)] {
             assert!(expected.0 == found.0 && expected.1 == found.1, "{name}: {:?} {:?}", expected.1, found.1);
             assert_eq!(bits(&expected.2), bits(&found.2), "{name}");
@@ -231,9 +232,8 @@ fn solves_after_another(options: &str) {
     }
 }
 
-/// Solves from a guess against those of the CPU from the same one: what is told of it, first iterates, counts; the
-/// first time, with the guess unexpected, and the next. What the guess has on the eliminated half of the points changes
-/// nothing, however large.
+/// Solves with a guess compared with the CPU: reports about the guess, first iterates, and counts. The first solve does
+/// not predict a guess, the next one does. The values of the guess on eliminated nodes have no effect, however large.
 pub fn from_a_guess() {
     for (nx, ny) in [(1, 64), (64, 1), (5, 5), (17, 17), (64, 65), (131, 67)] {
         let mut land = random_m_matrix(nx, ny, false, 6);
@@ -245,13 +245,13 @@ pub fn from_a_guess() {
                 let status = solver.solve(&b, &mut x).unwrap();
                 (x, status, solver.history())
             };
-            // First iterates to the rounding of what the sweeps compute in, and to that of estimated bounds.
+            // First iterates up to the rounding of the sweeps, and of estimated bounds.
             for (format, allowed) in [
                 ("precision=f64 cycle=v", 1e-12),
                 ("precision=bf16 cycle=v", 2e-5),
                 ("precision=bf16 cycle=amli cycle_spacing=2", 1e-3),
             ] {
-                // An emulated device takes seconds for some of these.
+                // An emulated device needs seconds for some of these.
                 let (large, short) = (nx * ny > 1000, !format.contains("f64"));
                 if large && (name != "land" || short && (nx > 64 || format != "precision=bf16 cycle=v")) {
                     continue;
@@ -275,12 +275,12 @@ pub fn from_a_guess() {
                     if format.contains("f64") {
                         assert!(count_is_right(&found.2, expected.2.len() - 1, tolerance), "{what}: {:?}", found.2);
                     } else {
-                        // On hard problems sweeps in single precision make counts a matter of chance
+                        // On hard problems, counts with sweeps in single precision depend on rounding
                         // (tests/rrb/formats.rs).
                         let most = 1 + expected.2.len() / 10;
                         assert!(found.2.len().abs_diff(expected.2.len()) <= most, "{what}: {:?}", found.2);
                     }
-                    // The residual of either, times a condition of some thousands.
+                    // The residuals of both, times a condition number of a few thousand.
                     assert!(max_difference(&found.0, &expected.0) <= 1e-5 * max_abs(&expected.0), "{what}");
                 }
                 let first = [&device, &host].map(|solver| {

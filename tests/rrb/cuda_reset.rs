@@ -1,4 +1,5 @@
-//! A host program that resets the device under the library. Alone in its program: a reset takes everybody's memory.
+//! A host program that resets the device while the library uses it. This program runs alone, because a reset frees the
+//! memory of all handles.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -12,18 +13,19 @@ use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxReset_v2};
 use device::Queue;
 
 fn reset() {
-    // SAFETY: the driver was started by the library, whose handles take this.
+    // SAFETY: the library has initialized the driver, and its handles detect the reset.
     assert_eq!(unsafe { cuDevicePrimaryCtxReset_v2(0) }, CUresult::CUDA_SUCCESS);
 }
 
-/// One after the other.
+/// Runs the checks sequentially.
 fn a_reset_device_is_opened_again() {
     solvers();
     streams();
     smoothers();
 }
 
-/// A handle from before says so; it can be destroyed, or factorized again, and new ones work, with kernels loaded anew.
+/// An old handle reports the reset; it can be destroyed or factorized again. New handles work, with kernels that are
+/// loaded again.
 fn solvers() {
     let (a, b) = (poisson(33, 20), random_rhs(660, 3));
     let (expected, _) = Solver::of(&a, "backend=cuda").solve_from_zero(&b);
@@ -36,7 +38,7 @@ fn solvers() {
         let new = Solver::of(&a, "backend=cuda");
         old.solve(&b, &mut x).unwrap_err().expect(status::DEVICE, &["factorize again"]);
         old.factorize(&a).unwrap();
-        // What it frees is not what the new one has.
+        // The old handle must not free memory of the new handle.
         drop(idle);
         for solver in [old, new] {
             let (again, solved) = solver.solve_from_zero(&b);
@@ -45,7 +47,7 @@ fn solvers() {
     }
 }
 
-/// A caller's stream goes with its device; another one in its place, or none, is all that is needed.
+/// A reset destroys the caller's stream. A new stream, or none, suffices.
 fn streams() {
     let (a, b) = (poisson(33, 20), random_rhs(660, 3));
     let (expected, _) = Solver::of(&a, "backend=cuda").solve_from_zero(&b);
@@ -67,7 +69,7 @@ fn streams() {
     }
 }
 
-/// Smoothers take new patches, with what belongs to them made anew, and on another stream.
+/// Smoothers accept new patches on another stream, and rebuild all data for them.
 fn smoothers() {
     let swept = |smoother: &Smoother| {
         let mut level = awkward();

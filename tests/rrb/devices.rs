@@ -1,6 +1,6 @@
-//! `devices=`: several devices that share the rows of large grids give the bits of one that stands for them. Grids that
-//! are divided have half a million places and more; with RRBSOLVER_CUDA_DIVIDE=all, for emulated devices
-//! (EMULATED_DEVICES=3), all are, and sizes are small.
+//! `devices=`: several devices that share the rows of large grids are bitwise identical to one device in the same mode.
+//! Grids with half a million nodes or more are divided. With RRBSOLVER_CUDA_DIVIDE=all, for emulated devices
+//! (EMULATED_DEVICES=3), all grids are divided, and the sizes are small.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,7 +10,7 @@ mod device;
 use common::problems::{Stencil, neumann_var, poisson, random_m_matrix, random_rhs};
 use common::{Solver, bits, child, devices, key, max_abs, max_difference, norm2, status};
 
-/// Lists of devices, as far as there are such: the first and the last, where they are emulated.
+/// Returns lists of existing devices; with emulated devices, the first and the last.
 fn lists() -> Vec<&'static str> {
     let lists = [(1, "0"), (2, "0+1"), (2, "1+0"), (3, "0+1+2"), (4, "3+1+2+0"), (8, "0+1+2+3+4+5+6+7")];
     let mut found: Vec<_> = lists.into_iter().filter(|(count, _)| *count <= devices()).map(|(_, list)| list).collect();
@@ -24,7 +24,7 @@ fn all_are_divided() -> bool {
     std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some()
 }
 
-/// The smallest grids that are divided, some that leave parts of their rows empty, and one whose rows are padded.
+/// The smallest grids that are divided, grids that leave parts of their rows empty, and one with padded rows.
 const SIZES: [(usize, usize); 4] = [(1501, 1450), (70_000, 33), (65, 36_000), (3001, 2003)];
 const SMALL_SIZES: [(usize, usize); 7] = [(131, 93), (37, 53), (200, 1), (1, 130), (64, 64), (5, 150), (130, 33)];
 
@@ -32,7 +32,7 @@ fn sizes() -> &'static [(usize, usize)] {
     if all_are_divided() { &SMALL_SIZES } else { &SIZES }
 }
 
-/// Solves twice, the second time from the solution with some of it changed: x of both, histories, iterations.
+/// Solves twice, the second time from a modified solution. Returns x, histories and iterations of both.
 fn solved(a: &Stencil, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>, Vec<usize>) {
     let solver = Solver::of(a, options);
     let (mut x, status) = solver.solve_from_zero(b);
@@ -56,7 +56,7 @@ fn same_bits_in(a: &Stencil, options: &str) {
         assert!(several.1 == one.1, "{options}, {list}: another history");
         assert!(several.0 == one.0, "{options}, {list}: another x");
     }
-    // Another order of sums alone.
+    // Only the summation order differs.
     let plain = solved(a, &b, &format!("backend=cuda {options}"));
     assert!(plain.2[0].abs_diff(one.2[0]) <= 1, "{options}: {:?} and {:?} iterations", plain.2, one.2);
 }
@@ -82,7 +82,7 @@ fn same_bits_in_all_ways() {
     same_bits_in(&poisson(nx, ny), "precision=bf16 cycle=v");
 }
 
-/// Textbook steps: what is singular, and fusion=off.
+/// Unfused steps: singular systems, and fusion=off.
 fn same_bits_in_single_steps() {
     let (nx, ny) = sizes()[0];
     same_bits_in(&neumann_var(nx, ny), "precision=f64 cycle=v");
@@ -91,7 +91,7 @@ fn same_bits_in_single_steps() {
 
 fn applied_and_multiplied() {
     let (nx, ny) = sizes()[0];
-    // Rows that are the same beside others: those of a coast.
+    // Tiles of equal rows next to others: those of a coast.
     let mut coast = poisson(nx, ny);
     for p in (0..nx * ny).filter(|p| p % nx > 2 * nx / 3 && p / nx % 50 < 20) {
         coast.decouple(p % nx, p / nx, 1.0);
@@ -111,7 +111,7 @@ fn applied_and_multiplied() {
     }
 }
 
-/// Aggregation is made by the first device, wherever the matrix lies.
+/// Aggregation runs on the first device, wherever the matrix is stored.
 fn aggregation_on_divided_memory() {
     let (nx, ny) = sizes()[0];
     let a = random_m_matrix(nx, ny, false, 7);
@@ -123,7 +123,7 @@ fn aggregation_on_divided_memory() {
     assert!(difference <= 1e-9, "{difference:e}");
 }
 
-/// Matrices of another kind one after another, and a bad one between: the handle goes on.
+/// A sequence of different matrices with an invalid one in between: the handle remains usable.
 fn factorized_again() {
     let (nx, ny) = sizes()[0];
     let list = lists().pop().expect("a device");
@@ -149,7 +149,7 @@ fn factorized_again() {
     assert!(solver.real(key::INFO_BYTES_DEVICE) > 0.0 && norm2(&x) > 0.0);
 }
 
-/// Small grids are the first device's alone.
+/// Small grids use only the first device.
 fn small_grids() {
     for (nx, ny) in [(1, 1), (2, 5), (17, 64), (65, 1), (130, 70)] {
         let (a, b) = (random_m_matrix(nx, ny, false, 7), random_rhs(nx * ny, 3));
@@ -182,7 +182,7 @@ fn what_is_refused() {
     solver.factorize(&poisson(40, 40)).expect("one device");
 }
 
-/// Devices that cannot work on the memory of one another: of the emulated ones, if so told.
+/// Devices without peer access, which the emulator can simulate.
 fn without_links() {
     let emulated = std::env::var_os("LD_LIBRARY_PATH").is_some_and(|path| path.to_string_lossy().contains("emulator"));
     if !emulated || devices() < 2 || child("without_links", &[("EMULATED_LINKS", "0")]).is_some() {
@@ -194,7 +194,7 @@ fn without_links() {
     assert!(failure.sentence.contains("devices 0 and 1 cannot access"), "{}", failure.sentence);
 }
 
-/// Several threads with handles of their own.
+/// Several threads with separate handles.
 fn side_by_side() {
     let (nx, ny) = sizes()[0];
     let (a, b) = (random_m_matrix(nx, ny, false, 7), random_rhs(nx * ny, 3));

@@ -1,6 +1,8 @@
-//! The factorization by its definition: M^-1 (A - R) = I, column by column, where A - R is built densely and
-//! independently (`common::dense`), for all variants, all levels and all grids up to 13 x 13, and beyond that for the
-//! r1/r2/b1/b2 storage, which begins where a grid is longer than a compute block.
+//! The factorization by its definition: M^-1 (A - R) = I, column by column, where A - R is computed densely and
+//! independently (`common::dense`).
+//!
+//! All variants and levels are checked on all grids up to 13 x 13. Larger grids are checked for the r1/r2/b1/b2
+//! storage, which begins where a grid is longer than a compute block.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -9,20 +11,20 @@ use common::dense::{Dense, preconditioner, red_nodes};
 use common::problems::{Random, Stencil, fe_aniso, neumann_const, random_m_matrix, rot7};
 use common::{Solver, dot, key, max_abs, max_difference};
 
-/// Ciarlet's table (lumping both colours, omega), and a relaxation between.
+/// Ciarlet's table (lumping of both colours, omega), and an intermediate relaxation.
 const VARIANTS: [(bool, f64); 6] = [(false, 0.0), (false, 1.0), (true, 0.0), (true, 1.0), (false, 0.7), (true, 0.7)];
 
-/// Entries of the matrices are of size 1 and A - R is diagonally dominant with excess of about 0.1: its condition
-/// number stays below some hundred, so that 1e-13 is a few hundred roundings. (An independent program saw 4e-15.)
+/// Entries of the matrices have magnitude 1, and A - R is diagonally dominant with row sums of about 0.1. Its condition
+/// number is below a few hundred, so 1e-13 is a few hundred roundings. (An independent program observed 4e-15.)
 const TOLERANCE: f64 = 1e-13;
 
-/// The V-cycle: a recursive cycle is another M.
+/// Selects the V-cycle, because a recursive cycle has another M.
 fn options(backend: &str, levels: usize, both: bool, omega: f64) -> String {
     let lumping = if both { "m2" } else { "m1" };
     format!("backend={backend} threads=1 levels={levels} lumping={lumping} relaxation={omega} cycle=v")
 }
 
-/// Largest entry of M^-1 (A - R) - I.
+/// Returns the largest entry of M^-1 (A - R) - I.
 fn error_of_inverse(solver: &Solver, m: &Dense) -> f64 {
     let mut worst = 0.0f64;
     for j in 0..m.n {
@@ -34,7 +36,7 @@ fn error_of_inverse(solver: &Solver, m: &Dense) -> f64 {
     worst
 }
 
-/// All grids up to 13 x 13, all variants, all levels. Returns the number of columns.
+/// Checks these grids with all variants and all levels. Returns the number of columns.
 fn check_all(backend: &str, nine_point: bool, extents: impl Iterator<Item = (usize, usize)>) -> usize {
     let mut columns = 0;
     for (nx, ny) in extents {
@@ -78,10 +80,10 @@ fn inverse_of_a_minus_r_reference() {
     assert!(check_all("reference", true, up_to(11)) > 50_000);
 }
 
-/// As many r1/r2/b1/b2 grids as there may be: none is there without this when nx and ny are below 17.
+/// Enables the largest number of r1/r2/b1/b2 grids. Otherwise there are none if nx and ny are below 17.
 const PACKED: &str = " compute_block=8";
 
-/// The cpu backend on packed grids, and nothing else.
+/// Creates a solver with the cpu backend on packed grids, and checks that these are in use.
 #[track_caller]
 fn packed(a: &Stencil, options: &str) -> Solver {
     let solver = Solver::of(a, &format!("{options}{PACKED}"));
@@ -89,7 +91,7 @@ fn packed(a: &Stencil, options: &str) -> Solver {
     solver
 }
 
-/// A solver of a backend, "packed" being cpu on packed grids; none where those take a longer grid or more levels.
+/// Creates a solver; "packed" is cpu on packed grids. Returns none if packed grids need a longer grid or more levels.
 fn solver_of(a: &Stencil, backend: &str, levels: usize, both: bool, omega: f64) -> Option<Solver> {
     if backend != "packed" {
         return Some(Solver::of(a, &options(backend, levels, both, omega)));
@@ -97,7 +99,7 @@ fn solver_of(a: &Stencil, backend: &str, levels: usize, both: bool, omega: f64) 
     (levels >= 2 && a.nx.max(a.ny) > 8).then(|| packed(a, &options("cpu", levels, both, omega)))
 }
 
-/// Odd, even, prime, one past the block, thin; with one, two and three packed grids.
+/// Odd, even and prime extents, one more than a block, and thin grids; with one, two and three packed grids.
 const PACKED_EXTENTS: [(usize, usize); 16] = [
     (9, 9),
     (10, 10),
@@ -117,7 +119,7 @@ const PACKED_EXTENTS: [(usize, usize); 16] = [
     (33, 12),
 ];
 
-/// Every variant on packed grids. Returns the most grids that were in use.
+/// Checks every variant on packed grids. Returns the largest number of grids in use.
 fn check_packed(nine_point: bool) -> i64 {
     let mut most = 0;
     for (nx, ny) in PACKED_EXTENTS {
@@ -148,7 +150,7 @@ fn inverse_of_a_minus_r_packed_9_point() {
     assert_eq!(check_packed(true), 3);
 }
 
-/// CG from its definition, on dense matrices: x after each of the first iterations from zero.
+/// Computes CG by its definition with dense matrices. Returns x after each of the first iterations from zero.
 fn iterates(a: &Dense, m: &Dense, b: &[f64], count: usize) -> Vec<Vec<f64>> {
     let times = |p: &[f64]| -> Vec<f64> { (0..a.n).map(|i| dot(&a.a[i * a.n..(i + 1) * a.n], p)).collect() };
     let (mut x, mut r) = (vec![0.0; a.n], b.to_vec());
@@ -173,8 +175,9 @@ fn iterates(a: &Dense, m: &Dense, b: &[f64], count: usize) -> Vec<Vec<f64>> {
     all
 }
 
-/// The fused stages have an M^-1 of their own, which rrb_apply never runs: here by the iterates that it leads to. With
-/// 5 points CG runs on what the first red nodes leave, which is CG on A from a guess that fits those rows of b.
+/// The fused stages have their own M^-1, which rrb_apply never runs. Their iterates are therefore compared. With 5
+/// points, CG runs on the system after the first red elimination. This is CG on A with a guess that satisfies the red
+/// rows.
 #[test]
 fn iterates_on_packed_grids() {
     for (nx, ny) in [(9, 9), (13, 10), (17, 18), (7, 19)] {
@@ -182,7 +185,7 @@ fn iterates_on_packed_grids() {
             let a = random_m_matrix(nx, ny, nine_point, 5);
             let dense = Dense::from_stencil(&a);
             let mut b = Random(9).vector(a.len());
-            // Zero on the first red nodes: then the guess 0 fits.
+            // Zero on the first red nodes, so that the guess 0 satisfies the red rows.
             red_nodes(nx, ny)[0].iter().for_each(|&p| b[p] = 0.0);
             for (both, omega) in VARIANTS {
                 for levels in [2, 3, 4, 20] {
@@ -195,7 +198,7 @@ fn iterates_on_packed_grids() {
                             assert_eq!(solver.iterations(), k + 1);
                             let error = max_difference(&x, expected);
                             let what = format!("{nx}x{ny} nine_point {nine_point} both {both} omega {omega}");
-                            // CG amplifies the roundings of M^-1 a little.
+                            // CG slightly amplifies the rounding of M^-1.
                             assert!(error <= 100.0 * TOLERANCE, "{what} levels {levels} {more}: {error:e}");
                         }
                     }
@@ -205,7 +208,7 @@ fn iterates_on_packed_grids() {
     }
 }
 
-/// Long and thin, past the size of a block of the r1/r2/b1/b2 arrays, for every number of grids.
+/// Long and thin grids, beyond the size of a block of the r1/r2/b1/b2 arrays, with every number of grids.
 #[test]
 fn inverse_of_a_minus_r_across_blocks() {
     for (nx, ny) in [(40, 3), (3, 40), (1, 70), (70, 1), (2, 37), (37, 2), (19, 18)] {
@@ -227,7 +230,7 @@ fn inverse_of_a_minus_r_across_blocks() {
     }
 }
 
-/// M^-1 is symmetric and positive definite, whatever the variant.
+/// M^-1 is symmetric and positive definite for every variant.
 #[test]
 fn preconditioner_is_symmetric_and_positive() {
     for (nx, ny) in [(5, 5), (8, 7), (3, 9), (1, 6)] {
@@ -275,7 +278,7 @@ fn one_level_is_exact_for_five_points() {
     }
 }
 
-/// Moves each positive coupling to both diagonals: the matrix that M is built from.
+/// Adds each positive coupling to both diagonals and removes it: the matrix A^ from which M is computed.
 fn compensated(a: &Stencil) -> (Stencil, i64) {
     let mut hat = a.clone();
     let mut count = 0;
@@ -295,7 +298,7 @@ fn compensated(a: &Stencil) -> (Stencil, i64) {
     (hat, count)
 }
 
-/// With compensation M is made of A^, which is counted; CG still solves A.
+/// With compensation, M is computed from A^, and the couplings are counted; CG still solves A.
 #[test]
 fn positive_couplings_are_compensated_in_m_alone() {
     let mut mixed = random_m_matrix(8, 9, true, 2);
@@ -317,7 +320,7 @@ fn positive_couplings_are_compensated_in_m_alone() {
             for levels in [1, 2, 4] {
                 let Some(solver) = solver_of(&a, backend, levels, false, 1.0) else { continue };
                 assert_eq!(solver.int(key::INFO_COMPENSATED_COUPLINGS), count);
-                // Excess of A^ is about 0.01 here, hence a tenth of the digits of TOLERANCE.
+                // Row sums of A^ are about 0.01 here, which costs one digit of TOLERANCE.
                 let error = error_of_inverse(&solver, &preconditioner(&hat, levels, false, 1.0));
                 assert!(error <= 10.0 * TOLERANCE, "{backend} levels {levels}: {error:e}");
                 let x = Random(1).vector(a.len());
@@ -327,8 +330,8 @@ fn positive_couplings_are_compensated_in_m_alone() {
     }
 }
 
-/// `compensation=never` builds M from A as it is (bilinear elements on mildly stretched cells still factor);
-/// `always` without positive couplings changes nothing.
+/// `compensation=never` computes M from A itself (bilinear elements on moderately stretched cells still factor).
+/// `always` without positive couplings has no effect.
 #[test]
 fn compensation_never_and_always() {
     let a = fe_aniso(7, 6, 1.5);
@@ -352,7 +355,7 @@ fn compensation_never_and_always() {
     assert_eq!(z[0], z[2]);
 }
 
-/// Land: rows without couplings pass through, z = r/center there, and the rest is as without them.
+/// Rows without couplings (land): z = r/center there, and the other rows are as without them.
 #[test]
 fn decoupled_points_pass_through() {
     for nine_point in [false, true] {
@@ -370,7 +373,7 @@ fn decoupled_points_pass_through() {
                 let z = solver.apply(&r);
                 for &(i, j) in &land {
                     let expected = r[j * 9 + i] / (2.0 + i as f64);
-                    // A product with 1/center, or two divisions by its root: three roundings.
+                    // A product with 1/center, or two divisions by its square root: three roundings.
                     let error = (z[j * 9 + i] / expected - 1.0).abs();
                     assert!(error <= 3.0 * f64::EPSILON, "{backend} ({i}, {j}): {error:e}");
                 }
@@ -379,7 +382,7 @@ fn decoupled_points_pass_through() {
     }
 }
 
-/// Channels one cell wide: nodes that lose all their couplings keep their center where lumping would leave little.
+/// Channels one cell wide: nodes that lose all their couplings keep their center if lumping would leave little of it.
 #[test]
 fn narrow_channels() {
     let (nx, ny) = (11, 10);
@@ -400,7 +403,7 @@ fn narrow_channels() {
                         for levels in [1, 2, 3, 4, 8] {
                             let Some(solver) = solver_of(&a, backend, levels, both, omega) else { continue };
                             let error = error_of_inverse(&solver, &preconditioner(&a, levels, both, omega));
-                            // Condition up to 4 / 0.01, times a channel's length.
+                            // Condition number up to 4 / 0.01, times the length of a channel.
                             let what = format!("{backend} excess {excess} both {both} omega {omega} levels {levels}");
                             assert!(error <= 10.0 * TOLERANCE, "{what}: {error:e}");
                         }
@@ -411,9 +414,9 @@ fn narrow_channels() {
     }
 }
 
-/// Singular systems. With omega = 1 all row sums are kept, so M is singular with the same null vector: on right-hand
-/// sides without mean, M z = r must hold although the last pivot was replaced. With omega < 1 M is regular
-/// and z is its solution without the mean.
+/// Singular systems. With omega = 1 all row sums are kept, so M is singular with the same null vector. For right-hand
+/// sides with mean zero, M z = r must hold although the last pivot was replaced. With omega < 1, M is regular, and z is
+/// its solution minus the mean.
 #[test]
 fn singular_preconditioner_is_projected() {
     for (nx, ny) in [(5, 5), (8, 6), (2, 7), (1, 8), (9, 1), (12, 11), (17, 13)] {
@@ -433,8 +436,8 @@ fn singular_preconditioner_is_projected() {
                     let z = solver.apply(&r);
                     let m = preconditioner(&a, levels, false, 1.0);
                     let mz: Vec<f64> = (0..n).map(|i| dot(&m.a[i * n..(i + 1) * n], &z)).collect();
-                    // cond(M) on the complement of constants is below 1e4 for these sizes (221 nodes, entries 0.1 to
-                    // 1).
+                    // cond(M) on the complement of the constants is below 1e4 for these sizes (221 nodes, entries 0.1
+                    // to 1).
                     let error = max_difference(&mz, &r);
                     assert!(error <= 1e-12, "{backend} {nx}x{ny} levels {levels}: {error:e}");
                     let mean = z.iter().sum::<f64>() / n as f64;
@@ -460,7 +463,7 @@ fn singular_preconditioner_is_projected() {
     }
 }
 
-/// `rrb_multiply` is A on all points, land included.
+/// `rrb_multiply` is A on all nodes, including land.
 #[test]
 fn multiply_is_a() {
     for (nx, ny) in [(1, 1), (1, 5), (5, 1), (2, 2), (7, 10), (33, 20)] {
@@ -472,7 +475,7 @@ fn multiply_is_a() {
             let x = Random(8).vector(a.len());
             for backend in ["cpu", "reference"] {
                 let y = Solver::of(&a, &format!("backend={backend}")).multiply(&x);
-                // Nine products of size below 10.
+                // Nine products of magnitude below 10.
                 assert!(max_difference(&y, &a.multiply(&x)) <= 1e-14, "{backend} {nx}x{ny}");
             }
         }

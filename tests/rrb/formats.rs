@@ -1,8 +1,9 @@
-//! `precision` and `cycle`: the number formats of M and the recursive cycles, on every backend. f64, f32 and bf16 keep
-//! CG in double precision, so that each of them is a preconditioner and none is an approximation of the answer; mixed
-//! recomputes its residuals in it.
+//! `precision` and `cycle`: the number formats of M and the recursive cycles, on every backend. With f64, f32 and bf16,
+//! CG is in double precision, so the format affects only the preconditioner and not the accuracy of x. mixed recomputes
+//! its residuals in double precision.
 //!
-//! Every solver here has one thread, since the tests of this file run beside each other; teams are in teams.rs.
+//! Every solver here has one thread, because the tests of this file run concurrently; several threads are tested in
+//! teams.rs.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,7 +14,7 @@ use common::problems::{
 };
 use common::*;
 
-/// Half a unit in the last place of what is stored.
+/// Returns the unit roundoff of the stored numbers.
 fn unit_of_storage(precision: &str) -> f64 {
     match precision {
         "f64" => f64::EPSILON / 2.0,
@@ -22,14 +23,14 @@ fn unit_of_storage(precision: &str) -> f64 {
     }
 }
 
-/// What the sweeps make of it: two sweeps through a dozen levels, some five operations each, in double or single
-/// precision. Rounding adds to the excess of a row, never to its couplings, so that no condition number enters.
+/// Returns a bound of the rounding error of sweeps: two sweeps through a dozen levels, about five operations each, in
+/// double or single precision. Rounding adds to the row sums, never to the couplings, so no condition number enters.
 fn sweep_error(precision: &str) -> f64 {
     100.0 * if precision == "f64" { f64::EPSILON } else { 2f64.powi(-24) }
 }
 
-/// Five and nine points, positive couplings, the Laplacian, land, and a closed basin with coefficients over three
-/// decades.
+/// Returns five and nine points, positive couplings, the Laplacian, land, and a closed basin with coefficients over
+/// three decades.
 fn problems_of(nx: usize, ny: usize) -> Vec<(&'static str, Stencil)> {
     let mut mixed = random_m_matrix(nx, ny, true, 2);
     mixed.east.iter_mut().step_by(5).for_each(|v| *v = v.abs() * 0.05);
@@ -50,7 +51,8 @@ fn problems_of(nx: usize, ny: usize) -> Vec<(&'static str, Stencil)> {
     problems
 }
 
-/// Options of the k-th run: every spacing, number of inner iterations, depth and padding comes by.
+/// Returns the options of the k-th run, which cycle through all spacings, numbers of inner iterations, depths and
+/// paddings.
 fn varied(k: usize) -> String {
     let spacing = [2, 4, 6][k % 3];
     let steps = [2, 3, 4, 1][k / 3 % 4];
@@ -59,8 +61,8 @@ fn varied(k: usize) -> String {
     format!("cycle_spacing={spacing} cycle_steps={steps} levels={levels} compute_block={block}")
 }
 
-/// A rounded coupling is another weight of the same graph: M stays as near as the sum of what each level rounds, in the
-/// quadratic form that CG sees. M^-1 is symmetric (V and AMLI are fixed matrices) and positive, K included.
+/// A rounded coupling is another weight of the same graph: M differs, as a quadratic form, by at most the sum of the
+/// roundings of all levels. M^-1 is symmetric (V and AMLI are fixed matrices) and positive, also with K.
 #[test]
 fn short_formats_are_spectrally_near_symmetric_and_positive() {
     for (nx, ny) in [(17, 17), (40, 75), (97, 1), (65, 3), (128, 66)] {
@@ -76,7 +78,7 @@ fn short_formats_are_spectrally_near_symmetric_and_positive() {
                     let what = format!("{name} {nx}x{ny} {precision} {cycle} {steps}");
                     let m = solver(precision, cycle, steps);
                     let levels = m.int(key::INFO_LEVELS) as f64;
-                    // A point source at a corner and in the middle, and all frequencies.
+                    // A point source in a corner and in the middle, and all frequencies.
                     let unit = |p: usize| {
                         let mut v = vec![0.0; a.len()];
                         v[p] = 1.0;
@@ -90,7 +92,8 @@ fn short_formats_are_spectrally_near_symmetric_and_positive() {
                         let ratio = energy[i] / dot(&vectors[i], &exact.apply(&vectors[i]));
                         // Each inner iteration adds the rounding of A_k to that of M_k.
                         let rounded = levels * unit_of_storage(precision) * if cycle == "v" { 1.0 } else { 2.0 };
-                        // K's coefficients on a closed basin are quotients of products from which a constant cancels.
+                        // On a closed basin, the coefficients of K are quotients of products in which a constant
+                        // cancels.
                         let swept = sweep_error(precision) * if name == "closed" && cycle == "k" { 10.0 } else { 1.0 };
                         assert!((ratio - 1.0).abs() <= rounded + swept, "{what}: {ratio}");
                         for j in 0..i {
@@ -106,7 +109,7 @@ fn short_formats_are_spectrally_near_symmetric_and_positive() {
     }
 }
 
-/// The fused stages give the iterates of the textbook steps, to the rounding of the sweeps.
+/// The fused stages have the iterates of the unfused steps, up to the rounding of the sweeps.
 #[test]
 fn fused_and_unfused_agree_in_every_format_and_cycle() {
     let mut k = 0;
@@ -131,7 +134,7 @@ fn fused_and_unfused_agree_in_every_format_and_cycle() {
                 });
                 for step in 0..3 {
                     let error = max_difference(&fused.1[step], &plain.1[step]) / max_abs(&plain.1[step]);
-                    // In double precision the projections of a closed basin count too, ten times the rounding there.
+                    // In double precision, the projections of a closed basin also count, with ten times its rounding.
                     let projected = if name == "closed" && precision == "f64" { 10.0 } else { 1.0 };
                     let allowed = projected * sweep_error(precision);
                     assert!(error <= allowed, "{what} iteration {step}: {error:e}");
@@ -142,8 +145,8 @@ fn fused_and_unfused_agree_in_every_format_and_cycle() {
     }
 }
 
-/// M is stored relative to a power of two near the largest center, so that powers of two leave all bits, and any other
-/// scale the counts. The scale of b is the solver's own.
+/// M is stored relative to a power of two near the largest center. Scaling by a power of two therefore changes no bits,
+/// and any other scale changes no iteration counts. b has its own scaling.
 #[test]
 fn scales_do_not_matter() {
     let (nx, ny) = (66, 45);
@@ -174,7 +177,7 @@ fn scales_do_not_matter() {
                     let other = run(&scaled, &rhs, &options);
                     let what = format!("{name} {options} A*{of_a:e} b*{of_b:e}");
                     assert_eq!(other.status, status::OK, "{what}");
-                    // Other mantissas are rounded to another M, as near as the first.
+                    // Other mantissas round to another M, which is equally close.
                     let counts = (other.iterations, plain.iterations);
                     assert!(counts.0.abs_diff(counts.1) <= 1, "{what}: {counts:?} iterations");
                 }
@@ -183,7 +186,8 @@ fn scales_do_not_matter() {
     }
 }
 
-/// lambda_min, lambda_max and the tested norm are those of M, not of M over its unit: here from outside.
+/// lambda_min, lambda_max and the tested norm refer to M, not to M divided by its unit; the test computes them
+/// independently.
 #[test]
 fn norms_do_not_know_the_unit() {
     // Centers far from a power of two and from one.
@@ -199,12 +203,12 @@ fn norms_do_not_know_the_unit() {
                 let solver = Solver::of(&a, &format!("{options} rel_tol=1e-10"));
                 solver.solve_from_zero(&b);
                 let (low, high) = (solver.real(key::INFO_LAMBDA_MIN), solver.real(key::INFO_LAMBDA_MAX));
-                // Rayleigh quotients of M^-1 A lie between the ends of its spectrum: with x = M^-1 r, x'Ax / x'r.
+                // Rayleigh quotients x'Ax / x'r of M^-1 A, x = M^-1 r, are between the ends of its spectrum.
                 let z = solver.apply(&b);
                 let quotient = dot(&z, &solver.multiply(&z)) / dot(&z, &b);
                 assert!(low <= quotient && quotient <= high, "{what}: {quotient} not in [{low}, {high}]");
                 if cycle == "v" {
-                    // M has moved by the rounding of ten levels.
+                    // M differs by the rounding of ten levels.
                     let allowed = 0.01 + 10.0 * unit_of_storage(precision);
                     assert!((high / exact.lambda_max - 1.0).abs() <= allowed, "{what}: {high}");
                     assert!((low / exact.lambda_min - 1.0).abs() <= allowed, "{what}: {low}");
@@ -225,8 +229,8 @@ fn norms_do_not_know_the_unit() {
     }
 }
 
-/// Success is what the caller's own matrix says, here in twice the precision. Where rounding or the format allows no
-/// more, the answer is "not converged", never an error and never a false success.
+/// Convergence refers to the caller's matrix, here in twice the working precision. If rounding or the format prevents
+/// it, the result is "not converged", never an error or a false convergence report.
 #[test]
 fn success_is_never_false() {
     let cases = [
@@ -244,9 +248,9 @@ fn success_is_never_false() {
             this_success_is_true(name, a, &format!("precision={precision} cycle={cycle}"));
         }
     }
-    // What `auto` makes of it, in bf16 on this size.
+    // The choice of `auto`, which is bf16 for this size.
     this_success_is_true("inclusions 1e6", &inclusions(130, 1e6), "precision=auto cycle=auto");
-    // Here the residual of S1 meets 1e-12 where that of A does not.
+    // Here the residual of S1 satisfies 1e-12, but that of A does not.
     this_success_is_true("checkerboard 1e3", &checker8(256, 1e3), "precision=mixed cycle=v");
 }
 
@@ -265,14 +269,14 @@ fn this_success_is_true(name: &str, a: &Stencil, options: &str) {
                     let (reached, rounding) = exact_norm(&solver, a, &rhs, &x, norm == "preconditioned");
                     assert!(reached <= rel_tol + rounding, "{what}: {reached:e}");
                 }
-                // A projected M^-1 has negative entries, and its norm no bound of this kind.
+                // A projected M^-1 has negative entries, and its norm has no such bound.
                 status::OK => assert!(norm2(&a.exact_residual(&rhs, &x)) <= norm2(&rhs), "{what}"),
                 _ => {
                     assert_eq!(result, status::NOT_CONVERGED, "{what}");
                     assert!(x.iter().all(|v| v.is_finite()), "{what}");
                 }
             }
-            // What no rounding forbids is reached, in every format.
+            // Every format reaches tolerances above the rounding level.
             if rel_tol >= 1e-6 && !name.ends_with("1e12") {
                 assert_eq!(result, status::OK, "{what}");
             }
@@ -281,7 +285,7 @@ fn this_success_is_true(name: &str, a: &Stencil, options: &str) {
     }
 }
 
-/// A guess may be as far away as it likes: residuals are brought into the range of the sweeps.
+/// A guess may be arbitrarily poor: residuals are scaled into the range of the sweeps.
 #[test]
 fn far_guesses() {
     for (name, a) in [("regular", random_m_matrix(60, 45, false, 5)), ("closed", neumann_var(60, 45))] {
@@ -307,29 +311,31 @@ fn far_guess(solver: &Solver, a: &Stencil, b: &[f64], far: f64, what: &str) {
         let result = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what} {options}: {}", f.sentence));
         (x, result)
     };
-    // Relative to b only what rounding of A x leaves can be reached, relative to the guess's residual all.
+    // Relative to b, the rounding of A x limits the residual; relative to the initial residual, any tolerance can be
+    // reached.
     let (x, result) = solve("reference=initial");
     assert_eq!(result, status::OK, "{what}");
     assert!(norm2(&a.residual(b, &x)) <= 1.001e-6 * before, "{what}");
     let (x, result) = solve(&format!("abs_tol={:e}", 10.0 * norm2(b)));
-    // In double precision the way begins at the guess, in short formats at zero. A closed basin keeps the guess's mean,
-    // whose rounding is not the solver's.
+    // In double precision the solve starts from the guess, in short formats from zero. A closed basin keeps the mean of
+    // the guess, whose rounding the solver cannot remove.
     assert!(result == status::OK || what.contains(" f64 ") || what.starts_with("closed"), "{what}");
     if result == status::OK && !what.starts_with("closed") {
         assert!(norm2(&a.residual(b, &x)) <= 10.001 * norm2(b), "{what}");
     }
-    // No iteration: x is the guess, and what is told is its residual.
+    // Without iterations, x is the guess, and its residual is reported.
     for norm in ["true2", "preconditioned"] {
         let (x, result) = solve(&format!("max_iter=0 norm={norm}"));
         assert_eq!((&x, result), (&guess, status::NOT_CONVERGED), "{what}");
         let (told, expected) = (solver.real(key::INFO_FINAL_RESIDUAL), before / norm2(b));
-        // In the true norm sums of thousands of values in another order; eigenvalues of the other lie in a few decades.
+        // In the 2-norm, sums of thousands of values in another order; the eigenvalues of the preconditioned norm span
+        // a few decades.
         let factor = if norm == "true2" { 1.0 + 1e-12 } else { 1e4 };
         assert!(told <= factor * expected && expected <= factor * told, "{what} {norm}: {told:e}, {expected:e}");
     }
 }
 
-/// However small A is, a guess is as near as it is for A of size one.
+/// For an arbitrarily small A, the quality of a guess counts as for an A of magnitude one.
 #[test]
 fn near_guesses_of_small_matrices() {
     let b = random_rhs(130 * 130, 6);
@@ -347,8 +353,8 @@ fn near_guesses_of_small_matrices() {
     }
 }
 
-/// Pivots below the range of single precision beside the largest center are refused where a short format is asked for,
-/// with the way out; the automatic choice takes f64.
+/// Pivots whose ratio to the largest center is below the range of single precision are an error for explicit short
+/// formats, with a suggestion. The automatic choice uses f64.
 #[test]
 fn contrasts_beyond_short_formats() {
     let (nx, ny) = (160, 110);
@@ -371,16 +377,17 @@ fn contrasts_beyond_short_formats() {
     }
 }
 
-/// All sides closed, but one center is larger by a part of it: x is nearly constant, and larger than b by the inverse.
+/// All edges closed, but one center is larger by the fraction `part`: x is nearly constant, and larger than b by 1 /
+/// `part`.
 fn nearly_closed(nx: usize, ny: usize, part: f64) -> Stencil {
     let mut a = neumann_const(nx, ny);
     a.center[nx * (ny / 2) + nx / 3] *= 1.0 + part;
     a
 }
 
-/// CG in single precision takes the iterations of double precision: on easy systems, and on hard ones, whose residual
-/// does not come down for hundreds of iterations, that is no reason to start again. On nearly singular ones rounding of
-/// the first large p leaves r a constant, which has to come out at once.
+/// CG in single precision needs the iterations of double precision, on easy systems and on hard ones. Hundreds of
+/// iterations without a smaller residual must not cause a restart. On nearly singular systems, rounding of the first
+/// large p leaves a constant in r, which must be removed at once.
 #[test]
 fn single_precision_keeps_the_counts() {
     let cases = [
@@ -405,8 +412,8 @@ fn single_precision_keeps_the_counts() {
                     assert_eq!(status, status::OK, "{name} {which} {options}");
                     solver.iterations()
                 });
-                // p is conjugate to seven digits only, in sweeps of single precision in both: a tenth more or less is
-                // chance.
+                // p is conjugate only to seven digits, because both use sweeps in single precision: 10 % more or fewer
+                // iterations depend on rounding.
                 let most = double + 2 + double / 10;
                 assert!(single <= most, "{name} {which} {cycle}: {single} iterations, {double} in double precision");
             }
@@ -414,8 +421,8 @@ fn single_precision_keeps_the_counts() {
     }
 }
 
-/// Nearly singular beyond what `single_precision_keeps_the_counts` asks: here steps along a p that rounding had left
-/// behind once went away until they overflowed. A solve comes to its end, and says how it ended.
+/// More nearly singular than in `single_precision_keeps_the_counts`: steps along a p that consisted of rounding once
+/// grew until they overflowed. A solve must end, and report how it ended.
 #[test]
 fn single_precision_does_not_run_away() {
     for (nx, ny) in [(128, 128), (128, 200), (200, 200)] {
@@ -431,11 +438,11 @@ fn single_precision_does_not_run_away() {
                         let (x, status) = solver.solve_from_zero(&b);
                         let at_most = match status {
                             status::OK => 1e-6,
-                            // Rounding of an x so large leaves no more: with nothing done it is 1.
+                            // Rounding of such a large x allows no smaller residual; without any progress it is 1.
                             status::NOT_CONVERGED => 0.1,
                             other => panic!("{nx} x {ny} {part:e} {options}: {other}"),
                         };
-                        // Each of the sums of five products, of 8 max |x| at most, rounds another way in another order.
+                        // Each sum of five products, at most 8 max |x|, rounds differently in another order.
                         let rounding = 5.0 * 8.0 * f64::EPSILON * max_abs(&x) * (a.len() as f64).sqrt();
                         let residual = norm2(&a.residual(&b, &x));
                         assert!(
@@ -444,7 +451,8 @@ fn single_precision_does_not_run_away() {
                         );
                         (status, solver.iterations())
                     });
-                    // Further on the tolerance is within rounding of x, and which iterate meets it is chance.
+                    // For smaller parts, the tolerance is within the rounding of x, and the iterate that satisfies it
+                    // depends on rounding.
                     if part >= 1e-6 && (double.0, single.0) == (status::OK, status::OK) {
                         assert!(single.1 <= 2 * double.1, "{nx} x {ny} {part:e} {cycle}: {single:?} {double:?}");
                     }
@@ -452,7 +460,7 @@ fn single_precision_does_not_run_away() {
             }
         }
     }
-    // What overflowed.
+    // The case that overflowed.
     let a = nearly_closed(128, 128, 1e-6);
     let b: Vec<f64> = (0..a.len()).map(|k| if k < a.len() / 2 { 2.0 } else { 0.0 }).collect();
     let solver = Solver::of(&a, "backend=cpu threads=1 precision=mixed cycle=amli");
@@ -460,8 +468,8 @@ fn single_precision_does_not_run_away() {
     assert!(solver.iterations() <= 25, "{} iterations, 23 in double precision", solver.iterations());
 }
 
-/// What `auto` picks and says: AMLI where two inner iterations pay, V where they do not, K never; short formats where
-/// the size of arrays counts, f64 below that and with contrasts that strain the range.
+/// The choices of `auto` and the results about them: AMLI if two inner iterations pay, otherwise V, never K; short
+/// formats if memory traffic matters, f64 for small grids and for contrasts near the limits of the range.
 #[test]
 fn automatic_choices() {
     let (f64_, bf16, mixed, v, amli) = (1, 3, 4, 1, 2);
@@ -479,8 +487,8 @@ fn automatic_choices() {
             let (a, b) = by_name(name, n, n);
             let auto = Solver::of(&a, "backend=cpu threads=1");
             let picked = (auto.int(key::INFO_PRECISION), auto.int(key::INFO_CYCLE));
-            // 127^2 is 255 nodes below the size from which M no longer fits a cache, where V is faster too; CG of
-            // singular systems stays with f64.
+            // 127^2 is 255 nodes below the size above which M no longer fits into a cache; V is faster there, too. CG
+            // of singular systems stays in f64.
             let short = if name == "neumann_const" { bf16 } else { mixed };
             let precision = if n > 127 { short } else { f64_ };
             let cycle = if n > 127 { cycle } else { v };
@@ -488,8 +496,7 @@ fn automatic_choices() {
                 wrong.push(format!("{name} {n}: picked {picked:?}"));
             }
             assert_eq!(auto.solve_from_zero(&b).1, status::OK, "{name} {n}");
-            // Never worse than the V-cycle of as many levels by more than an iteration, and one in thirty for f32
-            // sweeps.
+            // At most one iteration more than the V-cycle with the same levels, plus one in thirty for f32 sweeps.
             let levels = auto.int(key::INFO_LEVELS);
             let plain = run(&a, &b, &format!("backend=cpu threads=1 precision=f64 cycle=v levels={levels}"));
             if auto.iterations() > plain.iterations + 1 + plain.iterations / 30 {
@@ -498,7 +505,7 @@ fn automatic_choices() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The variants that only the papers' tables want stay as they are there.
+    // Variants for the papers' tables keep the methods of the papers.
     let a = poisson(255, 255);
     for variant in ["lumping=m1u", "lumping=m2m", "relaxation=0.99"] {
         let solver = Solver::of(&a, &format!("backend=cpu threads=1 {variant}"));
@@ -508,25 +515,25 @@ fn automatic_choices() {
         let solver = Solver::of(&inclusions(200, contrast), "backend=cpu threads=1");
         assert_eq!(solver.int(key::INFO_PRECISION), precision, "contrast {contrast:e}");
     }
-    // Nine points, closed basins and a single grid have no CG in single precision.
+    // Nine points, closed basins and a single grid do not support CG in single precision.
     for (a, levels) in [(random_m_matrix(150, 150, true, 5), 40), (neumann_var(150, 150), 40), (poisson(150, 150), 2)] {
         let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision=mixed levels={levels}"));
         assert_eq!(solver.int(key::INFO_PRECISION), bf16);
     }
-    // What is asked for is taken, on any grid and backend.
+    // Explicit choices are used on any grid and backend.
     for (k, (precision, cycle)) in formats().enumerate() {
         for backend in ["cpu", "reference"] {
             let options = format!("backend={backend} threads=1 levels=40 precision={precision} cycle={cycle}");
             let solver = Solver::of(&poisson(70, 50), &options);
             let said = (solver.int(key::INFO_PRECISION), solver.int(key::INFO_CYCLE));
-            // The reference's CG is in double precision.
+            // CG of the reference backend is in double precision.
             let most = if backend == "reference" { bf16 } else { mixed };
             assert_eq!(said, ((k as i64 / 3 + 1).min(most), k as i64 % 3 + 1), "{options}");
         }
     }
 }
 
-/// Where `auto` ends at the V-cycle, it makes what `cycle=v` makes.
+/// If `auto` ends with the V-cycle, its results equal those of `cycle=v`.
 #[test]
 fn v_by_choice_is_v_as_asked() {
     for threads in [1, 2] {
@@ -549,8 +556,8 @@ fn v_by_choice_is_v_as_asked() {
     }
 }
 
-/// Bytes per unknown, mostly of a 5-point matrix, the handle's copy of it included; on smaller grids borders and
-/// padding weigh more.
+/// Bytes per unknown, mostly of a 5-point matrix, including the handle's copy; on smaller grids, borders and padding
+/// weigh more.
 #[test]
 fn memory_per_unknown() {
     for (nx, ny) in [(2047, 2047), (1023, 1023), (1201, 1001)] {
@@ -563,7 +570,7 @@ fn memory_per_unknown() {
             }
         }
     }
-    // CG on A: z of the first grid and q = A p share memory where both are in double precision.
+    // CG on A: z of the first grid and q = A p share memory if both are in double precision.
     let mut compensated = poisson(1023, 1023);
     compensated.east[1023 * 511 + 511] = 1e-3;
     for (name, a, most) in
@@ -573,7 +580,7 @@ fn memory_per_unknown() {
         let bytes = solver.int(key::INFO_BYTES_HOST) as f64 / a.len() as f64;
         assert!(bytes <= most, "{name}: {bytes} bytes per unknown");
     }
-    // Windows of many members, with little memory of their own.
+    // Row windows of many threads, which need little additional memory.
     for n in [400, 800, 1000] {
         let a = poisson(n, n);
         let solver = Solver::of(&a, "backend=cpu threads=16 precision=mixed");

@@ -1,10 +1,10 @@
-//! Iteration counts and condition numbers against an independent prototype and the papers' table 5.3.
+//! Iteration counts and condition numbers of an independent prototype, and of table 5.3 of the papers.
 //!
-//! Omitted because of their cost (docs/benchmarks/cpu-2d.md): 2047^2 with other than 12 levels, 1023^2 with 2 levels
-//! (a 1 GB factor), the slow rows of the lumping table (M1 and M2 with omega 0.5 and 0.95, full M2m), hx/hy = 100, and
+//! Omitted because of their cost (docs/benchmarks/cpu-2d.md): 2047^2 with other than 12 levels, 1023^2 with 2 levels (a
+//! factor of 1 GB), the slow rows of the lumping table (M1 and M2 with omega 0.5 and 0.95, full M2m), hx/hy = 100, and
 //! 1.5 million nodes.
 //!
-//! Every solver here has one thread: the tests of this file run beside each other.
+//! Every solver here has one thread, because the tests of this file run concurrently.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,7 +13,7 @@ use common::problems::golden::{self, Row, exact};
 use common::problems::{Stencil, by_name, poisson, random_rhs};
 use common::{PAPERS, PAPERS_NORM, Solver, count_is_right, run};
 
-/// Runs the rows, one factorization of a problem for all its tolerances, and reports every wrong one.
+/// Checks the rows with one factorization per problem for all its tolerances. Reports all wrong rows.
 fn check_exact(rows: &[Row], backend: &str) {
     let mut wrong = Vec::new();
     let mut problem: Option<(String, usize, Stencil, Vec<f64>)> = None;
@@ -40,7 +40,7 @@ fn check_exact(rows: &[Row], backend: &str) {
     assert!(wrong.is_empty(), "{backend}: {} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
 }
 
-/// Report, table 5.3: 12 levels, 1e-6. (Ten levels exist at h^-1 = 64; asking for more gives all there are.)
+/// Report, table 5.3: 12 levels, 1e-6. (For h^-1 = 64 only ten levels exist; a larger number selects all of them.)
 #[test]
 fn table_5_3() {
     for (n, expected) in [(64, 13), (128, 16), (256, 19), (512, 20), (1024, 20), (2048, 19)] {
@@ -51,7 +51,7 @@ fn table_5_3() {
     }
 }
 
-/// The same counts by the default criterion are larger.
+/// Table 5.3 with the default stopping test, which needs more iterations.
 #[test]
 fn table_5_3_in_the_true_norm() {
     for (n, expected) in [(256, 25), (512, 28), (1024, 29), (2048, 30)] {
@@ -61,7 +61,7 @@ fn table_5_3_in_the_true_norm() {
     }
 }
 
-/// The level sweep and the tight tolerances, up to 511 x 511.
+/// All numbers of levels and small tolerances, up to 511 x 511.
 #[test]
 fn poisson_counts_are_exact() {
     let rows: Vec<Row> = exact().into_iter().filter(|r| r.problem.starts_with("poisson") && r.nx <= 511).collect();
@@ -69,7 +69,7 @@ fn poisson_counts_are_exact() {
     check_exact(&rows, "cpu");
 }
 
-/// The same at 1023 x 1023, M1m.
+/// The Poisson rows at 1023 x 1023, M1m.
 #[test]
 fn large_poisson_counts_are_exact() {
     let large = |r: &Row| r.problem.starts_with("poisson") && r.nx > 511 && r.variant == "M1m";
@@ -78,7 +78,7 @@ fn large_poisson_counts_are_exact() {
     check_exact(&rows, "cpu");
 }
 
-/// Ciarlet's four lumpings and the relaxations between them, 1023 x 1023.
+/// Ciarlet's four lumpings and intermediate relaxations, 1023 x 1023.
 #[test]
 fn lumping_table_is_exact() {
     let rows: Vec<Row> = exact().into_iter().filter(|r| r.nx > 511 && r.variant != "M1m").collect();
@@ -94,7 +94,7 @@ fn nine_point_counts_are_exact() {
     check_exact(&rows, "cpu");
 }
 
-/// The sequential oracle gives the same table.
+/// The reference backend gives the same table.
 #[test]
 fn reference_counts_are_exact() {
     let rows: Vec<Row> = exact().into_iter().filter(|r| r.nx <= 255 && r.iterations < 150).collect();
@@ -102,10 +102,11 @@ fn reference_counts_are_exact() {
     check_exact(&rows, "reference");
 }
 
-/// M2m, where rounding decides the count (see golden/README.md): within 2.5 percent, on the oracle too. The row with
-/// the worst condition, 4e5, has a wider bound on `cpu`: the same method in 21 equivalent forms (other grids, blocks,
-/// backends, A and b times 3 or 0.7) takes 994 to 1030 iterations there, a width of 3.6 percent. What rounding does not
-/// move is the largest eigenvalue: the six digits that the golden rows have.
+/// M2m, where rounding determines the count (see golden/README.md): within 2.5 %, also with the reference backend.
+///
+/// The row with the largest condition number, 4e5, has a wider bound on `cpu`. There, 21 equivalent forms of the method
+/// (other grids, blocks, backends, A and b times 3 or 0.7) need 994 to 1030 iterations, a width of 3.6 %. Rounding does
+/// not affect the largest eigenvalue, which must agree to the six digits of the golden rows.
 #[test]
 fn m2m_counts_and_eigenvalues() {
     for row in golden::rounding() {
@@ -130,9 +131,9 @@ fn m2m_counts_and_eigenvalues() {
     }
 }
 
-/// Random right-hand sides: the count to 1e-6 within 5 percent (rounded up to a whole iteration), kappa of the run
-/// continued to 1e-12 within 2 percent. Both come from one run: its history holds the residual of every iteration.
-/// Singular systems: 8 percent, since at 255 x 255 eight random vectors took 50 to 54 iterations.
+/// Checks rows with random right-hand sides: the count to 1e-6 within 5 % (rounded up), and kappa of the run continued
+/// to 1e-12 within 2 %. Both come from one run, whose history has the residual of every iteration. For singular systems
+/// the bound is 8 %: at 255 x 255, eight random vectors needed 50 to 54 iterations.
 fn check_random(rows: &[Row], backend: &str) {
     let mut wrong = Vec::new();
     for row in rows {
@@ -147,7 +148,7 @@ fn check_random(rows: &[Row], backend: &str) {
         if count.abs_diff(row.iterations) > allowed {
             wrong.push(format!("{}: {count} iterations, expected {}", row.name(), row.iterations));
         }
-        // A smooth right-hand side lacks eigenvectors, and one iteration gives no interval: no kappa then.
+        // A smooth right-hand side lacks eigenvectors, and a single iteration gives no interval: kappa is then unknown.
         let kappa_is_known = !row.problem.ends_with("_smooth") && row.iterations > 1;
         if kappa_is_known && (run.kappa() / row.kappa - 1.0).abs() > 0.02 {
             wrong.push(format!("{}: kappa {}, expected {}", row.name(), run.kappa(), row.kappa));
@@ -156,9 +157,9 @@ fn check_random(rows: &[Row], backend: &str) {
     assert!(wrong.is_empty(), "{backend}: {} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
 }
 
-/// Short formats and recursive cycles: rows of the prototype that show what can be reached. One run to the tightest
-/// tolerance gives the counts of all: at most one iteration more than the prototype took, and one in twenty for another
-/// right-hand side (as above) or for sweeps whose last digits differ.
+/// Short formats and recursive cycles: rows of the prototype that show what is achievable. One run to the smallest
+/// tolerance gives all counts. The limit is one iteration more than the prototype, plus one in twenty for another
+/// right-hand side (as above) or for different last digits of the sweeps.
 #[test]
 fn short_formats_and_recursive_cycles() {
     let rows = golden::short();
@@ -184,8 +185,8 @@ fn short_formats_and_recursive_cycles() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The recursive cycles at the size and tolerances that the papers' V-cycle needs 20 and 34 iterations for, in every
-/// format; bf16 and f32 within two of f64.
+/// The recursive cycles in every format, at a size and tolerances for which the papers' V-cycle needs 20 and 34
+/// iterations; bf16 and f32 within two iterations of f64.
 #[test]
 fn recursive_cycles_need_half_of_the_iterations() {
     for (problem, to_6, to_10) in
@@ -231,7 +232,8 @@ fn varying_coefficients_reference() {
     check_random(&rows, "reference");
 }
 
-/// kappa of the level sweep, and Notay's bound sqrt(5) (sqrt(5) - 1)^(l - 1), about 1.8 * 1.23^l (report, section 2.5).
+/// kappa for all numbers of levels, and Notay's bound sqrt(5) (sqrt(5) - 1)^(l - 1), about 1.8 * 1.23^l (report,
+/// section 2.5).
 #[test]
 fn condition_numbers_of_the_level_sweep() {
     for n in [127, 255, 511] {
@@ -249,8 +251,8 @@ fn condition_numbers_of_the_level_sweep() {
     }
 }
 
-/// The default `levels = 0` must not be worse than the papers' choice: table 5.3 with at most two iterations more,
-/// and without asking for more memory than is allowed.
+/// The default `levels = 0` must not be worse than the papers' choice: table 5.3 with at most two more iterations,
+/// within the memory limit.
 #[test]
 fn default_levels() {
     for (n, paper) in [(64, 13), (128, 16), (256, 19), (512, 20), (1024, 20)] {
@@ -265,8 +267,8 @@ fn default_levels() {
     }
 }
 
-/// The history is what the counts are made of: it starts at 1 (relative to the initial residual), has one entry
-/// for each iteration and one more, and its last entry alone meets the tolerance.
+/// Counts follow from the history. It starts at 1 (relative to the initial residual), and has one entry per iteration
+/// and one more. Only its last entry satisfies the tolerance.
 #[test]
 fn history_and_count_agree() {
     let (a, b) = by_name("poisson_f", 127, 127);
@@ -279,7 +281,8 @@ fn history_and_count_agree() {
         assert!((history[0] - 1.0).abs() < 4.0 * f64::EPSILON);
         let (last, before) = history.split_last().unwrap();
         assert!(*last <= 1e-6 && before.iter().all(|&r| r > 1e-6));
-        // The final residual is that of x itself; the history is recurred: they part at rounding, 1e-16 * kappa / 1e-6.
+        // The final residual is the true residual of x, the history has recurred residuals: they differ by rounding,
+        // 1e-16 * kappa / 1e-6.
         assert!((solver.real(common::key::INFO_FINAL_RESIDUAL) / last - 1.0).abs() < 1e-6);
         assert_eq!(solver.real(common::key::INFO_INITIAL_RESIDUAL), history[0]);
     }

@@ -1,4 +1,4 @@
-//! What the tests of aggregation on the CPU and on a device share.
+//! Common parts of the tests of aggregation on the CPU and on a device.
 
 use crate::common::problems::hard::{self, System};
 use crate::common::problems::{Stencil, neumann_var, random_m_matrix, random_rhs, without_mean};
@@ -12,7 +12,7 @@ pub fn golden(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/golden", name].iter().collect()
 }
 
-/// The hard suite of this size (tests/golden/README.md), stored.
+/// Reads the stored hard suite of this size (tests/golden/README.md).
 pub fn systems(size: &str) -> Vec<System> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(golden(&format!("hard/{size}.gz"))).unwrap();
@@ -20,7 +20,7 @@ pub fn systems(size: &str) -> Vec<System> {
     hard::read(&bytes).unwrap()
 }
 
-/// Iterations to 1e-6 of another program, by system and size.
+/// Returns the iterations of another program to 1e-6, by system and size.
 pub fn counts(variant: &str) -> HashMap<(String, String), i64> {
     let table = std::fs::read_to_string(golden("aggregation.csv")).unwrap();
     let rows = table.lines().skip(1).map(|line| line.split(',').collect::<Vec<&str>>());
@@ -33,7 +33,8 @@ pub fn relative_residual(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
     norm2(&a.residual(b, x)) / norm2(b)
 }
 
-/// `rrb_apply` takes a matrix: linear, symmetric and positive to the rounding of the cycle, and no solve changes it.
+/// Checks that `rrb_apply` applies a fixed matrix: linear, symmetric and positive up to the rounding of the cycle, and
+/// unchanged by solves.
 pub fn check_fixed_matrix(options: &str) {
     for (name, a, singular) in [
         ("five points", random_m_matrix(65, 64, false, 3), false),
@@ -60,12 +61,12 @@ pub fn check_fixed_matrix(options: &str) {
     }
 }
 
-/// The sums of the rows of A.
+/// Returns the row sums of A.
 fn row_sums(a: &Stencil) -> Vec<f64> {
     a.residual(&vec![0.0; a.len()], &vec![-1.0; a.len()])
 }
 
-/// The same system with a coast that has moved by a cell: water to the north and east of land is land.
+/// Returns the system with a coast that has moved by a cell: water to the north and east of land becomes land.
 fn moved_coast(a: &Stencil) -> Stencil {
     let (mut moved, sums) = (a.clone(), row_sums(a));
     let has_land = |p: usize| sums[p] == a.center[p];
@@ -75,7 +76,8 @@ fn moved_coast(a: &Stencil) -> Stencil {
     moved
 }
 
-/// The same system with each coupling times a factor, by its number: 2 p and 2 p + 1 of node p.
+/// Returns the system with each coupling multiplied by a factor. East and north of node p have the numbers 2 p and 2 p
+/// + 1.
 fn scaled(a: &Stencil, factor: &dyn Fn(usize) -> f64) -> Stencil {
     let (mut scaled, sums) = (a.clone(), row_sums(a));
     (0..a.len()).for_each(|p| scaled.east[p] *= factor(2 * p));
@@ -84,7 +86,7 @@ fn scaled(a: &Stencil, factor: &dyn Fn(usize) -> f64) -> Stencil {
     scaled
 }
 
-/// Matrices one after the other on a handle: aggregates are kept where the quality of each is.
+/// Factorizes a sequence of matrices on a handle: aggregates are kept if their quality is still sufficient.
 pub fn check_kept_aggregates(System { name, a, b, .. }: &System, options: &str) {
     let nx = a.nx;
     let solver = Solver::of(a, options);

@@ -1,4 +1,4 @@
-//! What a call has answered, held against what is true.
+//! Comparison of the results of a call with exact values.
 
 use crate::common::applied::{Applied, SINGLE, TOLD, Tested, reported_right};
 use crate::common::problems::cases::{Case, NullSpace};
@@ -6,16 +6,16 @@ use crate::common::problems::system::{LONE, Measured, System, norm2, norm2_of_si
 use crate::common::problems::twice::{Twice, exponent, scaled};
 use crate::common::{Failure, Solver, bits, key, padded, rrb_apply, status, unpadded};
 
-/// Below 2^-1022 + 52 what is lost of x counts: before it, where contrasts (2^40) and tolerances (2^-46) make something
-/// of it.
+/// Exponent of max |x| below which the underflow of small entries of x matters. It is above the smallest normal
+/// exponent -1022 by 52, because of contrasts (2^40) and tolerances (2^-46).
 const SUBNORMAL_COUNTS: i32 = -970;
-/// `RRB_ERR_RANGE`: x is too small for a double.
+/// `RRB_ERR_RANGE`: x would underflow.
 pub const RANGE: i32 = -24;
 
-/// The note of a norm of M that was checked on a singular component with row sums that are not zero.
+/// Note about a checked preconditioned norm on a singular component with nonzero row sums.
 pub const SMALL_ROW_SUMS: &str = "norm of M checked: singular, row sums of 1e-14 to 1e-12";
 
-/// Stop reasons, as the table of results has them.
+/// Stop reasons, with the numbers of the table of results.
 pub mod reason {
     pub const INITIAL_GUESS: i64 = 2;
     pub const ZERO_RHS: i64 = 3;
@@ -24,13 +24,13 @@ pub mod reason {
     pub const STAGNATED: i64 = 6;
 }
 
-/// A right-hand side of this part of the given one is rounding (docs/theory/rrb.md).
+/// A projected right-hand side below this fraction of b counts as rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
-/// Scales of A beyond 10^+-150, in powers of two: squares in CG may overflow or vanish (docs/theory/rrb.md, "Scaling
-/// and reproducibility").
+/// Scales of A beyond 10^+-150, as an exponent of two: squares in CG may overflow or underflow (docs/theory/rrb.md,
+/// "Scaling and reproducibility").
 const FAR_SCALE: i32 = 498;
 
-/// A false word: its class, how far off, and the numbers.
+/// A false report: its class, the relative error, and the numbers.
 #[derive(Clone, Debug)]
 pub struct Complaint {
     pub class: String,
@@ -41,7 +41,7 @@ pub struct Complaint {
 #[derive(Default)]
 pub struct Verdict {
     pub complaints: Vec<Complaint>,
-    /// What is counted.
+    /// Properties of the case, which are counted.
     pub notes: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Verdict {
     }
 }
 
-/// What a solve told.
+/// Results that a solve reported.
 #[derive(Clone, Debug)]
 pub struct Told {
     pub status: i32,
@@ -63,7 +63,7 @@ pub struct Told {
     pub iterations: i64,
     pub initial: f64,
     pub last: f64,
-    /// In use, before the solve and after.
+    /// Cycle in use, before and after the solve.
     pub cycles: [i64; 2],
     pub levels: i64,
 }
@@ -85,7 +85,7 @@ impl Told {
 pub struct Judge<'a> {
     case: &'a Case,
     pub system: System,
-    /// b = `given` * 2^`b_exponent`, and without its means where singular.
+    /// b = `given` * 2^`b_exponent`, minus its means on singular components.
     given: Vec<Twice>,
     b: Vec<Twice>,
     b_error: Vec<f64>,
@@ -112,13 +112,13 @@ impl<'a> Judge<'a> {
         twice(x, self.system.exponent - self.b_exponent)
     }
 
-    /// CG runs on S1.
+    /// Returns whether CG runs on S1.
     fn eliminates(&self, told: &Told) -> bool {
         let compensated = self.compensates(told.cycles[0]) && self.system.positive_couplings > 0;
         !self.system.nine && !compensated && told.levels > 0
     }
 
-    /// Components and couplings as they were counted.
+    /// Checks the reported numbers of components and of compensated couplings.
     pub fn counts(&self, solver: &Solver, verdict: &mut Verdict) {
         let projected = self.system.singular.iter().filter(|&&s| s).count();
         let compensated =
@@ -135,7 +135,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A factorization was refused: with reason?
+    /// Judges whether the error of a factorization is justified.
     pub fn refused_matrix(&self, failure: &Failure, verdict: &mut Verdict) {
         let (s, settings) = (&self.system, &self.case.settings);
         let asked_short = ["f32", "bf16", "mixed"].contains(&settings.precision);
@@ -145,20 +145,20 @@ impl<'a> Judge<'a> {
         let justified = match failure.status {
             status::UNSUPPORTED => self.must_be_unsupported(),
             status::MATRIX if asked_short && failure.sentence.contains("precision=f64") => true,
-            // Entries that vanish.
+            // Entries that underflow.
             status::MATRIX if failure.sentence.contains("too small for double") => s.exponent.abs() >= FAR_SCALE,
-            // Contrasts that leave a pivot nothing but rounding.
+            // Contrasts for which a pivot is pure rounding.
             status::MATRIX if failure.sentence.contains("below the rounding level") => self.contrast() >= 1e8,
             status::MATRIX => none_singular || raw,
             status::ARGUMENT if settings.cycle_spacing % 2 == 1 => failure.sentence.contains("cycle_spacing"),
-            // A cycle that is absurdly expensive.
+            // A cycle with an excessive cost.
             status::ARGUMENT => recursive && settings.cycle_steps > 2 && failure.sentence.contains("cycle_"),
             _ => false,
         };
         self.sentence(failure, justified, "factorize", verdict);
     }
 
-    /// Largest center over the smallest.
+    /// Returns the ratio of the largest to the smallest center.
     fn contrast(&self) -> f64 {
         let center = &self.system.center;
         center.iter().fold(0.0, |m: f64, &c| m.max(c)) / center.iter().fold(f64::MAX, |m, &c| m.min(c))
@@ -171,7 +171,8 @@ impl<'a> Judge<'a> {
         not_offered || settings.null_space == NullSpace::Constant && self.system.singular.contains(&false)
     }
 
-    /// With this cycle in use: with aggregation (4), which auto may come to, nothing is.
+    /// Returns whether positive couplings are compensated with this cycle. Aggregation (4), to which auto may switch,
+    /// compensates nothing.
     fn compensates(&self, cycle: i64) -> bool {
         self.case.settings.compensated && cycle != 4
     }
@@ -190,7 +191,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A solve was refused: with reason, and with x as given?
+    /// Judges whether the error of a solve is justified, and whether x is unchanged.
     pub fn refused_solve(&self, failure: &Failure, guess: &[f64], x: &[f64], verdict: &mut Verdict) {
         if bits(guess) != bits(x) {
             verdict.complain("x changed by a failure", 1.0, format!("status {}: {}", failure.status, failure.sentence));
@@ -205,10 +206,10 @@ impl<'a> Judge<'a> {
             }
             status::NOT_FINITE => self.solution_exponent(guess).is_none_or(|e| e >= 1023),
             RANGE => {
-                // A guess far off may hide the solution. On a singular system what is added to its mean counts.
+                // A poor guess may hide the solution. On a singular system, the change relative to its mean matters.
                 let of = |guess: &[f64]| self.solution_exponent(guess);
                 let known = of(&vec![0.0; guess.len()]);
-                // Of a matrix that the judge cannot solve: far below, whatever its inverse makes of b.
+                // For matrices that the judge cannot solve: far below the range, whatever the inverse does to b.
                 let least = s.center.iter().fold(f64::MAX, |least, &c| least.min(c));
                 let bound = self.b_exponent - s.exponent - exponent(least) + 64;
                 known.unwrap_or(bound) <= SUBNORMAL_COUNTS
@@ -217,7 +218,7 @@ impl<'a> Judge<'a> {
                 if far {
                     verdict.note("A beyond 1e+-150: refused");
                 }
-                // In single precision M^-1 of a guess far off may be.
+                // In single precision, M^-1 r for a poor guess may overflow.
                 // Iterates of a nearly singular matrix may overflow, which is an error in the preconditioned norm
                 // (docs/theory/rrb.md, "Breakdown").
                 let grown = settings.preconditioned && s.excess.iter().any(|&excess| excess <= 1e-4);
@@ -232,7 +233,7 @@ impl<'a> Judge<'a> {
         self.sentence(failure, justified, "solve", verdict);
     }
 
-    /// center * guess beyond 1e150 * b.
+    /// Returns whether center * guess exceeds 1e150 * b.
     fn guess_is_far(&self, guess: &[f64]) -> bool {
         let largest = guess.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
         let center = self.system.center.iter().fold(0.0, |m: f64, &c| m.max(c));
@@ -240,7 +241,7 @@ impl<'a> Judge<'a> {
         log2 > 149.0 * 10f64.log2()
     }
 
-    /// The largest |sum b| / sum |b| of a singular component.
+    /// Returns the largest |sum b| / sum |b| of a singular component.
     pub fn incompatibility(&self) -> f64 {
         let sizes: Vec<Twice> = self.given.iter().map(|b| b.abs()).collect();
         let (sums, sizes) = (self.system.means(&self.given), self.system.means(&sizes));
@@ -250,8 +251,8 @@ impl<'a> Judge<'a> {
         sums.iter().zip(&sizes).map(of).fold(0.0, f64::max)
     }
 
-    /// e with max |x| in [2^e, 2^(e + 1)) for the solution that the guess leads to, by a solve of the scaled system;
-    /// none where that does not come near it.
+    /// Returns e with max |x| in [2^e, 2^(e + 1)) for the solution that the guess leads to, by a solve of the scaled
+    /// system; none if that solve fails.
     fn solution_exponent(&self, guess: &[f64]) -> Option<i32> {
         let null_space = match self.case.settings.null_space {
             NullSpace::Auto => "auto",
@@ -277,7 +278,7 @@ impl<'a> Judge<'a> {
         (largest > 0.0).then(|| exponent(largest) + self.b_exponent - self.system.exponent)
     }
 
-    /// A solve has ended: are its status, its residuals and x what they are said to be?
+    /// Judges a solve that ended: status, residuals and x.
     pub fn ended(&self, solver: &Solver, told: &Told, guess: &[f64], x: &[f64], verdict: &mut Verdict) {
         self.ends_as_told(told, verdict);
         if self.case.not_finite && self.case.settings.check_input {
@@ -338,7 +339,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// x = 0, or the means of the guess where b is constant: nothing but rounding may be left of b.
+    /// Judges a zero right-hand side: x = 0, or the means of the guess if b is constant. Only rounding may remain of b.
     fn zero_rhs(&self, x: &[f64], verdict: &mut Verdict) {
         let given = norm2(&self.given);
         let left = norm2(&self.b);
@@ -355,14 +356,15 @@ impl<'a> Judge<'a> {
         scaled(self.case.settings.abs_tol, half - self.b_exponent)
     }
 
-    /// What rounding may do to the residual of x, as the library computes it.
+    /// Returns bounds of the rounding errors of the residual of x, as the library computes it.
     fn errors(&self, b: &[Twice], x: &[Twice], products: bool) -> Vec<f64> {
         let s = &self.system;
         let of_row = if products { s.rounding_of_products(b, x) } else { s.rounding_of_residual(b, x) };
         of_row.iter().zip(&self.b_error).map(|(row, b)| row + b).collect()
     }
 
-    /// The same of an x that is stored in a double: rounded once more where it is below the normal numbers.
+    /// Returns the bounds of `errors` for an x that is stored in doubles: with an additional rounding if it is
+    /// subnormal.
     fn errors_of_stored(&self, stored: &[f64], x: &[Twice]) -> Vec<f64> {
         let errors = self.errors(&self.b, x, false);
         let largest = stored.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
@@ -374,8 +376,8 @@ impl<'a> Judge<'a> {
         errors.iter().zip(small).map(|(e, s)| e + s).collect()
     }
 
-    /// Norms of the guess's residual and of that of x, and what they are relative to; of each all that the contract
-    /// allows.
+    /// Returns the norms of the initial and of the final residual, and their references; for each, all values that the
+    /// contract allows.
     fn norms(
         &self,
         solver: &Solver,
@@ -392,7 +394,7 @@ impl<'a> Judge<'a> {
                 [0, 1].map(|k| Measured { value: norm2(&residuals[k]), error: norm2_of_sizes(&errors[k]) });
             let b = Measured { value: norm2(&self.b), error: norm2_of_sizes(&self.b_error) };
             let reference = if self.case.settings.of_initial { initial } else { b };
-            // Of a b that is constant but for rounding, residuals are relative to what was given.
+            // If b is constant up to rounding, residuals are relative to the original b.
             let given = norm2(&self.given);
             let mut references = vec![reference];
             if reference.value - reference.error <= 2.0 * ROUNDING_OF_B * given {
@@ -401,7 +403,7 @@ impl<'a> Judge<'a> {
             let tested = |m: Measured| Tested { without: m, with: m.value };
             return Some((vec![tested(initial)], tested(last), references));
         }
-        // `rrb_apply` applies another M there: the linear one of the cycle.
+        // `rrb_apply` applies another M here: the linear part of the cycle.
         if told.cycles.iter().any(|cycle| *cycle >= 3) {
             verdict.note("norm of M not checked: cycle=k or aggregation");
             return None;
@@ -433,7 +435,7 @@ impl<'a> Judge<'a> {
             let constants = s.norm_of_means(&s.means(r));
             Some(Tested { without, with: without.value.hypot(constants) })
         };
-        // What M makes nothing of is that of the nodes that CG works on.
+        // The null space of the projected M is that of the nodes on which CG works.
         let by_colours = eliminates && self.projects();
         let of_whole = |k: usize| {
             let (r, errors) = (&residuals[k], &errors[k]);
@@ -441,7 +443,7 @@ impl<'a> Judge<'a> {
         };
         let last = of_whole(1)?;
         let whole = of_whole(0)?;
-        // What CG starts from, of the guess and of x = 0: S1 forms its residual by products.
+        // The start of CG, for the guess and for x = 0: S1 computes its residual from products.
         let products = self.errors(&self.b, x_guess, true);
         let (r, rhs) = if eliminates {
             (s.reduced(&residuals[0], &products), s.reduced(&self.b, &self.b_error))
@@ -452,7 +454,7 @@ impl<'a> Judge<'a> {
         let start = if self.case.settings.of_initial { r } else { rhs };
         let reference =
             if eliminates { self.norm_of_s1(solver, &start.0, &start.1)? } else { tested(&start.0, &start.1)? };
-        // Constants of the guess's residual count, those that the elimination makes of b do not.
+        // Constants of the initial residual count, but constants that the elimination creates from b do not.
         let from_zero = x_guess.iter().all(|x| x.value() == 0.0);
         let constants = self.case.settings.of_initial && !from_zero;
         let value = if constants { reference.with } else { reference.without.value };
@@ -460,7 +462,7 @@ impl<'a> Judge<'a> {
         let size = norm2(&start.0);
         let size_error = norm2_of_sizes(&start.1);
         let projected = if eliminates { norm2(&s.without_means_of_black(&start.0)) } else { size };
-        // Relative to rounding nothing can be small; near the limit either may be taken.
+        // No residual is small relative to rounding. Near the limit, both references are allowed.
         let given = norm2(&self.given);
         let limit = ROUNDING_OF_B * given;
         let mut references = Vec::new();
@@ -472,15 +474,15 @@ impl<'a> Judge<'a> {
             references.push(Measured { value: given / largest.sqrt(), error: 0.0 });
         }
         if norm2(&self.b) <= 2.0 * limit && self.case.settings.of_initial {
-            // No S1 is looked at then.
+            // S1 is not inspected in this case.
             references.push(Measured { value: whole.with, error: whole.without.error });
         }
         let initial = vec![initial, whole];
         Some((initial, last, references))
     }
 
-    /// The same with constants of r, of which the first elimination makes no constants of S1: r_r' D_r^-1 r_r + r1'
-    /// M1^-1 r1, r1 without its mean. `rrb_apply` takes them out before.
+    /// Returns the norm for an r with constants, which the first elimination does not map to constants of S1: r_r'
+    /// D_r^-1 r_r + r1' M1^-1 r1, where r1 has mean zero. `rrb_apply` would remove the constants before.
     fn norm_by_colours(&self, solver: &Solver, r: &[Twice], errors: &[f64]) -> Option<Tested> {
         let s = &self.system;
         let red = (0..s.len()).filter(|&p| s.is_red(p)).map(|p| r[p].square() / s.center[p]).sum::<Twice>();
@@ -493,11 +495,11 @@ impl<'a> Judge<'a> {
         Some(Tested { without: Measured { value: black.value.hypot(red), error }, with: with.hypot(red) })
     }
 
-    /// Of r1 on S1, where r1 loses its mean.
+    /// Returns the norm of r1 on S1, where the mean of r1 is removed.
     fn norm_of_s1(&self, solver: &Solver, r1: &[Twice], errors: &[f64]) -> Option<Tested> {
         let s = &self.system;
         let projected = s.without_means_of_black(r1);
-        // In single precision r1 is rounded before it loses its mean.
+        // In single precision, r1 is rounded before its mean is removed.
         let unit = if solver.int(key::INFO_PRECISION) == 1 { 0.0 } else { SINGLE };
         let errors: Vec<f64> = errors.iter().zip(r1).map(|(e, r)| e + unit * r.abs().value()).collect();
         let without = self.norm_of_m(solver, &projected, &errors)?;
@@ -505,7 +507,7 @@ impl<'a> Judge<'a> {
         Some(Tested { without, with: without.value.hypot(constants.value().sqrt()) })
     }
 
-    /// A component that is treated as singular has row sums of 1e-14 to 1e-12 of the center.
+    /// Returns whether a component that is treated as singular has row sums of 1e-14 to 1e-12 of the center.
     fn small_row_sums(&self) -> bool {
         let System { excess, singular, .. } = &self.system;
         singular.iter().zip(excess).any(|(&singular, excess)| singular && (1e-14..=1e-12).contains(excess))
@@ -515,11 +517,11 @@ impl<'a> Judge<'a> {
         self.system.singular.contains(&true)
     }
 
-    /// sqrt(r' M^-1 r), by `rrb_apply` of the same handle.
+    /// Computes sqrt(r' M^-1 r) with `rrb_apply` of the same handle.
     fn norm_of_m(&self, solver: &Solver, r: &[Twice], errors: &[f64]) -> Option<Measured> {
         let short = solver.int(key::INFO_PRECISION) != 1;
-        // The V-cycle in double precision is exact to rounding of each entry. Where M^-1 is applied by differences of z
-        // or in single precision, that leaves a unit of z'|M|z.
+        // The V-cycle in double precision is exact up to the rounding of each entry. If M^-1 is applied with
+        // differences of z or in single precision, the error is one unit of z'|M|z.
         let unit = match (short, solver.int(key::INFO_CYCLE)) {
             (true, _) => SINGLE,
             (false, 1) => 0.0,
@@ -563,7 +565,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Lone nodes and components, for people.
+    /// Returns a readable description of lone nodes and components.
     pub fn describe(&self) -> String {
         let lone = self.system.label.iter().filter(|&&k| k == LONE).count();
         let s = &self.system;

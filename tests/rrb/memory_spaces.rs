@@ -1,5 +1,5 @@
-//! Arrays on the host and on a device in one call, with rows that lie apart. Where no device is found the test says so
-//! and passes; tests/emulator makes one of the host.
+//! Arrays on the host and on a device in one call, with padded rows. Without a device, the tests are reported as
+//! ignored; tests/emulator emulates a device.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,7 +18,7 @@ fn ok(result: CUresult) {
     assert_eq!(result, CUresult::CUDA_SUCCESS);
 }
 
-/// An array that the test keeps on the host, with its copy on the device if it is to be there.
+/// An array of the test on the host, optionally with a copy on the device.
 struct Array {
     values: Vec<f64>,
     device: Option<u64>,
@@ -45,7 +45,7 @@ impl Array {
 
     fn read(&mut self) -> &[f64] {
         if let Some(address) = self.device {
-            // SAFETY: the array on the device is as long; the copy is waited for.
+            // SAFETY: the array on the device has this length; the copy is waited for.
             unsafe {
                 ok(cuMemcpyDtoHAsync_v2(self.values.as_mut_ptr().cast(), address, 8 * self.values.len(), null_mut()));
                 ok(cuStreamSynchronize(null_mut()));
@@ -64,10 +64,10 @@ impl Drop for Array {
     }
 }
 
-/// Does `f` with the context of device 0.
+/// Runs `f` with the context of device 0 current.
 fn on_a_device(f: impl FnOnce()) {
     let mut context = null_mut();
-    // SAFETY: the driver was started by the count above; the pointer outlives the call.
+    // SAFETY: the count above initialized the driver; the pointer outlives the call.
     unsafe {
         ok(cuDevicePrimaryCtxRetain(&mut context, 0));
         ok(cuCtxPushCurrent_v2(context));
@@ -85,10 +85,11 @@ fn arrays_here_and_there() {
     });
 }
 
-/// Cut after a restart, where the iterate kept before it is better, x on the device is that one.
+/// At the iteration limit after a restart, x on the device is the iterate that was stored before the restart, if that
+/// one is better.
 fn the_kept_iterate_stays() {
     on_a_device(|| {
-        // From a guess this far away CG starts again from rounding, and its first step often makes the 2-norm larger.
+        // From such a poor guess, CG restarts because of rounding, and its first step often increases the 2-norm.
         let a = random_field(49, 1e3);
         let mut kept = 0;
         for seed in 0..3 {
@@ -118,8 +119,8 @@ fn the_kept_iterate_stays() {
     });
 }
 
-/// Each array of the matrix on either side, and b and x: the same bits whatever lies where, and nothing between rows is
-/// read or written.
+/// Checks each array of the matrix, b and x in both memory spaces: results are bitwise identical, and padding is
+/// neither read nor written.
 fn every_place(a: &Stencil) {
     let (nx, ld) = (a.nx, a.nx + 5);
     let wide = |v: &[f64], filler: f64| padded(v, nx, ld, filler);
@@ -160,7 +161,7 @@ fn every_place(a: &Stencil) {
             });
             let residual =
                 norm2(&a.residual(&unpadded(&b.values, nx, ld), &found[0])) / norm2(&unpadded(&b.values, nx, ld));
-            // The tolerance, and what summing in another order makes of it.
+            // The tolerance, and the effect of another summation order.
             assert!(residual <= 1.001e-6, "{what}: {residual:e}");
             assert!(*expected.get_or_insert_with(|| found.clone()) == found, "{what}: other bits");
         }

@@ -1,4 +1,5 @@
-//! Wrong calls: each has its status and its sentence, leaves outputs and handle as documented, and the host lives.
+//! Wrong calls. Each returns its status and error message, leaves outputs and handle as documented, and does not end
+//! the program.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -12,13 +13,13 @@ use std::ptr::{null, null_mut};
 
 const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
 
-/// A good handle of 6 x 5 nodes with its matrix.
+/// Creates a factorized handle of 6 x 5 nodes.
 fn good(backend: &str) -> (Solver, Stencil) {
     let a = random_m_matrix(6, 5, true, 1);
     (Solver::of(&a, backend), a)
 }
 
-/// The handle still solves.
+/// Checks that the handle can still factorize and solve.
 #[track_caller]
 fn assert_alive(solver: &Solver, a: &Stencil) {
     let b = random_rhs(a.len(), 1);
@@ -88,7 +89,7 @@ fn null_pointers() {
     assert_alive(&solver, &a);
 }
 
-/// An address between two values: by name, for every array of every call; nothing is read or written.
+/// A misaligned array is reported by name, for every array of every call, and is neither read nor written.
 #[test]
 fn unaligned_arrays() {
     let (solver, a) = good("");
@@ -107,7 +108,7 @@ fn unaligned_arrays() {
     for byte in [1, 4, 7] {
         let astray_mut = space.as_mut_ptr().wrapping_byte_add(byte);
         let astray = astray_mut.cast_const();
-        // SAFETY: arrays of the handle's size; those astray have it too, and are not read.
+        // SAFETY: arrays of the handle's size; misaligned arrays have it too, and are not read.
         unsafe {
             refused(rrb_solve(h, astray, y), "b");
             refused(rrb_solve(h, b, astray_mut), "x");
@@ -164,10 +165,10 @@ fn extents() {
     refused(3_000_000_000, 3_000_000_000, &["nx", "ny"]);
     refused(i64::MAX, 1, &["nx", "ny"]);
     let mut handle = std::ptr::dangling_mut::<Handle>();
-    // SAFETY: `handle` outlives the call, which fails before it looks at what is in it.
+    // SAFETY: `handle` outlives the call, which fails before it reads the pointer.
     assert_eq!(unsafe { rrb_create(0, 5, &mut handle) }, status::DIMENSION);
     assert_eq!(handle, std::ptr::dangling_mut(), "out is untouched");
-    // Rows so long that the arrays would not fit the address space.
+    // Rows so long that the arrays would exceed the address space.
     let solver = Solver::new(2, 1000, "");
     solver.set_int(key::LEADING_DIMENSION, i64::MAX / 2).expect("what is too long depends on the rows");
     let a = vec![1.0; 2];
@@ -175,7 +176,7 @@ fn extents() {
     failure.expect(status::DIMENSION, &["leading_dimension"]);
 }
 
-/// Calls out of order, and options that act at the next factorize.
+/// Calls in the wrong order, and options that take effect at the next factorize.
 #[test]
 fn wrong_order() {
     let b = random_rhs(30, 1);
@@ -247,7 +248,7 @@ fn a_failed_factorize_leaves_no_factorization() {
     }
 }
 
-/// b and x, r and z, x and y may not share a value; neighbours in one array may be.
+/// b and x, r and z, x and y must not overlap; adjacent parts of one array are allowed.
 #[test]
 fn overlapping_arrays() {
     let (solver, _) = good("");
@@ -258,13 +259,13 @@ fn overlapping_arrays() {
         [(rrb_solve as Call, ["b", "x"]), (rrb_apply as Call, ["r", "z"]), (rrb_multiply as Call, ["x", "y"])]
     {
         for (from, to) in [(30, 30), (30, 31), (31, 30), (30, 59), (59, 30)] {
-            // SAFETY: both ranges of 30 values lie in `both`.
+            // SAFETY: both ranges of 30 values are inside `both`.
             let failure = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) }).unwrap_err();
             failure.expect(status::ARGUMENT, &["overlap", names[0], names[1]]);
         }
         assert!(both.iter().all(|&v| v == 1.0));
         for (from, to) in [(30, 60), (60, 30)] {
-            // SAFETY: as above, and disjoint.
+            // SAFETY: as above, without overlap.
             let result = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) });
             assert_eq!(result, Ok(status::OK));
             both.fill(1.0);
@@ -288,7 +289,7 @@ fn not_a_number_and_infinity() {
                         "northeast" => ne,
                         _ => nw,
                     };
-                    // The first one counts; a second one comes later in the array.
+                    // The first value is reported; a second one is later in the array.
                     array[j * 6 + i] = bad;
                     array[3 * 6 + 4] = f64::NAN;
                     let failure = solver.factorize(&broken).unwrap_err();
@@ -317,7 +318,7 @@ fn not_a_number_and_infinity() {
             failure.expect(status::NOT_FINITE, &["x ", "(3, 2)"]);
             assert!(z.iter().all(|&v| v == 5.0));
         }
-        // Unchecked, NaN and infinity must still not be called a success, with 5 points neither.
+        // Without the check, NaN and infinity must still not be a success, also with 5 points.
         for a in [a, random_m_matrix(6, 5, false, 1)] {
             solver.options("check_input=0").unwrap();
             solver.factorize(&a).unwrap();
@@ -334,7 +335,7 @@ fn not_a_number_and_infinity() {
     }
 }
 
-/// Indices count from 0 in C; the same failure can be read counted from 1.
+/// Indices begin with 0 in C; the error of the same failure can also be read with base 1.
 #[test]
 fn last_error() {
     let (solver, a) = good("");
@@ -351,20 +352,20 @@ fn last_error() {
     let (needed, buffer) = read(0, 200);
     assert!(text(&buffer).contains("(3, 2)"));
     assert!(text(&read(1, 200).1).contains("(4, 3)"));
-    // Cut and ended by NUL, never beyond the capacity.
+    // Truncated, NUL-terminated, and never beyond the capacity.
     let (same, short) = read(0, 8);
     assert_eq!((same, short[7], short[8]), (needed, 0, b'#'));
     assert_eq!(text(&short), text(&buffer)[..7]);
     assert_eq!(read(0, 0).1[0], b'#');
-    // SAFETY: NULL with capacity 0 only asks for the length.
+    // SAFETY: NULL with capacity 0 is allowed and only returns the length.
     assert_eq!(unsafe { rrbsolver_last_error(null_mut(), 0) }, needed);
-    // Each thread has its own, and a success does not overwrite it.
+    // Each thread has its own message, and a success does not overwrite it.
     std::thread::spawn(|| assert_eq!(common::last_error(), "")).join().unwrap();
     solver.factorize(&a).unwrap();
     assert!(common::last_error().contains("(3, 2)"));
 }
 
-/// Indefinite in the given rows: zero or negative centers.
+/// Indefinite by the rows themselves: zero or negative centers.
 #[test]
 fn rows_that_no_definite_matrix_has() {
     for backend in BACKENDS {
@@ -376,7 +377,7 @@ fn rows_that_no_definite_matrix_has() {
             let failure = solver.factorize(&bad).unwrap_err();
             failure.expect(status::MATRIX, &["center", &format!("({i}, {j})")]);
         }
-        // Too small to divide by, alone and among others: the sentence names that node, not one beside it.
+        // Too small to divide by, alone and among others: the error message names this node, not a neighbour.
         for (i, j) in [(2, 3), (3, 3)] {
             let mut bad = a.clone();
             bad.decouple(i, j, 1e-310);
@@ -388,7 +389,7 @@ fn rows_that_no_definite_matrix_has() {
             bad.decouple(i, j, 3e-308);
             assert!(solver.factorize(&bad).is_ok());
         }
-        // A row of zeros, as a land point whose center was forgotten.
+        // A row of zeros, like a land node with a forgotten center.
         let mut bad = a.clone();
         bad.decouple(4, 3, 0.0);
         let solver = Solver::new(7, 6, backend);
@@ -397,7 +398,7 @@ fn rows_that_no_definite_matrix_has() {
     }
 }
 
-/// A code that stores -A and -b.
+/// A program that stores -A and -b.
 #[test]
 fn all_centers_negative() {
     let words = ["all centers are negative: does the array hold -A? If so, negate b too", "-4", "(0, 0)"];
@@ -411,7 +412,7 @@ fn all_centers_negative() {
             let failure = solver.factorize(&negative).unwrap_err();
             failure.expect(status::MATRIX, &[words[0], &format!("{}", negative.center[0]), words[2]]);
         }
-        // One that is not.
+        // All centers but one are negative.
         negative.center[100] = 1.0;
         let failure = solver.factorize(&negative).unwrap_err();
         failure.expect(status::MATRIX, &["is not positive", "(0, 0)"]);
@@ -420,7 +421,7 @@ fn all_centers_negative() {
     }
 }
 
-/// Couplings out of the grid, of a code with periodic edges.
+/// Couplings that point out of the grid, as in a program with periodic boundaries.
 #[test]
 fn couplings_that_point_out_of_the_grid() {
     let a = random_m_matrix(7, 5, true, 1);
@@ -428,7 +429,7 @@ fn couplings_that_point_out_of_the_grid() {
     for backend in BACKENDS {
         let solver = Solver::new(7, 5, backend);
         let expected = Solver::of(&a, backend).solve_from_zero(&random_rhs(35, 1)).0;
-        // Array, column, row, and whether that is an entry of the matrix.
+        // Array, column and row of entries that point out of the grid.
         let places = [(0, 6, 2), (1, 3, 4), (2, 6, 1), (2, 0, 4), (3, 0, 3), (3, 6, 4)];
         for (array, i, j) in places {
             for value in [-1.0, 1e-300, f64::INFINITY] {
@@ -454,7 +455,7 @@ fn couplings_that_point_out_of_the_grid() {
     }
 }
 
-/// Indefinite further down: a pivot is not positive, and the sentence says which, at which node and level.
+/// Indefinite on a lower level: a pivot is not positive, and the error message names its value, node and level.
 #[test]
 fn indefinite_matrix() {
     for backend in BACKENDS {
@@ -467,13 +468,13 @@ fn indefinite_matrix() {
             assert!(i < 9 && j < 9, "{}", failure.sentence);
             assert_alive(&solver, &poisson(9, 9));
         }
-        // Elements on stretched cells without compensation: the papers' breakdown at the second level.
+        // Elements on stretched cells without compensation: the breakdown of the papers on the second level.
         let solver = Solver::new(32, 32, &format!("{backend} compensation=never"));
         solver.factorize(&fe_aniso(32, 32, 3.0)).unwrap_err().expect(status::MATRIX, &["pivot", "level"]);
     }
 }
 
-/// The (i, j) of a sentence.
+/// Returns the (i, j) of an error message.
 fn node_in(sentence: &str) -> (usize, usize) {
     let inner = sentence.split('(').map(|s| s.split(')').next().unwrap_or("")).find_map(|s| {
         let (i, j) = s.split_once(", ")?;
@@ -482,10 +483,10 @@ fn node_in(sentence: &str) -> (usize, usize) {
     inner.unwrap_or_else(|| panic!("no node in: {sentence}"))
 }
 
-/// A is indefinite but M is not: CG finds out, says in which iteration, and gives x back as it was.
+/// A is indefinite but M is not: CG detects this, reports the iteration, and leaves x unchanged.
 #[test]
 fn breakdown_leaves_x() {
-    // Positive couplings are compensated in M: it is diagonal and positive, while A has eigenvalues 1 +- 1.8.
+    // Positive couplings are compensated in M, which is diagonal and positive, while A has the eigenvalues 1 +- 1.8.
     let chain = Stencil::constant(30, 1, 1.0, 0.9, 0.0, None);
     let nine = Stencil::constant(9, 8, 2.0, 0.3, 0.3, Some((0.9, 0.9)));
     for a in [chain, nine] {
@@ -508,7 +509,7 @@ unsafe extern "C-unwind" fn panicking_monitor(_: *mut c_void, iteration: i64, _:
     0
 }
 
-/// A panic in a callback stops at the boundary. (That nothing is printed is tested in `environment.rs`.)
+/// A panic in a callback becomes an error. (`environment.rs` tests that nothing is printed.)
 #[test]
 fn panic_in_a_monitor() {
     for backend in BACKENDS {
@@ -526,7 +527,7 @@ fn panic_in_a_monitor() {
     }
 }
 
-/// A solution that no double can hold, or a guess beyond all measure, is never called a success.
+/// A solution beyond the range of doubles, or an excessive guess, must not be reported as success.
 #[test]
 fn solution_beyond_the_largest_number() {
     let a = poisson(30, 30);
@@ -547,7 +548,7 @@ fn solution_beyond_the_largest_number() {
     }
 }
 
-/// A singular system is not an error; a lone point without a center is.
+/// A singular system is not an error; a lone node with a zero center is.
 #[test]
 fn lone_points() {
     let mut a = neumann_const(8, 8);
@@ -563,7 +564,7 @@ fn assert_alive_singular(a: &Stencil) {
     assert_eq!(solver.solve_from_zero(&random_rhs(a.len(), 1)).1, status::OK);
 }
 
-/// No driver, no such device, or no kernels: said with the status and the option; `auto` does without.
+/// Without a driver, device or kernels, the error has the status and the option; `auto` uses the CPU.
 #[test]
 fn a_device_that_is_not_there() {
     let (a, b) = (poisson(30, 21), random_rhs(630, 2));

@@ -1,4 +1,4 @@
-//! Options that are wrong, or ask for what there is not.
+//! Wrong options, and options that request unavailable features.
 
 use crate::common::problems::*;
 use crate::common::*;
@@ -26,21 +26,21 @@ fn unknown_options() {
     let mut value = 0;
     // SAFETY: a live handle, `value` outlives the call.
     outcome(unsafe { rrb_get_int(solver.handle, 4321, &mut value) }).unwrap_err().expect(status::OPTION, &["4321"]);
-    // A wrong kind of access is refused too, and says what to use.
+    // Access of the wrong kind is an error that suggests the right function.
     // SAFETY: as above.
     outcome(unsafe { rrb_get_int(solver.handle, key::REL_TOL, &mut value) })
         .unwrap_err()
         .expect(status::OPTION, &["rel_tol", "real"]);
     solver.set_int(key::LOG, 1).unwrap_err().expect(status::OPTION, &["log", "set_options"]);
     solver.set_real(key::LEVELS, 2.0).unwrap_err().expect(status::OPTION, &["levels", "set_int"]);
-    // Text is all or nothing.
+    // Text is applied completely or not at all.
     let before = (solver.int(key::LEVELS), solver.real(key::REL_TOL));
     refused("levels=3 rel_tol=1e-2 nonsense=1", &["nonsense"]);
     assert_eq!((solver.int(key::LEVELS), solver.real(key::REL_TOL)), before);
     assert_alive(&solver, &a);
 }
 
-/// Name, value and range stand in the sentence, and the old value stays.
+/// The error message contains name, value and range, and the old value is kept.
 #[test]
 fn values_out_of_range() {
     let (solver, a) = good("");
@@ -87,7 +87,7 @@ fn values_out_of_range() {
             assert_eq!(solver.real(key), before);
         }
     }
-    // A Fortran real(4) in place of a double: its bits alone are a subnormal number, which is no tolerance.
+    // A Fortran real(4) instead of a double: its bits are a subnormal number, which cannot be a tolerance.
     let single = f64::from_bits(u64::from(1e-6f32.to_bits()));
     for (key, name) in [(key::REL_TOL, "rel_tol"), (key::ABS_TOL, "abs_tol"), (key::RELAXATION, "relaxation")] {
         let failure = solver.set_real(key, single).unwrap_err();
@@ -133,7 +133,7 @@ fn values_out_of_range() {
     assert_alive(&solver, &a);
 }
 
-/// Setting what a table of documentation would set, in all three ways, and reading it back.
+/// Sets options in all three ways, and reads them back.
 #[test]
 fn options_can_be_set_and_read() {
     let solver = Solver::new(6, 5, "");
@@ -183,7 +183,7 @@ fn options_can_be_set_and_read() {
     );
 }
 
-/// Work of this thread, the first of a team: however busy the machine is, it is that.
+/// Returns the CPU time of this thread, the first of its pool, which does not depend on the load of the machine.
 fn seconds_of_this_thread() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call.
@@ -191,7 +191,8 @@ fn seconds_of_this_thread() -> i64 {
     time.tv_sec
 }
 
-/// An exact factor above coarse_memory is refused before any work, and the sentence names the levels that do.
+/// An exact factor above coarse_memory is an error before any computation, and the error message names a number of
+/// levels that fits.
 #[test]
 fn coarse_memory() {
     for (n, levels, limit) in [(2047usize, 2, 1 << 30), (255, 2, 1_000_000), (255, 1, 30_000), (100, 3, 5_000)] {
@@ -214,7 +215,7 @@ fn coarse_memory() {
             solver.factorize(&a).expect("the named levels");
             solver.solve_from_zero(&random_rhs(n * n, 1));
         }
-        // levels=0 finds a number that fits by itself.
+        // levels=0 selects a number that fits.
         solver.set_int(key::LEVELS, 0).unwrap();
         if n < 2047 {
             solver.factorize(&a).expect("levels=0 stays below the limit");
@@ -222,7 +223,7 @@ fn coarse_memory() {
     }
 }
 
-/// What this build does not have is accepted as a setting and refused at factorize, with the reason.
+/// Features that this build lacks are accepted as settings; factorize returns the error.
 #[test]
 fn unsupported() {
     let (solver, a) = good("");
@@ -244,8 +245,8 @@ fn unsupported() {
     assert_alive(&solver, &a);
 }
 
-/// A recursion starts on a grid of rows and columns, which every second level leaves; 0 leaves the choice, and whatever
-/// the grid is too small for does nothing.
+/// A recursion starts on a grid of rows and columns, which every second level creates. 0 leaves the choice to the
+/// library. A spacing that is too large for the grid has no effect.
 #[test]
 fn spacing_of_recursions() {
     let (solver, a) = good("");
@@ -270,7 +271,7 @@ fn spacing_of_recursions() {
     }
 }
 
-/// A recursive cycle whose visits multiply beyond reason is refused; the next one that is not works.
+/// A recursive cycle whose number of visits grows excessively is an error; the next acceptable one works.
 #[test]
 fn recursions_that_cost_too_much() {
     let (a, zero) = (poisson(512, 512), vec![0.0; 512 * 512]);

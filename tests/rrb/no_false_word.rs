@@ -1,5 +1,5 @@
-//! Systems on which a residual or a status was once false, each with the answer that it must have. Residuals are
-//! recomputed in twice the precision (tests/problems/src/system.rs). tests/rrb/truth.rs looks for more of them at random.
+//! Systems for which a residual or a status was once wrong, with the correct results. Residuals are recomputed in twice
+//! the working precision (tests/problems/src/system.rs). tests/rrb/truth.rs searches for further systems at random.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -9,13 +9,13 @@ use common::problems::twice::{Twice, exponent, scaled};
 use common::problems::{Stencil, random_m_matrix, random_rhs};
 use common::{Failure, Solver, bits, key, last_error, max_abs, status};
 
-/// `RRB_ERR_RANGE`: x is too small for a double.
+/// `RRB_ERR_RANGE`: x would underflow.
 const RANGE: i32 = -24;
 
-/// Told residuals may be off by this part, if by more than rounding.
+/// Relative error that reported residuals may have in addition to rounding.
 const TOLD: f64 = 0.01;
 
-/// SplitMix64's sequence, in [0, 1).
+/// SplitMix64, in [0, 1).
 struct Random(u64);
 
 impl Random {
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Couplings of -`weight()`, and centers that make all row sums zero to rounding.
+/// Creates couplings of -`weight()`, and centers with zero row sums up to rounding.
 fn closed(nx: usize, ny: usize, nine: bool, mut weight: impl FnMut() -> f64) -> Stencil {
     let mut a = Stencil::zeros(nx, ny, nine);
     let corners = a.corners.iter_mut().flat_map(|(northeast, northwest)| [northeast, northwest]);
@@ -41,7 +41,7 @@ fn closed(nx: usize, ny: usize, nine: bool, mut weight: impl FnMut() -> f64) -> 
     a
 }
 
-/// What is true of a solve: ||Pb - A x||_2 / ||Pb||_2 and its rounding.
+/// Computes the exact ||Pb - A x||_2 / ||Pb||_2 and its rounding error.
 fn relative_residual(a: &Stencil, b: &[f64], x: &[f64], zero_row_sum: f64) -> (f64, f64) {
     let mut s = System::new(a);
     s.project_within(zero_row_sum);
@@ -53,9 +53,11 @@ fn relative_residual(a: &Stencil, b: &[f64], x: &[f64], zero_row_sum: f64) -> (f
     (norm2(&s.residual(&b, &x)) / size, norm2_of_sizes(&rounding.collect::<Vec<_>>()) / size)
 }
 
-/// The papers' norm of r = Pb - A x as it is told, relative to what it is told by. Where CG runs on S1 (5 points), with
-/// r1 = r_b - A_br D_r^-1 r_r: the root of r_r'D_r^-1 r_r + r1'M1^-1 r1 + m^2 sum 1 / center, m the mean of r1,
-/// relative to b1 without its mean; with 9 points of r'M^-1 r + m^2 sum 1 / center, m the mean of r, relative to Pb.
+/// Computes the preconditioned norm of r = Pb - A x as it is reported, relative to its reference.
+///
+/// If CG runs on S1 (5 points), r1 = r_b - A_br D_r^-1 r_r, and the norm is the square root of r_r'D_r^-1 r_r +
+/// r1'M1^-1 r1 + m^2 sum 1 / center, where m is the mean of r1. It is relative to b1 minus its mean. With 9 points, it
+/// is the square root of r'M^-1 r + m^2 sum 1 / center, where m is the mean of r, relative to Pb.
 fn relative_norm_of_m(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], zero_row_sum: f64) -> f64 {
     let mut s = System::new(a);
     s.project_within(zero_row_sum);
@@ -65,7 +67,7 @@ fn relative_norm_of_m(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], zero_r
         let scale = norm2(v);
         let unit: Vec<f64> = v.iter().map(|v| v.value() / scale).collect();
         let square: f64 = unit.iter().zip(solver.apply(&unit)).map(|(v, z)| v * z).sum();
-        // The matrix is not scaled here, A = 2^exponent times that of the system.
+        // The matrix is not scaled here: A = 2^exponent times that of `System`.
         scale * scaled(square.max(0.0), s.exponent).sqrt()
     };
     if a.corners.is_some() {
@@ -83,8 +85,8 @@ fn relative_norm_of_m(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], zero_r
     norm(&projected).hypot(red).hypot(constant) / norm(&s.without_means_of_black(&reduced(&b)))
 }
 
-/// A solve of a singular system from a constant guess: the residual told is that of the x returned, and status 0 is
-/// kept.
+/// Solves a singular system from a constant guess, and checks that the reported residual is that of the returned x, and
+/// that status 0 is true.
 #[track_caller]
 fn check_true2(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum: f64, what: &str) {
     let solver = Solver::of(a, options);
@@ -100,8 +102,8 @@ fn check_true2(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum: f
     assert!((told - residual).abs() <= TOLD * residual + rounding, "{what}: told {told:e}, true {residual:e}");
 }
 
-/// One closed component, row sums zero but for the first row, a point source, and guesses with a mean: with nine points
-/// the residual told was that of x before its mean was shifted back.
+/// One closed component with zero row sums except in the first row, a point source, and guesses with a mean. With nine
+/// points, the reported residual was once that of x before its mean was restored.
 #[test]
 fn means_of_guesses_are_in_the_residual() {
     for nine in [true, false] {
@@ -120,7 +122,7 @@ fn means_of_guesses_are_in_the_residual() {
     }
 }
 
-/// The same with random couplings, sources, extents and tolerances.
+/// Guesses with a mean, with random couplings, sources, extents and tolerances.
 #[test]
 fn means_of_guesses_on_random_systems() {
     let mut r = Random(1);
@@ -155,7 +157,7 @@ fn means_of_guesses_on_random_systems() {
     }
 }
 
-/// The papers' norm: P M^-1 P makes nothing of a constant residual, which must not count as solved.
+/// In the preconditioned norm, P M^-1 P maps a constant residual to zero, which must not count as convergence.
 #[test]
 fn constants_in_the_norm_of_m() {
     for (part, means) in [(0.0, [0.0, 1e3, 1e6, 1e8]), (1e-15, [0.0, 1e3, 1e6, 1e8]), (9e-13, [0.0, 1e3, 1e6, 1e8])] {
@@ -171,8 +173,7 @@ fn constants_in_the_norm_of_m() {
     }
 }
 
-/// One row sum within the tolerance but not zero, by which a guess with a mean leaves a residual that has a constant
-/// part.
+/// One row sum within the tolerance but not zero: a guess with a mean then has a residual with a constant part.
 #[test]
 fn row_sums_within_the_tolerance() {
     let with_constant = [
@@ -194,7 +195,7 @@ fn row_sums_within_the_tolerance() {
     }
 }
 
-/// Status 0 is kept in the norm that was asked for.
+/// Checks that status 0 is true in the requested norm.
 #[track_caller]
 fn check_singular(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum: f64) {
     let nine = a.corners.is_some();
@@ -209,7 +210,7 @@ fn check_singular(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum
     let truth = relative_norm_of_m(&solver, a, b, &x, zero_row_sum);
     let told = solver.real(key::INFO_FINAL_RESIDUAL);
     let tolerance = solver.real(key::REL_TOL);
-    // Rounding of the applications of M^-1 is less than a hundredth.
+    // The rounding of the applications of M^-1 is below 1 %.
     assert!(
         ended != status::OK || truth <= (1.0 + TOLD) * tolerance,
         "{what}: status 0, told {told:e}, true {truth:e}, rel_tol {tolerance:e}"
@@ -228,7 +229,7 @@ const FORMATS: [&str; 8] = [
     "backend=reference norm=preconditioned",
 ];
 
-/// A = `scale_a` (4.1, -1), b = `scale_b` (1, 2, 3, 1, ...), from x = 0.
+/// Solves A = `scale_a` (4.1, -1), b = `scale_b` (1, 2, 3, 1, ...) from x = 0.
 fn solve_scaled(
     n: usize,
     scale_a: f64,
@@ -242,12 +243,12 @@ fn solve_scaled(
     (a, b, x, ended)
 }
 
-/// x = b / A below 2.2e-308, the smallest normal number: no bits are left to be right, and the call says so. x stays as
-/// given.
+/// If x = b / A is below 2.2e-308, the smallest normal number, no correct bits remain, and the call returns an error. x
+/// is unchanged.
 #[test]
 fn solutions_that_vanish() {
     for n in [1, 2, 8, 64] {
-        // max |x| lies between 0.2 and 30 times b / A.
+        // max |x| is between 0.2 and 30 times b / A.
         for (a, b) in
             [(1e102, 1e-256), (1e155, 1e-155), (1e200, 1e-200), (1e10, 1e-310), (1e155, 1e-256), (1e200, 1e-155)]
         {
@@ -264,7 +265,7 @@ fn solutions_that_vanish() {
     }
 }
 
-/// Near to that, but in range: solved.
+/// Solutions close to this limit but within the range are computed.
 #[test]
 fn solutions_that_are_small() {
     for n in [1, 2, 8, 64] {
@@ -276,8 +277,9 @@ fn solutions_that_are_small() {
                 let what = format!("{n} x {n}, A {a:e}, b {b:e}, {options}");
                 assert_eq!(ended, Ok(status::OK), "{what}");
                 let (residual, rounding) = relative_residual(&matrix, &rhs, &x, 1e-12);
-                // The papers' norm is within the root of the condition number of the diagonal of A, one here, and of
-                // M^-1 A, of the 2-norm: below 100. x of 1e-306 is rounded to 1e-17 of it.
+                // The preconditioned norm is equivalent to the 2-norm up to the square root of two condition numbers:
+                // that of the diagonal of A, which is 1 here, and that of M^-1 A. The product is below 100. An x of
+                // 1e-306 is rounded to 1e-17 of its value.
                 let allowed = if options.contains("preconditioned") { 1e-4 } else { 1e-6 * (1.0 + 1e-6) + rounding };
                 assert!(residual <= allowed, "{what}: true {residual:e}");
                 assert!(max_abs(&x) >= f64::MIN_POSITIVE, "{what}");
@@ -286,12 +288,12 @@ fn solutions_that_are_small() {
     }
 }
 
-/// The residual that a solve is told to begin with is that of the caller's matrix: it has the row sums times the mean
-/// of the guess, and no rounding of those of S1.
+/// The reported initial residual is that of the caller's matrix: it contains the row sums times the mean of the guess,
+/// and no rounding of the row sums of S1.
 #[test]
 fn the_first_residual_in_the_norm_of_m() {
     let mut r = Random(5);
-    // On black nodes alone: S1, which is what is tested, has the same norms.
+    // Nonzero on black nodes only, so that S1, on which the test operates, has the same norms.
     let b: Vec<f64> = (0..256).map(|p| if (p % 16 + p / 16) % 2 == 0 { r.unit() - 0.5 } else { 0.0 }).collect();
     for (excess, mean) in [(9e-7, 1e9), (0.0, 1e18)] {
         let mut a = closed(16, 16, false, || 1.0);
@@ -311,8 +313,8 @@ fn the_first_residual_in_the_norm_of_m() {
     }
 }
 
-/// b in the null space, and row sums that are not quite zero: a guess stays if it meets the test and its mean alone
-/// does not.
+/// b in the null space, and row sums that are not exactly zero: a guess is kept if it satisfies the test and its mean
+/// alone does not.
 #[test]
 fn guesses_for_constant_sources() {
     for nine in [false, true] {
@@ -320,7 +322,7 @@ fn guesses_for_constant_sources() {
             let mut a = closed(4, 4, nine, || 1.0);
             let center = a.center[0];
             a.center[0] *= 1.0 + 9e-7;
-            // What a mean of 1e9 leaves on the first node, halved there by its value.
+            // The residual of a mean of 1e9 on the first node, which the value of the guess halves.
             let left = 900.0 * center;
             let mut guess = vec![1e9; 16];
             guess[0] -= left / (2.0 * center);
@@ -336,7 +338,7 @@ fn guesses_for_constant_sources() {
     }
 }
 
-/// z = M^-1 r below the smallest normal number is refused too, and z stays as given.
+/// z = M^-1 r below the smallest normal number is also an error, and z is unchanged.
 #[test]
 fn applications_that_vanish() {
     for (scale_a, scale_r) in [(1e200, 1e-200), (1e155, 1e-155), (1e10, 1e-310)] {
@@ -352,8 +354,8 @@ fn applications_that_vanish() {
     }
 }
 
-/// Where centers differ by 1e300, one value of x may be subnormal while the largest is not: refused if its rounding
-/// alone breaks the test.
+/// If centers differ by 1e300, one value of x may be subnormal while the largest is not: an error if its rounding alone
+/// violates the test.
 #[test]
 fn small_values_beside_large_centers() {
     let mut a = Stencil::constant(2, 1, 1.0, 0.0, 0.0, None);
@@ -376,9 +378,9 @@ fn small_values_beside_large_centers() {
     }
 }
 
-/// Threads that go on before others have set their rows of x to zero would see what the last solve has left there: a
-/// solve without iterations must tell the residual of x = 0, whatever came before. Without the barrier one in five
-/// does not.
+/// Threads that continue before others have zeroed their rows of x would read values of the last solve. A solve without
+/// iterations must report the residual of x = 0, whatever happened before. Without the barrier, one in five solves
+/// fails.
 #[test]
 fn what_the_last_solve_has_left() {
     let a = random_m_matrix(260, 190, false, 1);

@@ -1,14 +1,14 @@
-//! Memory that is refused: each larger request of each call once, in a process of its own. The programs that do it, with
-//! an allocator that refuses, are in C, since a caller's is (`cases/inject.c`, `inject_sparse.c` and
-//! `inject_files.c`, which say what is checked).
+//! Memory allocation failures: each larger request of each call fails once, in a process of its own. The programs are
+//! in C, like those of callers, and use a failing allocator (`cases/inject.c`, `inject_sparse.c` and `inject_files.c`,
+//! which describe the checks).
 #![cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Requests of at least this many bytes are refused. Smaller requests of the standard library end the process.
+/// Requests of at least this many bytes fail. Failures of smaller requests in the standard library end the process.
 const AT_LEAST: &str = "1024";
-/// Of a call that makes more requests, about so many are refused; all (0), 13,000, take ten minutes.
+/// Approximate number of requests that fail in a call with more requests. All (0) are 13,000 and take ten minutes.
 const SITES: &str = "5";
 
 fn done(command: &mut Command) -> Output {
@@ -18,28 +18,29 @@ fn done(command: &mut Command) -> Output {
     output
 }
 
-/// `RRBSOLVER_TEST_SITES` says how many requests of a call are refused.
+/// `RRBSOLVER_TEST_SITES` sets the number of requests that fail per call.
 #[test]
 fn every_call_answers_a_refusal_and_its_handle_works_on() {
     let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| SITES.to_owned());
-    // Every phase of every case has some requests, but for those that must not have any.
+    // Every phase of every case has requests, except phases that must not allocate.
     assert!(answered("inject", "inject.c", &[AT_LEAST, &sites]) > 100);
 }
 
-/// The same of general matrices.
+/// Allocation failures in calls on general matrices.
 #[test]
 fn calls_for_general_matrices_answer_refusals() {
     let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| SITES.to_owned());
     assert!(answered("inject_sparse", "inject_sparse.c", &[AT_LEAST, &sites]) > 100);
 }
 
-/// The same of files: requests of any size, since those of `sparse_read` and `sparse_write` can all be refused.
+/// Allocation failures in calls on files, for requests of any size, because `sparse_read` and `sparse_write` report all
+/// failures.
 #[test]
 fn calls_for_files_answer_every_refusal() {
     assert!(answered("inject_files", "inject_files.c", &["1", "0"]) > 1500);
 }
 
-/// The same for handles on a device, where `RRBSOLVER_TEST_DEVICE` asks for it: an emulated one takes minutes.
+/// Allocation failures of handles on a device, if `RRBSOLVER_TEST_DEVICE` is set: an emulated device needs minutes.
 #[test]
 fn calls_for_a_device_answer_refusals() {
     if std::env::var_os("RRBSOLVER_TEST_DEVICE").is_some() {
@@ -48,13 +49,13 @@ fn calls_for_a_device_answer_refusals() {
     }
 }
 
-/// Refusals that calls have answered; nothing may be wrong.
+/// Returns the number of failures that calls reported. All checks must succeed.
 fn answered(name: &str, source: &str, arguments: &[&str]) -> u64 {
     let own = std::env::current_exe().expect("this program");
     let library = own.parent().expect("its folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Without the compiler's own idea of malloc.
+    // Without the compiler's built-in malloc.
     let flags = ["-std=gnu11", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Werror"];
     done(
         Command::new("cc")
@@ -67,13 +68,13 @@ fn answered(name: &str, source: &str, arguments: &[&str]) -> u64 {
             .args(["-lrrbsolver", "-ldl", "-lpthread", "-o"])
             .arg(&program),
     );
-    // By the name that programs look for.
+    // The link has the name that the loader looks for.
     let soname = concat!("librrbsolver.so.", env!("CARGO_PKG_VERSION_MAJOR"));
     let link = program.with_extension("lib").join(soname);
     std::fs::create_dir_all(link.parent().expect("a folder")).expect("the folder of temporary files can be written");
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(library.join("librrbsolver.so"), &link).expect("a symlink can be made");
-    // Before the folders where a device's driver may be.
+    // Before the folders that may contain the driver of a device.
     let driver = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let output = done(
         Command::new(&program)

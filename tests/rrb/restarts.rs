@@ -1,9 +1,9 @@
-//! Restarts: where the recurred residual meets the test and the recomputed one misses it, a solve starts again from the
-//! latter, at most three times.
+//! Restarts: if the recurred residual satisfies the test but the recomputed residual does not, a solve restarts from
+//! the latter, at most three times.
 //!
-//! The misses here come of guesses far from the solution: while x is as large as its guess, x += alpha p and b - A x
-//! have the rounding of numbers that large, of which the recurred residual knows nothing. Each start begins nearer by
-//! that much.
+//! The restarts here result from guesses far from the solution. While x is as large as its guess, x += alpha p and b -
+//! A x have the rounding errors of such large numbers, which the recurred residual does not contain. Each restart
+//! begins closer to the solution by that factor.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,31 +11,31 @@ mod common;
 use common::problems::{Stencil, random_field, random_m_matrix, random_rhs, without_mean};
 use common::*;
 
-/// Restarts at most.
+/// Largest number of restarts.
 const RESTARTS: usize = 3;
 
-/// The stop reason of a miss that is not started from again.
+/// Stop reason of a failed test without a further restart.
 const STAGNATED: i64 = 6;
 
-/// A system and a guess.
+/// A system and an initial guess.
 struct Problem {
     a: Stencil,
     b: Vec<f64>,
     guess: Vec<f64>,
 }
 
-/// What a solve from the guess gave.
+/// Results of a solve from the guess.
 struct Solved {
     status: i32,
     reason: i64,
     x: Vec<f64>,
-    /// The residual that it told.
+    /// Reported residual.
     told: f64,
     history: Vec<f64>,
 }
 
 impl Problem {
-    /// Random coefficients, and a rough guess of this size, b being about one.
+    /// Creates random coefficients and a rough guess of magnitude `size`, while b has magnitude one.
     fn far(nine_point: bool, size: f64) -> Self {
         let (nx, ny) = (33, 29);
         let a = random_m_matrix(nx, ny, nine_point, 5);
@@ -43,9 +43,9 @@ impl Problem {
         Self { b: random_rhs(a.len(), 2), a, guess }
     }
 
-    /// All sides closed, but one row has an excess of this, and a constant guess, so that it is nearly in the null
-    /// space. What rounding leaves of it has a constant part, which makes the next x large again: four restarts are
-    /// needed from 1e14, as far away as guesses may be for sweeps in single precision.
+    /// All edges closed, but one row has the row sum `excess`, and the guess is constant and thus nearly in the null
+    /// space. Its rounding error has a constant part, which makes the next x large again. From 1e14, the largest guess
+    /// for sweeps in single precision, four restarts are needed.
     fn nearly_closed(nine_point: bool, n: usize, excess: f64) -> Self {
         let (nx, ny) = (n, n + 1);
         let mut a = random_m_matrix(nx, ny, nine_point, 5);
@@ -65,18 +65,20 @@ impl Problem {
         Solved { status, reason, x, told, history: solver.history() }
     }
 
-    /// Solves to `rel_tol`, with so many restarts and then success, or as many as there may be and another miss.
+    /// Solves to `rel_tol`, and checks the number of restarts and whether the last recomputed residual satisfies the
+    /// test.
     fn check(&self, options: &str, rel_tol: f64, restarts: usize, succeeds: bool) {
         let what = format!("{options} rel_tol={rel_tol:e}");
         let solve = |max_iter: usize| self.solve(&format!("{options} rel_tol={rel_tol:e} max_iter={max_iter}"));
         let whole = solve(5000);
-        // The first residual after a restart is far above the tolerance again.
+        // The first residual after a restart is far above the tolerance.
         let small = |k: usize| whole.history.get(k).is_some_and(|&residual| residual <= rel_tol);
         let met: Vec<usize> = (1..whole.history.len()).filter(|&k| small(k) && !small(k + 1)).collect();
         assert_eq!(met.len(), restarts + 1, "{what}: met at {met:?}");
         assert_eq!(met.last(), Some(&(whole.history.len() - 1)), "{what}: no iteration after the last");
 
-        // Ended by `max_iter` where the test is met, a solve tells what was recomputed there.
+        // If `max_iter` ends a solve where the recurred residual satisfies the test, the reported residual is the
+        // recomputed one.
         let mut missed = f64::INFINITY;
         for &at in &met {
             let part = solve(at);
@@ -100,7 +102,7 @@ impl Problem {
         self.check_told(&whole, options, &what);
     }
 
-    /// What was told is the tested norm of the x that came back.
+    /// Checks that the reported residual is the tested norm of the returned x.
     fn check_told(&self, solved: &Solved, options: &str, what: &str) {
         let solver = Solver::of(&self.a, options);
         let (norm, rounding) = exact_norm(&solver, &self.a, &self.b, &solved.x, options.contains("preconditioned"));
@@ -108,8 +110,8 @@ impl Problem {
     }
 }
 
-/// Rounding of a guess 1e15, 1e30, 1e45 times too large is gone after one, two, three restarts; of one of 1e60 a fourth
-/// would be needed. With five points CG is on S1 and the loop around it tells, else CG itself.
+/// The rounding error of a guess 1e15, 1e30, 1e45 times too large vanishes after one, two, three restarts; 1e60 would
+/// need a fourth. With five points, CG runs on S1 and the surrounding loop restarts; otherwise CG itself does.
 #[test]
 fn guesses_far_away() {
     for nine_point in [false, true] {
@@ -125,7 +127,7 @@ fn guesses_far_away() {
     }
 }
 
-/// The same for every format of M under CG in double precision: 5e-11 is reached after three restarts, 1e-15 is not.
+/// Restarts with every format of M and CG in double precision: 5e-11 is reached after three restarts, 1e-15 is not.
 #[test]
 fn formats_start_again_too() {
     for problem in [Problem::nearly_closed(false, 33, 1e-11), Problem::nearly_closed(true, 19, 1e-11)] {
@@ -139,11 +141,12 @@ fn formats_start_again_too() {
     }
 }
 
-/// Below rounding a restart may make it worse: x is the iterate with the smallest of the recomputed residuals.
+/// Below the rounding level, a restart may increase the residual: x is the iterate with the smallest recomputed
+/// residual.
 #[test]
 fn the_best_of_all_starts_comes_back() {
     let (rel_tol, n) = (1e-16, 33);
-    // Five points are started again by the loop around CG, from half of the tolerance the other times.
+    // With five points, the surrounding loop restarts, at half the tolerance in later attempts.
     let systems = [
         (random_field(n + 1, 1e6), "true2", 0.5),
         (random_m_matrix(n, n, true, 5), "true2", 1.0),
@@ -168,8 +171,8 @@ fn the_best_of_all_starts_comes_back() {
     }
 }
 
-/// CG in single precision replaces its residual, so that it hardly ever misses; it starts again where rounding had led
-/// it away. Without that, twice, none of these would come to 1e-15.
+/// CG in single precision replaces its residual and hardly ever fails the test. It restarts where rounding had misled
+/// it. Without two such restarts, none of these solves would reach 1e-15.
 #[test]
 fn single_precision_starts_again_too() {
     for threads in [1, 3] {

@@ -1,6 +1,6 @@
-//! Teams of threads in trouble. A team works only on grids of 8192 nodes and more, so all grids here are that large,
-//! and each test asserts that the team is there: monitors that stop or panic, breakdowns, bad values, and what they
-//! leave.
+//! Errors with several threads: monitors that stop or panic, breakdowns, bad values, and the state that they leave.
+//! Several threads are used only on grids of 8192 nodes and more, so all grids here are that large, and each test
+//! checks the number of threads.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 const NX: usize = 130;
 const NY: usize = 91;
 
-/// A factorized handle with a team.
+/// Creates a factorized handle with three threads.
 #[track_caller]
 fn team(a: &Stencil, options: &str) -> Solver {
     let solver = Solver::of(a, &format!("backend=cpu threads=3 {options}"));
@@ -25,7 +25,7 @@ fn problems() -> [Stencil; 3] {
     [random_m_matrix(NX, NY, false, 3), random_m_matrix(NX, NY, true, 3), neumann_const(NX, NY)]
 }
 
-/// All that a solve from zero leaves, and one application of M and of A.
+/// All results of a solve from zero, and of one application of M and of A.
 #[derive(PartialEq)]
 struct Trace {
     status: i32,
@@ -56,7 +56,7 @@ fn trace(solver: &Solver, b: &[f64]) -> Trace {
     try_trace(solver, b).expect("solve")
 }
 
-/// Fails the test with a short sentence: the arrays are too long to print.
+/// Fails the test with a short message, because the arrays are too long to print.
 #[track_caller]
 fn assert_same(got: &Trace, fresh: &Trace, what: &str) {
     assert_eq!((got.status, got.iterations), (fresh.status, fresh.iterations), "{what}");
@@ -71,7 +71,7 @@ fn assert_same(got: &Trace, fresh: &Trace, what: &str) {
     assert!(differ.is_empty(), "not those of a fresh handle: {differ:?}: {what}");
 }
 
-/// The handle gives what a fresh one gave.
+/// Checks that the handle gives the results of a new handle.
 #[track_caller]
 fn assert_as_fresh(solver: &Solver, b: &[f64], fresh: &Trace, what: &str) {
     match try_trace(solver, b) {
@@ -96,7 +96,7 @@ fn unwatch(solver: &Solver) {
     outcome(unsafe { rrb_set_monitor(solver.handle, None, null_mut()) }).expect("set_monitor");
 }
 
-/// A stop gives status 2 and the iterate of that moment; the next solve is that of a fresh handle.
+/// A stop returns status 2 and the current iterate. The next solve gives the results of a new handle.
 #[test]
 fn monitor_stops_a_team() {
     for a in problems() {
@@ -120,7 +120,7 @@ fn monitor_stops_a_team() {
     }
 }
 
-/// A panic in the monitor is one sentence, all members come home, and the handle goes on.
+/// A panic in the monitor gives one error message, all threads finish, and the handle remains usable.
 #[test]
 fn monitor_panics_in_a_team() {
     for a in problems() {
@@ -144,8 +144,8 @@ fn monitor_panics_in_a_team() {
     }
 }
 
-/// Basins behind walls, closed and open in turn, and land of a row of its own: the bits of one thread, and each basin
-/// solved as if it were alone.
+/// Alternating closed and open basins behind walls, and land in rows of its own: bitwise identical to one thread, and
+/// each basin is solved as if it were alone.
 #[test]
 fn a_team_on_disconnected_basins() {
     for nine in [false, true] {
@@ -154,7 +154,7 @@ fn a_team_on_disconnected_basins() {
         for p in (0..a.len()).filter(|&p| wall(p % NX, p / NX)) {
             a.decouple(p % NX, p / NX, 1.0);
         }
-        // Six basins by their column and row: those of even number are closed.
+        // Six basins by column and row; those with even numbers are closed.
         let basin = |p: usize| {
             let (i, j) = (p % NX, p / NX);
             let column = [31, 65, 99].iter().filter(|&&w| i > w).count();
@@ -171,7 +171,7 @@ fn a_team_on_disconnected_basins() {
             let one = Solver::of(&a, &format!("backend=cpu threads=1 {more} rel_tol=1e-9"));
             assert_same(&many, &trace(&one, &b), &format!("nine {nine} {more}"));
 
-            // The guess's mean stays on each closed basin; b is projected there.
+            // Each closed basin keeps the mean of the guess, and b is projected there.
             let mut x = random_rhs(a.len(), 8);
             let wet = |p: usize| !wall(p % NX, p / NX);
             let mean = |v: &[f64], which: usize| {
@@ -184,28 +184,28 @@ fn a_team_on_disconnected_basins() {
                 b.iter().enumerate().map(|(p, v)| if wet(p) { v - means[basin(p)] } else { *v }).collect();
             assert_eq!(solver.solve(&b, &mut x), Ok(status::OK));
             for (k, mean_before) in [0, 2, 4].into_iter().zip(before) {
-                // Sums of some 1000 values.
+                // Sums of about 1000 values.
                 let shift = (mean(&x, k) - mean_before).abs();
                 assert!(shift <= 1e-11 * max_abs(&x), "{more}: mean of basin {k} moved by {shift:e}");
             }
             if !more.contains("preconditioned") {
                 let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
-                // Rounding of b - A x, x up to some 1000 times b.
+                // Rounding of b - A x, where x is up to about 1000 times b.
                 assert!(residual <= 1.1e-9, "{more}: {residual:e}");
             }
         }
     }
 }
 
-/// NaN in b, checked: refused, x as given. Indefinite A under a definite M: breakdown, x as given. Indefinite M: no
-/// factorization. After each the handle works as a fresh one.
+/// A NaN in b is an error, and x is unchanged. An indefinite A with a definite M is a breakdown, and x is unchanged. An
+/// indefinite M fails to factorize. After each error, the handle gives the results of a new handle.
 #[test]
 fn failures_of_a_team_leave_x() {
     for nine in [false, true] {
         let good = random_m_matrix(NX, NY, nine, 3);
         let b = random_rhs(good.len(), 2);
         let guess = random_rhs(good.len(), 3);
-        // Positive couplings are compensated in M, which is diagonal then.
+        // Positive couplings are compensated in M, which is then diagonal.
         let indefinite = match nine {
             false => Stencil::constant(NX, NY, 1.0, 0.9, 0.9, None),
             true => Stencil::constant(NX, NY, 2.0, 0.3, 0.3, Some((0.9, 0.9))),
@@ -245,8 +245,8 @@ fn failures_of_a_team_leave_x() {
     }
 }
 
-/// Whatever numbers went through a handle, the next call knows nothing of them: values that overflow on the way, next
-/// to the border of the arrays, leave no infinity or NaN where zeros are expected.
+/// No values of one call affect the next. Values that overflow next to the border of the arrays leave no infinity or
+/// NaN where zeros are expected.
 #[test]
 fn nothing_stays_of_a_solve_that_overflowed() {
     for (nx, ny) in [(70, 51), (130, 91)] {
@@ -271,7 +271,7 @@ fn nothing_stays_of_a_solve_that_overflowed() {
                             rows.clone().for_each(|j| spoilt[j * nx + nx - 1] = bad);
                             let what = format!("{name} {nx}x{ny} {options}, {bad:e} in rows {rows:?}");
                             solver.options(&format!("check_input={check}")).unwrap();
-                            // Failing or not is another test's question.
+                            // Other tests check whether this fails.
                             let _ = solver.solve(&spoilt, &mut vec![0.0; a.len()]);
                             solver.options("check_input=1").unwrap();
                             assert_as_fresh(&solver, &good, &fresh, &format!("b with {what}"));
@@ -299,8 +299,8 @@ fn nothing_stays_of_a_solve_that_overflowed() {
     }
 }
 
-/// Every format with every cycle: the bits of one thread, in what a solve gives and in M^-1. Recursions are on grids
-/// that a team shares (95 x 90 nodes), and below on grids that its first member does alone.
+/// Every format with every cycle: solves and M^-1 are bitwise identical to one thread. Recursions are on grids that
+/// threads share (95 x 90 nodes), and on coarser grids that only the first thread processes.
 #[test]
 fn formats_and_cycles_give_the_same_bits() {
     let (nx, ny) = (190, 181);
@@ -321,8 +321,8 @@ fn formats_and_cycles_give_the_same_bits() {
     }
 }
 
-/// The same again and again: a barrier that is missing shows once in many times, where members share the recursion's
-/// grid (127^2 nodes) and more of them than cores take turns.
+/// Many repetitions, because a missing barrier shows only rarely. The threads share the grid of the recursion (127^2
+/// nodes), and there are more threads than cores.
 #[test]
 fn shared_recursions_many_times() {
     let a = poisson(511, 511);

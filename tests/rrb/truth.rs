@@ -1,13 +1,13 @@
-//! Random systems: every status, every residual and every sentence of `rrb_solve` is held against a recomputation in
-//! twice the precision. tests/problems/src/cases.rs makes the systems, tests/truth/judge.rs judges.
+//! Random systems: every status, residual and error message of `rrb_solve` is compared with a computation in twice the
+//! working precision. tests/problems/src/cases.rs generates the systems, tests/rrb/judge.rs judges the results.
 //!
-//! | variable | |
+//! | variable | meaning, default |
 //! |---|---|
-//! | `RRBSOLVER_TRUTH_CASES` | how many, 20000 |
-//! | `RRBSOLVER_TRUTH_SEED` | another sequence, 1 |
-//! | `RRBSOLVER_TRUTH_BACKEND` | cpu, cuda, or emulated: cuda on small grids |
-//! | `RRBSOLVER_TRUTH_CASE` | this case alone, with all that is known of it |
-//! | `RRBSOLVER_TRUTH_SHOW` | how many failing cases are shown, 20 |
+//! | `RRBSOLVER_TRUTH_CASES` | number of cases, 20000 |
+//! | `RRBSOLVER_TRUTH_SEED` | seed of the sequence, 1 |
+//! | `RRBSOLVER_TRUTH_BACKEND` | cpu, cuda, or emulated (cuda on small grids) |
+//! | `RRBSOLVER_TRUTH_CASE` | number of a single case, which is described in full |
+//! | `RRBSOLVER_TRUTH_SHOW` | number of failing cases that are shown, 20 |
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -24,9 +24,9 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of 20,000 cases each branch has 200 at least.
+/// Smallest share of each branch: 200 of 20,000 cases.
 const SHARE: f64 = 0.01;
-/// Cases at the same time.
+/// Number of concurrent cases.
 const THREADS: usize = 2;
 
 fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
@@ -36,7 +36,7 @@ fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// What the monitor has seen, and where it stops.
+/// Calls of the monitor, and the iteration at which it stops.
 struct Watch {
     seen: Vec<f64>,
     in_order: bool,
@@ -45,7 +45,7 @@ struct Watch {
 }
 
 unsafe extern "C-unwind" fn watch(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
-    // SAFETY: the Watch that was given outlives the solve.
+    // SAFETY: the `Watch` that was passed to set_monitor outlives the solve.
     let watch = unsafe { &mut *user.cast::<Watch>() };
     watch.in_order &= iteration == watch.seen.len() as i64;
     watch.seen.push(residual);
@@ -60,7 +60,7 @@ fn factorize(solver: &Solver, a: &Stencil, ld: usize) -> Result<i32, Failure> {
     solver.factorize_arrays(&wide(&a.center), &wide(&a.east), &wide(&a.north), corners)
 }
 
-/// A solve of the case from `x`, which is as the call leaves it afterwards.
+/// Solves the case from `x`, which holds the result of the call afterwards.
 fn solve(solver: &Solver, case: &Case, x: &mut Vec<f64>, verdict: &mut Verdict) -> Result<i32, Failure> {
     let (nx, ld) = (case.a.nx, case.leading_dimension);
     let b = padded(&case.b, nx, ld, JUNK);
@@ -73,7 +73,7 @@ fn solve(solver: &Solver, case: &Case, x: &mut Vec<f64>, verdict: &mut Verdict) 
     result
 }
 
-/// The guess of a solve that starts where another one has ended.
+/// Returns the guess of a solve that starts from the result of another solve.
 fn start(solver: &Solver, case: &Case, verdict: &mut Verdict) -> Vec<f64> {
     let mut guess = case.guess.clone();
     if case.restart != Restart::No && !case.not_finite {
@@ -131,14 +131,14 @@ fn run(case: &Case, verdict: &mut Verdict) -> String {
     }
 }
 
-/// The monitor is called in order, sees what the history keeps, and stops when it says so.
+/// Checks that the monitor is called in order, receives the values of the history, and stops when it requests a stop.
 fn check_watch(solver: &Solver, seen: &Watch, status: i32, told: &Told, on_device: bool, verdict: &mut Verdict) {
     if !seen.in_order {
         verdict.complain("monitor out of order", 1.0, format!("{} calls", seen.seen.len()));
     }
     let mut history = solver.history();
     if on_device && seen.stopped {
-        // The answer of a monitor may come when more iterations are done.
+        // A device may have done more iterations before the stop of a monitor takes effect.
         history.truncate(seen.seen.len());
     }
     if told.reason != judge::reason::ZERO_RHS && bits(&history) != bits(&seen.seen) {
@@ -149,7 +149,7 @@ fn check_watch(solver: &Solver, seen: &Watch, status: i32, told: &Told, on_devic
     }
 }
 
-/// A sentence without its numbers.
+/// Returns an error message without its numbers.
 fn kind(sentence: &str) -> String {
     let words: Vec<&str> = sentence.split(' ').filter(|w| !w.contains(|c: char| c.is_ascii_digit())).collect();
     words.join(" ").chars().take(70).collect()
@@ -160,7 +160,7 @@ struct Summary {
     branches: BTreeMap<&'static str, usize>,
     endings: BTreeMap<String, usize>,
     notes: BTreeMap<String, usize>,
-    /// By class: number of cases, the worst ratio, and the cases.
+    /// For each class: the failing cases, each with its relative error.
     failures: BTreeMap<String, Vec<(u64, f64, String)>>,
     failing: BTreeMap<u64, String>,
 }
@@ -262,7 +262,7 @@ fn random_systems() {
     summary.print(end - alone.unwrap_or(0));
     if alone.is_none() && backend == "cpu" {
         let least = (SHARE * cases as f64) as usize;
-        // A handful of cases hits what chance will.
+        // A small number of cases need not cover all branches.
         let rare = |b: &&&str| cases >= 2000 && summary.branches.get(*b).copied().unwrap_or(0) < least;
         let missed: Vec<_> = BRANCHES.iter().filter(rare).collect();
         assert!(missed.is_empty(), "branches of fewer than {least} cases: {missed:?}");
